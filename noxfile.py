@@ -176,6 +176,21 @@ def ray(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def trl(session: nox.Session) -> None:
+    """Train a tiny model with rewards of this package by trl."""
+    run(session, "pip", "install", "--quiet", "--group", "trl")
+    run(session, "pytest", "tests/test_trl.py", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def mbrs(session: nox.Session) -> None:
+    """Choose reports by mbrs with the plug-in, in an environment of its own: mbrs needs an old transformers."""
+    session.install("torch==2.13.0")
+    session.install("-e", ".", "mbrs>=0.1.8", "transformers<5", "--group", "dev")
+    session.run("pytest", "tests/samples/test_mbrs.py", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def ptx(session: nox.Session) -> None:
     """Compile the CUDA kernels with NVIDIA's compiler; no GPU needed."""
     # Of the extra "gpu" all but FAISS. numba-cuda replaces Numba's own CUDA target, so that it goes at the end.

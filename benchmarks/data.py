@@ -320,7 +320,7 @@ def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample
     rng = np.random.default_rng(SEED)
     tests = np.sort(rng.permutation(np.unique(data.queries.texts, return_index=True)[1])[:n_references])
     representation = data.index.representation(get_metric("bertscore"))
-    units = representation.unit_of_row
+    units = representation.document_of_row
     first = np.unique(units[units >= 0], return_index=True)[1]
     rows = np.flatnonzero(units >= 0)[rng.permutation(first)[:n_candidates]]
     rows = rows[np.argsort(units[rows], kind="stable")]

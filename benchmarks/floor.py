@@ -163,11 +163,11 @@ def work_of(index: Index, queries: Inputs, metric: str, stages: Mapping[str, flo
     best[encoded.which] = mo.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
     features, packed = representation.features, encoded.queries
     if metric == "radgraph":
-        n = count_radgraph(packed, best, representation.cells(0, 1), features)
+        n = count_radgraph(packed, best, representation.buckets(0, 1), features)
     elif metric == "bleu":
-        n = count_bleu(packed, best, representation.cells, features)
+        n = count_bleu(packed, best, representation.buckets, features)
     else:
-        n = count_rouge_l(packed, best, representation.cells, features)
+        n = count_rouge_l(packed, best, representation.buckets, features)
     # A posting is a number of four bytes, read once, and one byte-add.
     return [Work("postings", read=POSTING * n, adds=n)]
 

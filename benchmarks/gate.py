@@ -111,7 +111,7 @@ def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
                 scores[first:last] = 2 * precision * recall / (precision + recall)
         first = last
     out[:, np.diff(ptr) == 2] = 0.0  # by definition
-    return out[:, representation.unit_of_row]
+    return out[:, representation.document_of_row]
 
 
 def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[np.ndarray]:
@@ -125,9 +125,9 @@ def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[n
         overlaps = np.array([radgraph.score(other, item, family_a=0, family_b=1)[0] for other in items])
         cosines = vectors.vectors @ of_vectors.vectors[of_vectors.which[place]]
         values = {
-            "radgraph": overlaps[graphs.unit_of_row],
+            "radgraph": overlaps[graphs.document_of_row],
             "bertscore": of_bertscore,
-            "chexbert": cosines[vectors.unit_of_row],
+            "chexbert": cosines[vectors.document_of_row],
         }
         terms = record.recorded["terms"].items()
         yield record.recorded["intercept"] + sum(

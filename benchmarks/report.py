@@ -403,8 +403,8 @@ def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str
         f"{build['index_gb'] * times:,.0f} GB of disk, and searches them for the same test reports in "
         + ", ".join(f"{tables.seconds(seconds)} ({metric})" for metric, seconds in searches)
         + ". Every shard counts as much as a measured one: later ones know better thresholds, but files that no longer "
-        "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are held "
-        f"whole: their part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
+        "fit into memory must be read again. On n machines it is an n-th. Graphs and labels in files are loaded "
+        f"into memory: their part of the {build['peak_gb']:.1f} GB that the largest build took grows with the corpus."
     ]
 
 

@@ -91,7 +91,7 @@ def _search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int)
     corpus = index.corpus(METRICS["bleu-2" if kind == "ngrams" else "rouge-l"], encoded)
     backend.search(corpus, encoded.batch, 0, n_queries, 1, answers, None)
     for q in range(n_queries):
-        scores = [plain(index.item(int(unit)), encoded.item(q)) for unit in index.unit_of_row]
+        scores = [plain(index.item(int(unit)), encoded.item(q)) for unit in index.document_of_row]
         assert answers.scores[q, 0] == max(scores), "the best score is not that of the plain scorer"
         assert answers.rows[q, 0] == scores.index(max(scores)), "the best row is not that of the plain scorer"
 

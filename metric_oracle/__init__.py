@@ -6,7 +6,7 @@
 >>> scores = mo.score("test.csv", "generated.csv")      # doctest: +SKIP
 >>> mo.compute(predictions=["a b"], references=["a c"], metrics="rouge-l")  # doctest: +SKIP
 
-A study: every oracle, chance, the most frequent report and models under every metric, in a table and a folder.
+A study compares the oracle of every metric, random retrieval, the most frequent report and models under every metric.
 
 >>> corpus = mo.reports("train.csv", radgraph="train_graphs.json")  # doctest: +SKIP
 >>> index = mo.build_index(corpus, "INDEX")             # doctest: +SKIP
@@ -19,7 +19,7 @@ A study: every oracle, chance, the most frequent report and models under every m
 >>> table = mo.compare_study(systems)                   # doctest: +SKIP
 >>> mo.write_study(systems, table, "study")             # doctest: +SKIP
 
-The public names, which `__init__.pyi` lists, are loaded when first used: importing the package costs nothing.
+The public names, listed in `__init__.pyi`, are imported when first used, so that importing the package is fast.
 """
 
 from typing import Any
@@ -35,13 +35,13 @@ def __getattr__(name: str) -> Any:
     if name in ("Model", "load_queries"):
         msg = f"module {__name__!r} has no attribute {name!r}. Write mo.reports(...)"
         raise AttributeError(msg)
-    found = load(__name__, name)
-    if callable(found) and not isinstance(found, type):
+    value = load(__name__, name)
+    if callable(value) and not isinstance(value, type):
         from metric_oracle.api.attached import homes
         from metric_oracle.public import public
 
-        found = globals()[name] = public(name, found, homes())
-    return found
+        value = globals()[name] = public(name, value, homes())
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,16 +1,23 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
 from metric_oracle.api.annotating import annotate as annotate
 from metric_oracle.api.attached import reports as reports
-from metric_oracle.api.memory import compute as compute, pairwise as pairwise, reward as reward
+from metric_oracle.api.groups import pairwise as pairwise
+from metric_oracle.api.rewards import consensus_reward as consensus_reward, reward as reward
 from metric_oracle.api.reranking import rerank as rerank
-from metric_oracle.api.scoring import score as score
+from metric_oracle.api.scoring import compute as compute, score as score
 from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
 from metric_oracle.api.searching import merge as merge, open_index as open_index
 from metric_oracle.api.searching import retrieve as retrieve, verify as verify
+from metric_oracle.copies.layout import write_overlap as write_overlap
+from metric_oracle.copies.plot import plot_overlap as plot_overlap
+from metric_oracle.copies.report import overlap as overlap
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
+from metric_oracle.corpora.samples import Samples as Samples, read_samples as read_samples
 from metric_oracle.errors import MetricOracleError as MetricOracleError
 from metric_oracle.metrics import list_metrics as list_metrics
+from metric_oracle.mining.mine import mine as mine
+from metric_oracle.mining.pairs import pairs as pairs
 from metric_oracle.presentation.expectation_plot import plot_histogram as plot_histogram
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite
@@ -25,6 +32,10 @@ from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
 from metric_oracle.raters.ratings import read_ratings as read_ratings
 from metric_oracle.retrieval.options import SearchOptions as SearchOptions
 from metric_oracle.retrieval.results import read_results as read_results, read_scores as read_scores
+from metric_oracle.samples.best_of import BestOf as BestOf, best_of as best_of
+from metric_oracle.samples.consensus import Consensus as Consensus, consensus as consensus
+from metric_oracle.samples.curve_plot import plot_best_of as plot_best_of
+from metric_oracle.samples.layout import write_best_of as write_best_of
 from metric_oracle.statistics import interval as interval
 from metric_oracle.survey.create import create_survey as create_survey
 from metric_oracle.survey.export import export_survey as export_survey, survey_status as survey_status

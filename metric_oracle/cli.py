@@ -1,4 +1,4 @@
-"""The door of the command line: the app, one line for each error, exit codes. The commands are in `commands`."""
+"""Entry point of the command line: the Typer app, error messages of one line, and exit codes."""
 
 import inspect
 import os
@@ -25,12 +25,12 @@ app = typer.Typer(
     epilog=listing.EPILOG,
 )
 
-# Typer's errors; which library owns them depends on its version.
+# Base class of Typer's errors; the library that defines it depends on Typer's version.
 _UsageError = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command line; every expected error becomes one line and an exit code."""
+    """Run the command line; an expected error prints one line and sets the exit code."""
     terminal.prepare()
     try:
         with terminal.interruptible():
@@ -49,20 +49,20 @@ def main() -> None:
             raise SystemExit(2) from None
         output.error(usage_line(error))
         raise SystemExit(2) from None
-    if code == 130:  # so Typer ends at Ctrl-C
+    if code == 130:  # the code that Typer returns after Ctrl-C
         _fail(KeyboardInterrupt())
     if code:
         raise SystemExit(code)
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """Say in one line what went wrong, and end."""
+    """Print one line about an error, and end with its exit code."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
     elif isinstance(error, MemoryError):
         line = "oracle: the data must fit into memory; got more. Use fewer reports, or a machine with more memory."
     elif isinstance(error, OSError):
-        # Arrow has name and reason in one text.
+        # The errors of Arrow contain the name and the reason in one text.
         named = re.search(r"local file '([^']+)'", str(error))
         name = error.filename or (named[1] if named else "one")
         reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
@@ -78,7 +78,7 @@ def _fail(error: BaseException) -> NoReturn:
 
 
 def usage_line(error: Any) -> str:
-    """Return one line that says what is wrong with a command line; long words may be report text and are not shown."""
+    """Return the error message for a wrong command line; long values, which may be report text, are not shown."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "oracle"
     parameter = getattr(error, "param", None)
@@ -101,24 +101,24 @@ def usage_line(error: Any) -> str:
         typed = re.search(r"No such command( '[\w-]{1,20}')", error.message)
         name = typed[1] if typed else ""
         return f"{command}: no such command{name}. " + (f"Did you mean {near[0]}?" if near else step)
-    takes = sum(one.param_type_name == "argument" for one in context.command.params) if context is not None else 0
+    takes = sum(p.param_type_name == "argument" for p in context.command.params) if context is not None else 0
     return f"{command}: too many arguments; it takes {takes}. Put a text with blanks in quotes. {step}"
 
 
 def _shown(parameter: Any) -> str:
-    """Return a parameter as people type it."""
+    """Return a parameter as it is typed: the name of an option, or the placeholder of an argument."""
     return parameter.opts[-1] if parameter.param_type_name == "option" else parameter.metavar or parameter.name
 
 
 def _typed(parameter: Any) -> str:
-    """Return the value that was typed for an option, if it is too short to be report text."""
+    """Return the value that was typed for an option, unless it may be report text."""
     values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
     is_short = values and re.fullmatch(r"[\w.+-]{1,20}", values[0])
     return repr(values[0]) if is_short else "another value"
 
 
 def _rule(error: Any) -> str:
-    """Return what a value must be, from the annotation of the command's parameter."""
+    """Return which values a parameter accepts, from the annotation of the command's function."""
     kind = inspect.signature(error.ctx.command.callback).parameters[error.param.name].annotation
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     kinds = [part for part in (get_args(kind) or (kind,)) if part is not type(None)]

@@ -31,11 +31,11 @@ RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 60.0  # seconds without one after which a worker is killed
 LOOK = 0.5  # seconds between two looks at the workers
-ANSWER = 60.0  # seconds that Ray's own processes have to answer
-CONNECT = 5.0  # seconds that an address has
+ANSWER = 60.0  # seconds to wait for an answer of Ray's own processes
+CONNECT = 5.0  # seconds to wait for a connection to an address
 COMPARED = ("metric-oracle", "numpy", "numba", "pyarrow")  # packages whose versions workers must share
 SWITCHES = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # else Ray reports its use to its makers
+    "RAY_USAGE_STATS_ENABLED": "0",  # otherwise Ray sends usage statistics
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_task_oom_retries": str(RETRIES),  # else a task that does not fit the memory is run again for ever
@@ -45,7 +45,7 @@ SWITCHES = {
 
 @dataclass(frozen=True)
 class Runner:
-    """Where tasks run, and what each needs.
+    """The machines that run tasks, and the resources that each task needs.
 
     Attributes
     ----------
@@ -61,10 +61,8 @@ class Runner:
     num_gpus: float = 0
 
 
-def runner_of(
-    function: str, runner: str, address: str | None, num_gpus: float | None, num_cpus: int | None = None
-) -> Runner:
-    """Return where tasks run.
+def runner_of(runner: str, address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
+    """Return the cluster that runs tasks.
 
     Raises
     ------
@@ -83,30 +81,30 @@ def runner_of(
             argument="num_gpus", rule="must be a number of at least 0", value=repr(num_gpus), step="Choose one."
         )
     if find_spec("ray") is None:
-        raise not_installed(function, "runner 'ray'", "ray", "ray")
+        raise not_installed(subject="runner 'ray'", module="ray", extra="ray")
     return Runner(address, num_cpus or 1, num_gpus or 0)
 
 
 class Task(NamedTuple):
-    """The work on one shard: its name, for people, and what the function gets."""
+    """The work on one shard: its name for messages, and the arguments of the function."""
 
     name: str
     arguments: tuple[Any, ...]
 
 
-class Told:
-    """How far a worker is, for its signs of life."""
+class WorkerProgress:
+    """Progress of a task, which its worker sends with each sign of life."""
 
     def __init__(self) -> None:
         self.done = 0
         self.said = ""
 
     def add(self, n: int) -> None:
-        """Count what is done."""
+        """Add to the number of finished steps."""
         self.done += n
 
     def say(self, what: str) -> None:
-        """Name what is under way."""
+        """Set the name of the current step."""
         self.said = what
 
 
@@ -121,35 +119,34 @@ class Beat(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What all tasks of a run have in common: who asks, the versions there, and the function ``module:function``."""
+    """What all tasks of a run have in common: the versions there, and the function ``module:function``."""
 
     run: str
-    function: str
     versions: dict[str, str]
-    home: str
+    target: str
 
 
 # ---- in a worker -----------------------------------------------------------------------------------------------------
 
 
 class Board:
-    """Keeps the last sign of life of each task, beside the process that asks for them."""
+    """Ray actor that keeps the last sign of life of each task for the process that started them."""
 
     def __init__(self) -> None:
         self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
 
     def beat(self, name: str, pid: int, node: str, done: int, said: str) -> None:
-        """Note one, of a task."""
+        """Store the sign of life of a task."""
         self._beats[name] = (pid, node, done, said), time.monotonic()
 
     def read(self) -> dict[str, Beat]:
-        """Return them all."""
+        """Return the last sign of life of every task."""
         now = time.monotonic()
         return {name: Beat(*said, now - at) for name, (said, at) in self._beats.items()}
 
 
 def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
-    """Do a task; return, pickled, whether that went well, and the result or the error."""
+    """Run a task; return, pickled, whether it succeeded, and its result or its error."""
     try:
         found = _versions()
         if found != asked.versions:
@@ -159,11 +156,11 @@ def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -
                 f"{asked.versions[package]}.",
                 "Install the same versions on all machines.",
             )
-        module, _, function = asked.home.partition(":")
-        with _alive(board, name) as told:
+        module, _, function = asked.target.partition(":")
+        with _alive(board, name) as progress:
             result = getattr(import_module(module), function)(
                 _unpacked(asked.run, shared),
-                told,
+                progress,
                 *pickle.loads(arguments),  # noqa: S301 - of our own process
             )
             return pickle.dumps((True, result))
@@ -182,7 +179,7 @@ _UNPACKED: dict[str, Any] = {}  # of the last run of this worker
 
 
 def _unpacked(run: str, shared: bytes) -> Any:
-    """Return what all tasks of a run get."""
+    """Return the arguments that all tasks of a run share, unpickled once per worker."""
     if run not in _UNPACKED:
         _UNPACKED.clear()
         _UNPACKED[run] = pickle.loads(shared)  # noqa: S301 - of our own process
@@ -190,24 +187,24 @@ def _unpacked(run: str, shared: bytes) -> Any:
 
 
 @contextmanager
-def _alive(board: Any, name: str) -> Iterator[Told]:
-    """Send signs of life meanwhile."""
+def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
+    """Send signs of life while the body runs."""
     import ray
 
-    told, node, ended = Told(), ray.get_runtime_context().get_node_id(), threading.Event()
+    progress, node, ended = WorkerProgress(), ray.get_runtime_context().get_node_id(), threading.Event()
 
     def beat() -> Any:
-        return board.beat.remote(name, os.getpid(), node, told.done, told.said)
+        return board.beat.remote(name, os.getpid(), node, progress.done, progress.said)
 
     def beat_on() -> None:
         while not ended.wait(BEAT):
             beat()
 
-    ray.get(beat())  # whoever stops from here on is known
+    ray.get(beat())  # from here on, a worker that stops is noticed
     thread = threading.Thread(target=beat_on, daemon=True)
     thread.start()
     try:
-        yield told
+        yield progress
     finally:
         ended.set()
         thread.join()
@@ -224,47 +221,48 @@ def _versions() -> dict[str, str]:
     return {package: version(package) for package in COMPARED}
 
 
-# ---- in the process that asks ----------------------------------------------------------------------------------------
+# ---- in the process that starts the tasks ---------------------------------------------------------------------------
 
 
 def run_tasks(
-    function: str,
     runner: Runner,
-    home: str,
+    target: str,
     shared: Any,
     tasks: Iterator[Task],
     *,
     take: Callable[[Task, Any], None],
     look: Callable[[int, dict[str, Beat]], None],
 ) -> None:
-    """Do tasks by workers; one is asked for when there is room for it.
+    """Run tasks on workers; each task is submitted when there is room for it.
 
     Parameters
     ----------
-    function : str
-        Who asks, for error lines.
     runner : Runner
-    home : str
-        Function of a task, ``module:function``: gets `shared`, a `Told`, and the arguments of the task.
+    target : str
+        Function that does the work of a task, as ``module:function``. It is called in a worker with `shared`, a
+        `WorkerProgress` to which it reports, and the arguments of the task.
     shared : object
-        Sent to each machine once.
+        First argument of every call. It is sent to each machine once.
     tasks : iterator of Task
     take : function
-        Called with each task and its result, as they come.
+        Called with each finished task and its result, in the order in which tasks finish.
     look : function
-        Called about twice a second with the number of finished tasks and the signs of life of the others.
+        Called about twice a second with the number of finished tasks, and the last sign of life of each running task:
+        name -> Beat.
 
     Raises
     ------
     InputError, BackendError
-        If there is no such cluster, a worker has another version, or none outlives a task; and what a task raises.
+        If there is no such cluster, a worker has other versions of the packages, or every worker that runs a task
+        dies. Errors of a task are raised again here.
 
     Notes
     -----
-    After an error the tasks under way end with the connection; where that stays open they run to their end, because
-    Ray 2.60 aborts the process that cancels a task at the moment when it ends.
+    After an error the running tasks are not cancelled: they stop when the connection to the cluster closes. If the
+    caller opened the connection, it stays open and they finish. The reason is a defect of Ray 2.60, which aborts the
+    process that cancels a task just as the task ends.
     """
-    with _connected(function, runner.address):
+    with _connected(runner.address):
         import ray
 
         here = _on(ray.get_runtime_context().get_node_id())
@@ -276,7 +274,7 @@ def run_tasks(
             .remote()
         )
         try:
-            _run(function, runner, home, shared, tasks, take, look, board)
+            _run(runner, target, shared, tasks, take, look, board)
         except ray.exceptions.RayError as error:
             raise BackendError(
                 f"the Ray cluster stopped answering ({type(error).__name__}).",
@@ -285,8 +283,8 @@ def run_tasks(
 
 
 @contextmanager
-def _connected(function: str, address: str | None) -> Iterator[None]:
-    """Connect this process to Ray; where it is connected already that is used, and left open."""
+def _connected(address: str | None) -> Iterator[None]:
+    """Connect this process to Ray. An existing connection is used, and left open."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     import ray
@@ -335,9 +333,8 @@ def _no_answer(address: str, reason: str = "") -> BackendError:
 
 
 def _run(
-    function: str,
     runner: Runner,
-    home: str,
+    target: str,
     shared: Any,
     tasks: Iterator[Task],
     take: Callable[[Task, Any], None],
@@ -355,7 +352,7 @@ def _run(
         scheduling_strategy="SPREAD",
         max_calls=0,
     )(work)
-    asked = Asked(uuid4().hex, function, _versions(), home)
+    asked = Asked(uuid4().hex, _versions(), target)
     stored = ray.put(ray.cloudpickle.dumps(shared))
     under_way: dict[Any, Task] = {}
     n_finished, killed = 0, set[tuple[str, int]]()
@@ -377,7 +374,7 @@ def _run(
         ready = ray.wait(list(under_way), num_returns=1, timeout=LOOK)[0] if under_way else []
         time.sleep(0 if under_way else LOOK)
         for ref in ready:
-            result = _result(function, ref, under_way[ref])
+            result = _result(ref, under_way[ref])
             n_finished += 1
             take(under_way.pop(ref), result)
         names = {task.name for task in under_way.values()}
@@ -396,14 +393,14 @@ def _on(node: str) -> Any:
 
 
 def _machines() -> list[dict[str, float]]:
-    """Return what each machine of the cluster has."""
+    """Return the resources of each machine of the cluster."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _slots(runner: Runner, machine: dict[str, float]) -> int:
-    """Return how many tasks have room on a machine at a time."""
+    """Return the number of tasks that a machine can run at a time."""
     n = machine.get("CPU", 0) // runner.num_cpus
     return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
 
@@ -417,7 +414,7 @@ def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
     )
 
 
-def _result(function: str, ref: Any, task: Task) -> Any:
+def _result(ref: Any, task: Task) -> Any:
     import ray
 
     try:

@@ -21,11 +21,10 @@ and not a misuse.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
 
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
-# Transition: messages of one text that begin with the name of a function. Those of readers keep their name.
-_OLD_NAME = re.compile(r"(?!read_|open_index|align_graphs)[A-Za-z][\w.]*(?=: )")
 
 
 class MetricOracleError(Exception):
@@ -73,31 +72,14 @@ class MetricOracleError(Exception):
         self.sentence, self.step = sentence, step
         self.argument, self.rule, self.value = argument, rule, str(value)
 
-    @property
-    def is_old(self) -> bool:
-        """Transition: whether the error was given one text that names the function itself."""
-        return not self.step and not self.rule
-
     def __str__(self) -> str:
-        if self.is_old:
-            return _MARKED.sub(self._written, super().__str__())
         sentence = self.sentence or f"{self.argument} {self.rule}; got {self.value}."
-        line = _MARKED.sub(self._written, f"{sentence} {self.step}")
+        line = _written(f"{sentence} {self.step}".rstrip(), self.keywords, self.homes)
         return f"{self.function}: {line}" if self.function else line
 
-    def _written(self, marked: re.Match[str]) -> str:
-        """Return a marked option in the terms of the caller."""
-        name, value, python = marked["name"], marked["value"], marked["python"]
-        if self.keywords is None:
-            flag = ("no-" if value == "False" else "") + name.replace("_", "-")
-            return f"--{flag}" if value in ("", "True", "False") else f"--{flag} {value}"
-        if python:
-            return python
-        similar = (name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_"))
-        name = next((one for one in similar if one in self.keywords or one in self.homes), name)
-        if name in self.keywords or name not in self.homes:
-            return f"{name}={value}" if value else name
-        return self.homes[name].format(f"{name}={value or '...'}")
+
+# The arguments and the homes of the outermost call under way.
+_CALL: ContextVar[tuple[Collection[str] | None, Mapping[str, str]] | None] = ContextVar("_CALL", default=None)
 
 
 @contextmanager
@@ -105,6 +87,8 @@ def called(
     function: str, keywords: Collection[str] | None = None, homes: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Put a name in front of the errors raised inside; of nested calls the outermost counts.
+
+    Notes and warnings inside are written in its terms, too, see `in_terms_of_caller`.
 
     Parameters
     ----------
@@ -115,14 +99,17 @@ def called(
     homes : mapping of str to str, optional
         Arguments that other calls take, see `MetricOracleError`.
     """
+    is_outermost = _CALL.get() is None
+    if is_outermost:
+        _CALL.set((keywords, homes or {}))
     try:
         yield
     except MetricOracleError as error:
-        old_name = _OLD_NAME.match(str(error)) if error.is_old else None
-        if old_name:
-            error.args = (function + str(error)[old_name.end() :],)
         error.function, error.keywords, error.homes = function, keywords, homes or {}
         raise
+    finally:
+        if is_outermost:
+            _CALL.set(None)
 
 
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
@@ -143,6 +130,41 @@ def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     'a.csv has no known column. Pass --text-column NAME.'
     """
     return f"\x02{name}\x1f{value}\x1f{python}\x03"
+
+
+def in_terms_of_caller(text: str) -> str:
+    """Return a note or a warning with its options written for the outermost call under way, as errors have them.
+
+    Parameters
+    ----------
+    text : str
+        With options as `option` returns them.
+
+    Examples
+    --------
+    >>> in_terms_of_caller(f"Pass {option('section', 'findings')}.")
+    'Pass --section findings.'
+    """
+    return _written(text, *(_CALL.get() or (None, {})))
+
+
+def _written(text: str, keywords: Collection[str] | None, homes: Mapping[str, str]) -> str:
+    """Return a text with its marked options as those of the command line, or as arguments in Python."""
+
+    def written(marked: re.Match[str]) -> str:
+        name, value, python = marked["name"], marked["value"], marked["python"]
+        if keywords is None:
+            flag = ("no-" if value == "False" else "") + name.replace("_", "-")
+            return f"--{flag}" if value in ("", "True", "False") else f"--{flag} {value}"
+        if python:
+            return python
+        similar = (name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_"))
+        name = next((one for one in similar if one in keywords or one in homes), name)
+        if name in keywords or name not in homes:
+            return f"{name}={value}" if value else name
+        return homes[name].format(f"{name}={value or '...'}")
+
+    return _MARKED.sub(written, text)
 
 
 class InputError(MetricOracleError, ValueError):
@@ -178,7 +200,7 @@ class ExactnessError(MetricOracleError):
 
 
 def install_command(extra: str) -> str:
-    """Return the pip command that installs the packages of an extra, as the metadata of this package names them."""
+    """Return the pip command that installs each package of an extra; the metadata of this package names them."""
     from importlib.metadata import requires
 
     listed = (requirement.partition(";") for requirement in requires("metric-oracle") or ())
@@ -187,13 +209,11 @@ def install_command(extra: str) -> str:
     return " ".join(["pip install", *(f'"{package}"' for package in packages or [f".[{extra}]"])])
 
 
-def not_installed(function: str, subject: str, module: str | None, extra: str) -> BackendError:
+def not_installed(subject: str, module: str | None, extra: str) -> BackendError:
     """Return the error for an optional package that is missing.
 
     Parameters
     ----------
-    function : str
-        The public function that was called.
     subject : str
         What needs the package, as the subject of a sentence.
     module : str or None
@@ -202,6 +222,4 @@ def not_installed(function: str, subject: str, module: str | None, extra: str) -
         The extra of this project that lists the package.
     """
     package, command = (module or extra).partition(".")[0], install_command(extra)
-    return BackendError(
-        f"{function}: {subject} needs the Python package {package}, which is not installed. Run: {command}"
-    )
+    return BackendError(f"{subject} needs the Python package {package}, which is not installed.", f"Run: {command}")

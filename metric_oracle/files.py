@@ -9,10 +9,19 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError, InUseError
+
+
+@cache
+def package_version() -> str:
+    """Return the version of this package; the first call reads a file, which takes a millisecond or more."""
+    from importlib.metadata import version
+
+    return version("metric-oracle")
 
 
 def sha256(path: Path) -> str:
@@ -80,7 +89,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def exclusive(folder: Path, lock: str, function: str, work: str) -> Iterator[None]:
+def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
     """Lock a folder in which one process works at a time, by the file `lock` in it; raise if another process has it.
 
     The system releases the lock when the process ends, in whatever way.
@@ -94,7 +103,7 @@ def exclusive(folder: Path, lock: str, function: str, work: str) -> Iterator[Non
 
 
 @contextmanager
-def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
+def replacing(path: Path, *more: Path) -> Iterator[list[Path]]:
     """Yield a temporary file for each path; at the end all are synced and renamed, `path` last.
 
     All paths are in one folder, which is synced too. Old files stay until then, and stay if anything fails. Temporary
@@ -120,7 +129,7 @@ def replacing(function: str, path: Path, *more: Path) -> Iterator[list[Path]]:
             file.unlink(missing_ok=True)
 
 
-def check_new(folder: Path, function: str, argument: str) -> None:
+def check_new(folder: Path, argument: str) -> None:
     """Raise unless a folder is new or empty, and can be renamed to: the current folder cannot."""
     if folder.is_dir() and folder.samefile(Path.cwd()):
         raise InputError(

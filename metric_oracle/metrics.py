@@ -1,8 +1,8 @@
 """The registry: one record for each metric and variant, each source and each representation.
 
-Adding a metric is one record here, one folder under ``kernels/`` (or none, where options of another kernel do), and one
-row in the shared tests; a new representation is one more record and one file under ``indexes/``. Everything else that
-names a metric is derived from these records.
+A new metric is one record here, one folder under ``kernels/`` (or none, if it is another kernel with other options),
+and one row in the shared tests. A new representation is one more record and one file under ``indexes/``. Everything
+else that names a metric is derived from these records.
 """
 
 import re
@@ -13,39 +13,42 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """What the engine knows of something that metrics read in addition to the text.
+    """A source: data that metrics read in addition to the text.
 
-    The class that `home` names, in `sources`, knows the rest: files, models, prepared folders. This
-    record is light, so that the command line can list its options without loading that class.
+    This record has the names and options of the source. The class that `home` names, in `sources`, implements it:
+    files, models, prepared folders. The record is separate so that the command line can list options without loading
+    the class.
 
     Attributes
     ----------
     name : str
-        Name of the source, and of the representation that is made of it.
+        Name of the source, and of the representation that is made from it.
     home : str
-        Module and class, ``module:Class``, imported when needed; see `sources.contract`.
+        Module and class, as ``module:Class``, imported when needed; see `sources.contract`.
     noun, plural : str
-        What a report has of it, and what several reports have.
+        What one report has, such as "a graph", and what several reports have, such as "graphs"; for messages.
+    contents : str
+        Contents of a file of the source, for the help of options; ``{}`` stands for the reports.
     arguments : tuple of str
-        Arguments of the public functions that give it: the values, and where they may lack ids, the ids.
+        Arguments of public functions for the source: the values and, if their files may lack ids, the ids.
     option, both_sides : str
-        Options of the command line that give it, for one set of reports and for references and predictions.
+        Options to name in advice: for one set of reports, and for references and predictions; see `errors.option`.
     model : str
-        What can be given in place of a file: a model, described for the help; empty where no model is run here.
+        Model that can be given in place of a file, for the help of options; empty if there is none.
     made_by : str
-        Name of another source whose model makes this one too.
+        Name of another source whose model also makes this one.
     model_arguments : tuple of str
-        Arguments that name other files of the model.
+        Arguments for further files of the model.
     settings : tuple of str
-        Arguments that say how the values count.
+        Arguments that change the meaning of the values, such as `uncertain`.
     made : {"attached", "encoded", "pairs"}
-        How a metric comes by it: joined to the reports on their ids, from files, from memory or by a model; made by an
-        encoder when an index is built or searched; or not kept at all, because a model reads both reports at once.
+        "attached": joined to the reports on their ids, from files, from memory or by a model. "encoded": made by an
+        encoder when an index is built or searched. "pairs": not stored, because a model reads both reports together.
     """
 
     name: str
@@ -55,6 +58,7 @@ class SourceRecord:
     arguments: tuple[str, ...]
     option: str = ""
     both_sides: str = ""
+    contents: str = ""
     model: str = ""
     made_by: str = ""
     model_arguments: tuple[str, ...] = ()
@@ -62,7 +66,7 @@ class SourceRecord:
     made: str = "attached"
 
     def load_class(self) -> Any:
-        """Import the class."""
+        """Import and return the class that `home` names."""
         module, name = self.home.split(":")
         return getattr(import_module(module), name)
 
@@ -76,9 +80,11 @@ SOURCES: dict[str, SourceRecord] = {
             "a graph",
             "graphs",
             ("radgraph",),
-            "--radgraph GRAPHS.json",
-            "--radgraph and --predicted-radgraph with JSON, or --radgraph ARCHIVE.tar.gz for both",
-            model="a model .tar.gz",
+            option("radgraph", "GRAPHS.json"),
+            f"{option('radgraph')} and {option('predicted_radgraph')} with JSON, or "
+            f"{option('radgraph', 'ARCHIVE.tar.gz')} for both",
+            contents="RadGraph graphs of {} (JSON)",
+            model="a RadGraph model (.tar.gz)",
             model_arguments=("radgraph_encoder",),
         ),
         SourceRecord(
@@ -87,9 +93,11 @@ SOURCES: dict[str, SourceRecord] = {
             "an embedding",
             "embeddings",
             ("chexbert", "chexbert_ids"),
-            "--chexbert FILE",
-            "--chexbert and --predicted-chexbert with embeddings, or --chexbert chexbert.pth for both",
-            model="chexbert.pth",
+            option("chexbert", "FILE"),
+            f"{option('chexbert')} and {option('predicted_chexbert')} with embeddings, or "
+            f"{option('chexbert', 'chexbert.pth')} for both",
+            contents="CheXbert embeddings of {} (.npz, .npy, .parquet or .pt)",
+            model="the CheXbert model chexbert.pth",
             model_arguments=("vocabulary",),
         ),
         SourceRecord(
@@ -98,8 +106,9 @@ SOURCES: dict[str, SourceRecord] = {
             "an embedding",
             "embeddings",
             ("embeddings", "embedding_ids"),
-            "--embeddings FILE",
-            "--embeddings and --predicted-embeddings",
+            option("embeddings", "FILE"),
+            f"{option('embeddings')} and {option('predicted_embeddings')}",
+            contents="Embeddings of {} by a model other than CheXbert (.npz, .npy, .parquet or .pt)",
         ),
         SourceRecord(
             "labels",
@@ -107,8 +116,10 @@ SOURCES: dict[str, SourceRecord] = {
             "labels",
             "labels",
             ("chexbert_labels",),
-            "--chexbert-labels FILE --uncertain positive|negative|blank",
-            "--uncertain with --chexbert-labels and --predicted-chexbert-labels, or with --chexbert chexbert.pth",
+            f"{option('chexbert_labels', 'FILE')} {option('uncertain', 'positive|negative|blank')}",
+            f"{option('uncertain')} with {option('chexbert_labels')} and {option('predicted_chexbert_labels')}, or "
+            f"with {option('chexbert', 'chexbert.pth')}",
+            contents="Table with the 14 CheXbert labels of {}",
             made_by="chexbert",
             settings=("uncertain",),
         ),
@@ -118,8 +129,9 @@ SOURCES: dict[str, SourceRecord] = {
             "labels",
             "labels",
             ("labels",),
-            "--labels FILE",
-            "--labels and --predicted-labels",
+            option("labels", "FILE"),
+            f"{option('labels')} and {option('predicted_labels')}",
+            contents="Table with any labels of {}: an id column, and one column per label",
         ),
         SourceRecord(
             "srr",
@@ -127,8 +139,9 @@ SOURCES: dict[str, SourceRecord] = {
             "SRR labels",
             "SRR labels",
             ("srr_labels",),
-            "--srr-labels FILE",
-            "--srr-labels and --predicted-srr-labels",
+            option("srr_labels", "FILE"),
+            f"{option('srr_labels')} and {option('predicted_srr_labels')}",
+            contents="Table with the SRR-BERT labels of {}: an id column, and one column per finding with its status",
         ),
         SourceRecord(
             "entities",
@@ -136,9 +149,11 @@ SOURCES: dict[str, SourceRecord] = {
             "entities",
             "entities",
             ("entities",),
-            "--entities FILE",
-            "--entities and --predicted-entities with files, or --entities FOLDER (RaTE-NER's) for both",
-            model="RaTE-NER's folder",
+            option("entities", "FILE"),
+            f"{option('entities')} and {option('predicted_entities')} with files, or "
+            f"{option('entities', 'FOLDER')} (RaTE-NER's) for both",
+            contents="Entities of {} with their vectors (.parquet, .json or .jsonl)",
+            model="the folder of the model RaTE-NER",
             model_arguments=("entity_encoder",),
         ),
         SourceRecord(
@@ -147,8 +162,9 @@ SOURCES: dict[str, SourceRecord] = {
             "sentence vectors",
             "sentence vectors",
             ("sentences",),
-            "--sentences FILE",
-            "--sentences and --predicted-sentences",
+            option("sentences", "FILE"),
+            f"{option('sentences')} and {option('predicted_sentences')}",
+            contents="Sentence vectors of {} (.npz, .parquet, .json or .jsonl)",
         ),
         SourceRecord(
             "bertscore",
@@ -156,8 +172,8 @@ SOURCES: dict[str, SourceRecord] = {
             "token states",
             "token states",
             ("encoder",),
-            "--encoder NAME|FOLDER",
-            "--encoder NAME|FOLDER",
+            option("encoder", "NAME|FOLDER"),
+            option("encoder", "NAME|FOLDER"),
             made="encoded",
         ),
         SourceRecord("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "", "", (), made="pairs"),
@@ -167,36 +183,39 @@ SOURCES: dict[str, SourceRecord] = {
             "a checkpoint",
             "checkpoints",
             ("crepe", "crepe_config", "crepe_vocabulary"),
-            "--crepe FOLDER",
-            "--crepe FOLDER",
+            option("crepe", "FOLDER"),
+            option("crepe", "FOLDER"),
             made="pairs",
         ),
     )
 }
-# What is joined to the reports on their ids, from files, from memory or by a model.
+# Sources that are joined to the reports on their ids.
 ATTACHED = tuple(record for record in SOURCES.values() if record.made == "attached")
+
+
+_GRAMS = ("Word", "Bigram", "Trigram", "Fourgram")
 
 
 @dataclass(frozen=True)
 class Representation:
-    """What the engine knows of a form that reports have in an index.
+    """A representation: the form of reports that a metric reads from an index.
 
     Attributes
     ----------
     name : str
-        Folder of an index.
+        Name of the representation, and of its folder in an index.
     home : str
-        Module and class, ``module:Class``, imported when needed; see `indexes.contract`.
+        Module and class, as ``module:Class``, imported when needed; see `indexes.contract`.
     source : SourceRecord or None
-        What it is made of in addition to the texts.
+        Source that it is made from; None if it is made from the texts alone, or from other representations.
     parts : tuple of str
-        Other representations that it is made of, without files of its own.
+        Names of stored representations that it is made from; it then has no files of its own.
     counts_corpus : bool
-        Weighted by document frequencies in the whole corpus, which a set adds up over its shards.
+        Whether scores are weighted by document frequencies in the whole corpus, which a shard set adds up.
     counts_queries : bool
-        Weighted by counts over all queries of a call, so that a score depends on the other queries.
+        Whether scores are weighted by counts over all queries of a call, and so depend on the other queries.
     settings : tuple of str
-        Settings of a search that it takes.
+        Names of the search options that change how queries are encoded.
     """
 
     name: str
@@ -209,26 +228,26 @@ class Representation:
 
     @property
     def is_attached(self) -> bool:
-        """Whether its source is joined to the reports: without it a report has no score."""
+        """Whether its source is joined to the reports; a report without an entry in the source has no score."""
         return self.source is not None and self.source.made == "attached"
 
     @property
     def is_encoded(self) -> bool:
-        """Whether an encoder makes it of the texts, of an index and of each batch of queries."""
+        """Whether an encoder makes the representation from the texts, of an index and of each batch of queries."""
         return self.source is not None and self.source.made == "encoded"
 
     @property
     def is_pair(self) -> bool:
-        """Whether a model reads both reports at once: an index holds nothing of it, and no bound spares a pair."""
+        """Whether a model reads both reports together, so that an index stores nothing and no bound exists."""
         return self.source is not None and self.source.made == "pairs"
 
     @property
     def is_of_texts(self) -> bool:
-        """Whether it is made of the texts alone."""
+        """Whether it is made from the texts alone."""
         return self.source is None and not self.parts
 
     def load_class(self) -> Any:
-        """Import the class."""
+        """Import and return the class that `home` names."""
         module, name = self.home.split(":")
         return getattr(import_module(module), name)
 
@@ -246,6 +265,10 @@ REPRESENTATIONS: dict[str, Representation] = {
         ),
         Representation("stems", "metric_oracle.indexes.stems:StemIndex", parts=("ngrams",)),
         Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", parts=("ngrams",)),
+        *(
+            Representation(f"{kind.lower()}_sets", f"metric_oracle.indexes.gram_sets:{kind}Sets", parts=("words",))
+            for kind in _GRAMS
+        ),
         Representation("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", SOURCES["radgraph"]),
         Representation("radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", parts=("radgraph",)),
         Representation("chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["chexbert"]),
@@ -280,28 +303,30 @@ REPRESENTATIONS: dict[str, Representation] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """What the engine knows of a metric.
+    """A metric or a variant of one.
 
     Attributes
     ----------
     name : str
-        As typed: the metric, and after a colon its variant.
+        Name that users type: the metric and, after a colon, its variant.
     representation : str
-        Which part of an index it reads; that of a composite is "composite".
+        Name of the representation that it reads; "composite" for a composite.
     kernel : str
-        Folder under ``kernels/``.
+        Name of its folder under ``kernels/``.
     source : str
-        Paper or published tool whose numbers it equals.
+        Paper or published tool whose scores it reproduces.
     options : mapping
-        Attributes of the kernel.
+        Attributes of the kernel that distinguish its variants.
     higher_is_better : bool
         Direction; values are never inverted.
     fallback : bool
         Whether a query without any positive match gets the most frequent report, as Yu et al. do for RadGraph.
     cheap : bool
-        Whether the scores of one query with all documents cost little and are exact: a composite then sums them.
+        Whether the exact scores of one query with all documents are fast to compute; a composite then computes all.
     composable : bool
-        Whether it can be a part of a composite.
+        Whether it can be a term of a composite.
+    is_symmetric : bool
+        Whether the score is the same, bit for bit, if candidate and reference are exchanged.
     shown_in : tuple of str
         Commands that use it by default: "score", "study", "bench".
     tool : str
@@ -322,6 +347,7 @@ class Metric:
     fallback: bool = False
     cheap: bool = True
     composable: bool = True
+    is_symmetric: bool = False
     shown_in: tuple[str, ...] = ()
     tool: str = ""
     title: str = ""
@@ -329,19 +355,19 @@ class Metric:
 
     @property
     def terms(self) -> "Mapping[str, Term]":
-        """Parts of a composite by name, none of another metric."""
+        """The terms of a composite by name of their metrics; empty for any other metric."""
         return self.options.get("terms", {})  # type: ignore[return-value]
 
     @property
     def representations(self) -> tuple[str, ...]:
-        """Parts of an index with files that are read."""
+        """Names of the stored representations that the metric reads from an index."""
         if self.terms:
             return tuple(dict.fromkeys(kind for term in self.terms.values() for kind in term.metric.representations))
         return REPRESENTATIONS[self.representation].parts or (self.representation,)
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Names of the settings of a search that it takes."""
+        """Names of the search options that change its scores."""
         kinds = self.representations if self.terms else (self.representation,)
         return tuple(name for kind in kinds for name in REPRESENTATIONS[kind].settings)
 
@@ -353,7 +379,7 @@ class Metric:
 
     @property
     def needs_encoder(self) -> bool:
-        """Whether it reads what a model makes of the texts, for which queries must be encoded too."""
+        """Whether an encoder must run on the queries."""
         return any(REPRESENTATIONS[kind].is_encoded for kind in self.representations)
 
     @property
@@ -366,13 +392,17 @@ class Metric:
         """The options as a signature records them."""
         if not self.terms:
             return dict(self.options)
+        ordered: Any = self.options.get("ordered")
+        if ordered is not None:  # of a sum, or of a search under conditions, which the signature has under "where"
+            recorded = {name: self.terms[name].metric.recorded for name in ordered}
+            return recorded if len(recorded) > 1 else recorded[ordered[0]]
         numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in self.terms.items()}
         return {"terms": numbers, "intercept": self.options["intercept"]}
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of a composite: a metric, standardised and weighted."""
+    """A term of a composite: a metric with the mean and scale that standardise it, and its weight."""
 
     metric: Metric
     mean: float
@@ -380,12 +410,13 @@ class Term:
     weight: float
 
 
-# Programs of more than one metric, and the commands that most metrics are used in by default.
+# Published programs of several metrics, and the commands that use most metrics by default.
 _YU, _COCO_TOOL, _RADGRAPH_TOOL = "cxr-report-metric", "pycocoevalcap", "radgraph-0.1.18"
 _USUAL = ("score", "study", "bench")
 
 
 def _bleu(order: int, coco: bool) -> Metric:
+    """Return the record of BLEU of an order, of CXR-Report-Metric or, if `coco`, of pycocoevalcap."""
     options = MappingProxyType({"order": order, "coco": coco})
     source = "Papineni et al., ACL 2002, as in "
     if coco:
@@ -405,6 +436,7 @@ def _bleu(order: int, coco: bool) -> Metric:
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
+    """Return the record of a variant of RadGraph F1: the mean F1 of two families of features, or of one and -1."""
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
     if not variant:
@@ -415,23 +447,34 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
             source,
             options,
             fallback=True,
+            is_symmetric=True,
             shown_in=_USUAL,
             tool=_YU,
             title="RadGraph F1",
             column="radgraph_combined",
         )
     shown, tool = (("score",), _RADGRAPH_TOOL) if representation == "radgraph" else ((), "radgraph-b5ab8d0")
-    return Metric(name, representation, "radgraph", source, options, fallback=True, shown_in=shown, tool=tool)
+    return Metric(
+        name, representation, "radgraph", source, options, fallback=True, is_symmetric=True, shown_in=shown, tool=tool
+    )
 
 
 def _labels(measure: str) -> Metric:
+    """Return the record of a metric over tables of labels."""
     what = {"agreement": "share of equal labels", "f1": "F1 of the positive labels"}[measure]
     source = f"{what}, of a table with any columns; labels missing on either side are not compared"
     options, tool = MappingProxyType({"measure": measure}), "scikit-learn" if measure == "f1" else ""
     return Metric(f"labels:{measure}", "label_table", "labels", source, options, tool=tool)
 
 
+def _jaccard(order: int) -> Metric:
+    """Return the record of the Jaccard coefficient of word n-grams."""
+    source = f"Jaccard, New Phytologist 1912, of the sets of word {order}-grams; words as for rouge-l"
+    return Metric(f"jaccard:{order}", f"{_GRAMS[order - 1].lower()}_sets", "jaccard", source)
+
+
 def _ratescore(matrix: str) -> Metric:
+    """Return the record of RaTEScore with one of its two matrices of weights."""
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
@@ -439,6 +482,7 @@ def _ratescore(matrix: str) -> Metric:
 
 
 def _bertscore(part: str) -> Metric:
+    """Return the record of BERTScore: "precision", "recall" or "f1"."""
     name = "bertscore" if part == "f1" else f"bertscore:{part}"
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
@@ -475,6 +519,7 @@ METRICS: dict[str, Metric] = {
             "words",
             "rouge_l",
             "Lin, ROUGE 2004, as in rouge-score without stemming",
+            is_symmetric=True,
             shown_in=_USUAL,
             tool="rouge-score",
             title="ROUGE-L",
@@ -506,6 +551,7 @@ METRICS: dict[str, Metric] = {
             composable=False,
             tool="meteor-1.5.jar",
         ),
+        *(_jaccard(order) for order in (1, 2, 3, 4)),
         Metric(
             "temporal",
             "temporal",
@@ -549,6 +595,7 @@ METRICS: dict[str, Metric] = {
             "radgraph",
             _SRR + ", F1 as scikit-learn's samples average",
             _FIRST_FAMILY,
+            is_symmetric=True,
             tool="scikit-learn",
         ),
         Metric("srr-bert:agreement", "srr_agreement", "chexbert_labels", _SRR + ", share of equal labels"),
@@ -588,11 +635,11 @@ METRICS: dict[str, Metric] = {
     )
 }
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
-# As tables and papers spell metrics, where their names do not have it.
+# Spellings of metrics in tables and papers that differ from their names.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
-COMPOSITE = "composite"  # a metric that is not in the registry: its weights are in a file
-LARGEST = 1e100  # of the numbers of a composite: its sums stay finite
-# What a composite can be made of. CRG's weights depend on the queries; of BERTScore's forms the search bounds one.
+COMPOSITE = "composite"  # name of metrics that are not in the registry, because their weights are in a file
+LARGEST = 1e100  # limit of the numbers of a composite, so that its sums are finite
+# Metrics that can be terms of a composite. CRG's weights depend on the queries; only F1 of BERTScore has a bound there.
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
 
 
@@ -602,7 +649,7 @@ def list_metrics() -> list[Metric]:
     Returns
     -------
     list of Metric
-        Each with its name, direction, source and what it reads.
+        Each has a name, a direction, a source and a representation.
 
     Examples
     --------
@@ -614,64 +661,74 @@ def list_metrics() -> list[Metric]:
 
 
 def shown_in(command: str) -> tuple[str, ...]:
-    """Return the names of the metrics that a command takes where nothing is asked for, in the registry's order."""
+    """Return the names of the metrics that a command uses by default, in the order of the registry."""
     return tuple(name for name, metric in METRICS.items() if command in metric.shown_in)
 
 
 def folded(name: str) -> str:
-    """Return a name by its letters and digits: ``BLEU-2``, ``bleu_2`` and ``bleu-2`` are one."""
+    """Return the letters and digits of a name in lower case, so that ``BLEU-2`` and ``bleu_2`` are equal."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the record of a metric by its name, an alias, or the spelling of tables and papers; None of no metric."""
+    """Return the record of a metric by its name, an alias, or a spelling of papers; None if it is unknown."""
     if name not in METRICS and name not in ALIASES:
         name = {**_SPELLED, **{folded(one): one for one in (*METRICS, *ALIASES)}}.get(folded(name), "")
     return METRICS.get(ALIASES.get(name, name))
 
 
-def get_metric(metric: str | Metric, function: str = "retrieve") -> Metric:
-    """Return the record of a metric by the name that people type; a record is returned as it is."""
+def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
+    """Return the record of a metric by the name that a user typed; a record is returned unchanged.
+
+    Parameters
+    ----------
+    metric : str or Metric
+    for_scores : bool
+        Whether the error for an unknown name may suggest metrics without a search, which only scores can use.
+    """
     if isinstance(metric, Metric):
         return metric
     record = find_metric(metric)
     if record is None and metric == COMPOSITE:
-        msg = (
-            f"{function}: weights must be given for metric {COMPOSITE!r}; got none. Pass the file that fit-composite "
-            "wrote to retrieve; indexes are built for its parts."
+        raise InputError(
+            argument="weights",
+            rule=f"must be given for metric {COMPOSITE!r}",
+            value="none",
+            step="Pass the file that fit-composite wrote to retrieve; indexes are built for its parts.",
         )
-        raise InputError(msg)
     if record is None:
-        hint = _hint(metric, function)
-        msg = f"{function}: metric must be one of those that oracle metrics lists; got {metric!r}. {hint}"
-        raise InputError(msg)
+        hint = _hint(metric, for_scores)
+        raise InputError(
+            argument="metric", rule="must be one of those that oracle metrics lists", value=repr(metric), step=hint
+        )
     return record
 
 
-def _hint(metric: str, function: str) -> str:
-    """Return the next step for a name that is no metric."""
+def _hint(metric: str, for_scores: bool) -> str:
+    """Return the next step of the error message for an unknown name."""
     if "," in metric:
         return "Name one metric."
-    # A family has no metric of its own name; those without a search are for scores.
+    # A name such as "meteor" is only the first part of names; metrics without a search are suggested only for scores.
     near = [
         name
         for name, record in METRICS.items()
-        if folded(name.partition(":")[0]) == folded(metric) and (record.is_searched or function in ("score", "compute"))
+        if folded(name.partition(":")[0]) == folded(metric) and (record.is_searched or for_scores)
     ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
     return f"Did you mean {' or '.join(map(repr, near))}?" if near else "Choose one."
 
 
-def check_searched(metric: Metric, function: str) -> None:
-    """Raise for a metric that no exact search exists for."""
+def check_searched(metric: Metric) -> None:
+    """Raise InputError for a metric without an exact search."""
     if not metric.is_searched:
-        # A pool is of models that count errors, which are given.
+        # Reranking needs a model that counts errors, whose checkpoint the user gives.
         given = REPRESENTATIONS[metric.representation].source
         pool = ", or oracle rerank for the best of a pool" if given is not None and given.arguments else ""
-        msg = (
-            f"{function}: metric must be one with an exact search; got {metric.name!r}, whose model reads reference "
-            f"and candidate at once. Use oracle score{pool}."
+        raise InputError(
+            argument="metric",
+            rule="must be one with an exact search",
+            value=f"{metric.name!r}, whose model reads reference and candidate at once",
+            step=f"Use oracle score{pool}.",
         )
-        raise InputError(msg)
 
 
 def composite(
@@ -679,7 +736,6 @@ def composite(
     terms: Mapping[str, tuple[float, float, float]],
     intercept: float,
     source: str,
-    function: str,
     **described: Any,
 ) -> Metric:
     """Return the record of a linear composite that predicts errors: lower is better.
@@ -693,8 +749,6 @@ def composite(
         By the names of metrics.
     intercept : float
     source : str
-    function : str
-        Name for error messages.
     **described
         Further attributes of the record: `shown_in`, `tool`, `title`, `column`.
 
@@ -703,26 +757,29 @@ def composite(
     InputError
         If a metric is unknown, doubled or cannot be a part, or a number is not finite.
     """
-    records = [get_metric(part, function) for part in terms]
+    records = [get_metric(part) for part in terms]
     parts = [record.name for record in records]
     foreign = [part for part in parts if part not in COMPOSABLE]
     if foreign or not parts or len(set(parts)) < len(parts):
         got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
-        msg = f"{function}: terms must be of {', '.join(COMPOSABLE)}, each once; got {got}. Leave it out."
-        raise InputError(msg)
+        raise InputError(
+            argument="terms", rule=f"must be of {', '.join(COMPOSABLE)}, each once", value=got, step="Leave it out."
+        )
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):
         sizes = scale, abs(weight), (1 + abs(mean)) / (scale or 1), abs(weight) / (scale or 1) * (1 + abs(mean))
-        # A weight of 0 would have the search make values that count for nothing.
+        # A weight of 0 would make the search compute values that have no effect.
         if not (scale > 0 and weight != 0 and all(size < LARGEST for size in sizes)):
-            msg = (
-                f"{function}: mean, scale and weight must be finite numbers, scale above 0 and weight other than 0; "
-                f"got {mean!r}, {scale!r} and {weight!r} for {part!r}. Fit it again, or leave the metric out."
+            raise InputError(
+                argument="mean, scale and weight",
+                rule="must be finite numbers, scale above 0 and weight other than 0",
+                value=f"{mean!r}, {scale!r} and {weight!r} for {part!r}",
+                step="Fit it again, or leave the metric out.",
             )
-            raise InputError(msg)
     if not abs(intercept) < LARGEST:
-        msg = f"{function}: intercept must be a finite number; got {intercept!r}. Fit the composite again."
-        raise InputError(msg)
+        raise InputError(
+            argument="intercept", rule="must be a finite number", value=repr(intercept), step="Fit the composite again."
+        )
     joined = {record.name: Term(record, *row) for record, row in zip(records, numbers, strict=True)}
     return Metric(
         name,
@@ -763,7 +820,6 @@ METRICS |= {
             _V1,
             2.466552561323256e-10,
             "Yu et al., Patterns 2023",
-            "metrics",
             shown_in=_USUAL,
             tool=_YU,
             title="RadCliQ (predicted errors)",
@@ -774,7 +830,6 @@ METRICS |= {
             _V0,
             1.641666666666666,
             "Yu et al., released code, version 0",
-            "metrics",
             shown_in=("score",),
             tool=_YU,
             title="RadCliQ-v0 (predicted errors)",
@@ -785,7 +840,6 @@ METRICS |= {
             _PREPRINT,
             1.642,
             "Yu et al., medRxiv 2022, normalised as version 0",
-            "metrics",
             title="RadCliQ of the preprint (predicted errors)",
         ),
     )

@@ -1,7 +1,6 @@
 """The wrapper of the public functions: it checks the types of the arguments and names the function in errors."""
 
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.errors import ArgumentError, MetricOracleError, called
+from metric_oracle.errors import ArgumentError, called
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAMES = {
@@ -24,19 +23,6 @@ _NAMES = {
     Path: "a path",
     type(None): "None",
     Any: "anything",
-}
-# Transition, for messages of one text (see `errors`): what stays as it is; an option with its value; an option.
-_OPTION = re.compile(
-    r'(?P<command>"oracle [^"]*"|pip install [^;.]*|\b(?:retrieve|score|baseline expectation) --[a-z-]+)'
-    r"|--model-(?P<reading>ids|metadata|section) [^ ,;]+"
-    r"|--(?P<metric>metrics?) (?P<names>[a-z][\w:,-]*)"
-    r"|--(?P<name>[a-z][a-z-]*)(?: (?P<value>[A-Z0-9][^ ,;]*[^ ,;.]|[A-Z]|\w+(?:\|\w+)+"
-    r"|(?:findings\+)?impression|findings|corpus|ray)(?![\w+]))?"
-)
-_FLAGS = {
-    **{name: f"{name}=True" for name in ("inner", "partial", "unequal", "after_impression")},
-    "no_text": "text=False",
-    "repeated": "repeated=",
 }
 
 
@@ -56,12 +42,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     def run(*args: Any, **keywords: Any) -> Any:
         with called(name, tuple(_known(function)), homes):
             _check(name, function, args, keywords, homes)
-            try:
-                return function(*args, **keywords)
-            except MetricOracleError as error:  # transition
-                if error.is_old:
-                    error.args = (_in_python(str(error), _known(function), homes),)
-                raise
+            return function(*args, **keywords)
 
     return run  # type: ignore[return-value]
 
@@ -175,22 +156,3 @@ def _shown(value: Any) -> str:
         names = [" or ".join(sorted({type(item).__name__ for item in items})) for items in inside]
         return f"a {type(value).__name__} {'from' if len(names) > 1 else 'of'} {' to '.join(names)}"
     return _with_article(type(value).__name__)
-
-
-def _in_python(message: str, known: Mapping[str, Any], homes: Mapping[str, str]) -> str:
-    """Return a message with options of the command line as arguments of a function."""
-
-    def written(found: re.Match[str]) -> str:
-        if found["command"]:
-            return found[0]
-        if found["reading"]:
-            return f"mo.reports(..., {found['reading']}=...)"
-        name = (found["metric"] or found["name"]).replace("-", "_")
-        near = [name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_")]
-        name = next((one for one in near if one in known or one in homes), name)
-        value = found["names"] or found["value"]
-        is_elsewhere = name in homes and name not in known
-        text = f"{name}={value}" if value else _FLAGS.get(name, f"{name}=..." if is_elsewhere else name)
-        return homes[name].format(text) if is_elsewhere else text
-
-    return _OPTION.sub(written, message)

@@ -58,11 +58,11 @@ class Resampled:
     left_out: Array
 
     def map(self, function: Callable[[Array], Array]) -> "Resampled":
-        """Return the statistic that a function makes of the last axis."""
+        """Return a statistic computed from this one by a function of the last axis."""
         return Resampled(*(function(np.asarray(part)) for part in (self.value, self.resampled, self.left_out)))
 
     def interval(self, method: str = "bca", level: float = LEVEL) -> Interval | None:
-        """Return the interval of a statistic that is one number; None where it has no value in some resample."""
+        """Return the interval of a scalar statistic; None if it is not defined for some resample."""
         if not (np.isfinite(self.value) and np.isfinite(self.resampled).all()):
             return None
         sides = (1 + np.array([-1, 1]) * level) / 2
@@ -75,7 +75,7 @@ class Resampled:
         return Interval(float(low or 0), float(high or 0), is_close)
 
 
-def checked_values(values: Sequence[float] | np.ndarray, function: str) -> Array:
+def checked_values(values: Sequence[float] | np.ndarray) -> Array:
     """Return values as float64[n], n >= 2, or raise."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) < 2:
@@ -84,7 +84,7 @@ def checked_values(values: Sequence[float] | np.ndarray, function: str) -> Array
             argument="values",
             rule="must be one number for each of at least 2 studies",
             value=got,
-            step="Score more studies.",
+            step="Pass a one-dimensional array of the scores of at least 2 studies.",
         )
     if not np.isfinite(array).all():
         raise InputError(
@@ -96,7 +96,7 @@ def checked_values(values: Sequence[float] | np.ndarray, function: str) -> Array
     return array
 
 
-def checked_resamples(resamples: int | None, function: str, default: int = RESAMPLES) -> int:
+def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
     """Return the number of resamples, or raise."""
     if resamples is None:
         return default
@@ -110,8 +110,8 @@ def checked_resamples(resamples: int | None, function: str, default: int = RESAM
     return int(resamples)
 
 
-def check_method(method: str, resamples: int | None, function: str = "interval") -> None:
-    """Raise unless there is such a method, and it takes the number of resamples."""
+def check_method(method: str, resamples: int | None) -> None:
+    """Raise unless the method exists and takes this number of resamples."""
     if method not in INTERVALS:
         raise InputError(
             argument="method",
@@ -201,7 +201,7 @@ def interval(
     >>> round(interval.low, 3), round(interval.high, 3)
     (0.3, 0.625)
     """
-    return intervals(checked_values(values, "interval")[None], method, level, resamples, seed)[0]
+    return intervals(checked_values(values)[None], method, level, resamples, seed)[0]
 
 
 def intervals(
@@ -211,7 +211,7 @@ def intervals(
     check_method(method, resamples)
     if not 0 < level < 1:
         raise InputError(argument="level", rule="must be between 0 and 1", value=level, step="The usual one is 0.95.")
-    n_resamples = checked_resamples(resamples, "interval")
+    n_resamples = checked_resamples(resamples)
     varies = columns.min(axis=1) < columns.max(axis=1)
     if method != LEGACY:
         means = resample_means(columns[varies], n_resamples, seed)
@@ -229,7 +229,7 @@ def intervals(
 
 
 def percentile(values: Array, at: Array) -> list[float | None]:
-    """Return quantiles of the resampled values, or None each where there are no values."""
+    """Return quantiles of the resampled values, each None if there are no values."""
     return [float(end) for end in np.quantile(values, at)] if len(values) else [None, None]
 
 
@@ -302,7 +302,7 @@ def paired(
         ``difference`` is the mean of a - b. The interval is degenerate where all differences are equal, and where the
         studies are too few for the test to reject anything: below 6 for 95 %.
     """
-    first, second = checked_values(a, "paired"), checked_values(b, "paired")
+    first, second = checked_values(a), checked_values(b)
     if len(first) != len(second):
         raise InputError(
             argument="a and b",
@@ -310,7 +310,7 @@ def paired(
             value=f"{len(first)} and {len(second)}",
             step="Join them on the ids.",
         )
-    n_resamples = checked_resamples(resamples, "paired")
+    n_resamples = checked_resamples(resamples)
 
     difference = first - second
     return Paired(float(difference.mean()), *paired_test(difference, n_resamples, seed, level))
@@ -376,7 +376,7 @@ def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
 
 
 def effective_studies(values: Array) -> float:
-    """Return how many studies an interval of the mean rests on: those that are not 0, or n / skewness^2 if fewer.
+    """Return the effective number of studies of a mean's interval: those that are not 0, or n / skewness^2 if fewer.
 
     Below `FEW` the interval may be too short (docs/intervals.md). Of n scores of which m are 1 and the others 0,
     or the reverse, n / skewness^2 is about m; Cochran (Sampling Techniques, 1977, section 2.15) wants 25 for a normal
@@ -427,7 +427,7 @@ def benjamini_hochberg(p_values: Sequence[float] | Array, rate: float) -> tuple[
 
 
 def overlap(a: Interval, b: Interval) -> bool:
-    """Tell whether two intervals have a point in common.
+    """Return whether two intervals have a point in common.
 
     Yu et al. call a system significantly better where they have none (medRxiv 2022.08.30.22279318, statistical
     analysis, "Prior models evaluation"). The rule ignores that the studies are the same; `paired` does not.

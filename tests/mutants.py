@@ -36,8 +36,8 @@ MUTANTS = [
     Mutant(
         "indexes/features.py",
         "rows of a unit in any order",
-        'np.argsort(unit_of_row, kind="stable")',
-        "np.argsort(unit_of_row)",
+        'np.argsort(document_of_row, kind="stable")',
+        "np.argsort(document_of_row)",
         "indexes/test_vectors.py",
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant(
         "indexes/build.py",
         "a folder without lock is an earlier build's",
-        "if not foreign and (not own or LOCK in own):",
+        "if not foreign and (not of_builds or LOCK in of_builds):",
         "if not foreign:",
         "indexes/test_index.py -k 'without_a_lock or in_the_place'",
     ),
@@ -162,8 +162,8 @@ MUTANTS = [
     Mutant(
         "indexes/embeddings.py",
         "prepared unit vectors are divided once more",
-        "values[used[some]] if inputs.attached[kind].are_unit else unit_vectors(values[used[some]])",
-        "unit_vectors(values[used[some]])",
+        "values[used[chunk]] if inputs.attached[kind].are_unit else unit_vectors(values[used[chunk]])",
+        "unit_vectors(values[used[chunk]])",
         "indexes/test_vectors.py",
     ),
     Mutant(
@@ -268,7 +268,7 @@ MUTANTS = [
     Mutant(
         "retrieval/brute_force.py",
         "a query without words has a score",
-        "(lengths[first:last] == 2) | (counts[place] == 2)",
+        "(lengths[first:last] == 2) | (counts[i] == 2)",
         "lengths[first:last] == 2",
         "retrieval/test_verification.py -k 'brute and bertscore'",
     ),
@@ -388,17 +388,13 @@ MUTANTS = [
     Mutant(
         "kernels/_build.py",
         "a key goes to its slot in the table before it grew",
-        """                    keys, table = grow(keys)
-                    slot = find_key(table, keys, key)
-                keys[n] = key
-                table[slot] = n
-                n += 1
-            gram[p]""",
-        """                    keys, table = grow(keys)
-                keys[n] = key
-                table[slot] = n
-                n += 1
-            gram[p]""",
+        """    if n == len(keys):
+        keys, table = grow(keys)
+    table[find_key(table, keys, key)] = n""",
+        """    slot = find_key(table, keys, key)
+    if n == len(keys):
+        keys, table = grow(keys)
+    table[slot] = n""",
         "indexes/test_index.py -k of_the_definition",
     ),
     Mutant(
@@ -425,15 +421,15 @@ MUTANTS = [
     Mutant(
         "kernels/_build.py",
         "a cell begins behind its first unit",
-        "while cell <= cell_of_unit[post_unit[p]]:",
-        "while cell < cell_of_unit[post_unit[p]]:",
+        "while bucket <= bucket_of_document[post_unit[p]]:",
+        "while bucket < bucket_of_document[post_unit[p]]:",
         "kernels/test_overlap.py -k cells_begin",
     ),
     Mutant(
         "kernels/_build.py",
         "of the cells behind a list only the next one is noted",
-        "skip[slot[v], cell:] = ",
-        "skip[slot[v], cell] = ",
+        "skip[slot[v], bucket:] = ",
+        "skip[slot[v], bucket] = ",
         "kernels/test_overlap.py -k cells_begin",
     ),
     Mutant(
@@ -638,15 +634,15 @@ MUTANTS = [
     Mutant(
         "indexes/features.py",
         "the first feature of a corpus is none of a query's",
-        "known = place[features.fwd_id] >= 0",
-        "known = place[features.fwd_id] > 0",
+        "is_known = new_id[features.fwd_id] >= 0",
+        "is_known = new_id[features.fwd_id] > 0",
         "indexes/test_encoding_again.py",
     ),
     Mutant(
         "indexes/features.py",
         "sizes of units must fit their lists in sum alone",
-        "np.any(of_units != np.diff(features.fwd_ptr))",
-        "of_units.sum() != np.diff(features.fwd_ptr).sum()",
+        "np.any(of_documents != np.diff(features.fwd_ptr))",
+        "of_documents.sum() != np.diff(features.fwd_ptr).sum()",
         "indexes/test_index.py -k sizes_that_are_others",
     ),
     Mutant(
@@ -680,8 +676,8 @@ MUTANTS = [
     Mutant(
         "indexes/stems.py",
         "synonyms are those of the query's stems",
-        "self._reached.get(of, ())]",
-        "self._near.get(of, ())]",
+        "self._stems_with_synonym.get(own_stem, ())",
+        "self._synonyms_of.get(own_stem, ())",
         "kernels/test_meteor_cider.py",
     ),
     Mutant(
@@ -701,8 +697,8 @@ MUTANTS = [
     Mutant(
         "retrieval/rerank.py",
         "rounding makes a pool one larger",
-        "ceil(round((len(places) + 1) * recall, 9))",
-        "ceil((len(places) + 1) * recall)",
+        "ceil(round((len(ranks) + 1) * recall, 9))",
+        "ceil((len(ranks) + 1) * recall)",
         "retrieval/test_rerank.py",
     ),
     Mutant(

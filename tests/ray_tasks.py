@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.cluster import Told
+from metric_oracle.cluster import WorkerProgress
 from metric_oracle.errors import InputError
 
 
@@ -20,7 +20,7 @@ def _begin(folder: str, name: str) -> int:
     return n
 
 
-def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -> int:
+def double(shared: dict, progress: WorkerProgress, folder: str, name: str, how: str, x: int) -> int:
     """Return shared + 2 x, in one of several ways."""
     n = _begin(folder, name)
     if how == "dies once" and n == 0:
@@ -30,8 +30,7 @@ def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -
     if how == "stops once" and n == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
     if how == "refuses":
-        msg = f"open_index: {name} must be whole; got a damaged one. Build it again."
-        raise InputError(msg)
+        raise InputError(argument=name, rule="must be whole", value="a damaged one", step="Build it again.")
     if how == "breaks":
         raise ValueError(shared["secret"])
     if how == "waits once" and n == 0:
@@ -39,10 +38,10 @@ def double(shared: dict, told: Told, folder: str, name: str, how: str, x: int) -
             time.sleep(0.1)
     if how == "slow":
         time.sleep(2.5)
-    told.add(1)
+    progress.add(1)
     return shared["base"] + 2 * x
 
 
-def arrays(shared: np.ndarray, told: Told, given: np.ndarray) -> tuple[bool, bool, np.ndarray]:
+def arrays(shared: np.ndarray, progress: WorkerProgress, given: np.ndarray) -> tuple[bool, bool, np.ndarray]:
     """Return whether the arrays that came can be written to, and one that goes back."""
     return shared.flags.writeable, given.flags.writeable, shared + given

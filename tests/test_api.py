@@ -153,7 +153,7 @@ CALLS = {
     "study": lambda **o: mo.study("I", ["a"], **o),
     "score": lambda **o: mo.score(["a"], ["a"], **o),
     "compute": lambda **o: mo.compute(references=["a"], predictions=["a"], **o),
-    "pairwise": lambda **o: mo.pairwise(["a"], ["a"], "bleu", **o),
+    "pairwise": lambda **o: mo.pairwise(["a"], "bleu", ["a"], **o),
     "reward": lambda **o: mo.reward("bleu", **o),
 }
 
@@ -230,7 +230,10 @@ def test_the_role_of_reports_is_that_of_their_use(index):
 
 def test_what_both_sides_share_is_the_same():
     sides = [mo.reports(["a"], uncertain=uncertain) for uncertain in ("positive", "negative")]
-    match = r"^score: uncertain must be the same for both sides; got two\. Give it to the references alone\.$"
+    match = (
+        r"^score: uncertain must be the same for both sides; got two different values\. Pass it with the references "
+        r"only\.$"
+    )
     with pytest.raises(InputError, match=match):
         mo.score(*sides, "bleu")
 
@@ -239,7 +242,7 @@ def test_only_reports_have_more_than_ten_parameters():
     """Everything that belongs to reports is given to `reports`, and nowhere else."""
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
     many = {name for name, function in functions.items() if len(public._known(function.__wrapped__)) > 10}
-    assert many == {"reports", "create_survey", "read_predictions"}
+    assert many == {"reports", "read_reports", "create_survey", "read_predictions"}
 
 
 def test_loaded_reports_take_no_sources(index, prepared):
@@ -352,12 +355,12 @@ def test_a_source_of_vectors_needs_its_record_only(monkeypatch):
     monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))
     monkeypatch.setattr(inputs, "ARGUMENTS", (*inputs.ARGUMENTS, *record.arguments))
     given = {"images": np.eye(3), "image_ids": ["b", "c", "a"]}
-    found = inputs.load_inputs(["a", "b"], ["x", "y"], "f", **given).attached["image"]
+    found = inputs.load_inputs(["a", "b"], ["x", "y"], **given).attached["image"]
     assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
-    made = inputs.load_inputs(["a", "b"], ["x", "y"], "f", images=lambda texts: np.eye(2)).completed()
+    made = inputs.load_inputs(["a", "b"], ["x", "y"], images=lambda texts: np.eye(2)).completed()
     assert made.attached["image"].of_row.tolist() == [0, 1]
-    match = r"^f: images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
+    match = r"^images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
-        inputs.load_inputs(["z"], ["x"], "f", **given)
+        inputs.load_inputs(["z"], ["x"], **given)
     with pytest.raises(TypeError, match=r"^there is no argument 'imags'\. Did you mean 'images'\?$"):
-        inputs.load_inputs(["z"], ["x"], "f", imags=1)
+        inputs.load_inputs(["z"], ["x"], imags=1)

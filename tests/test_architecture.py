@@ -1,7 +1,7 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables -> presentation -> api -> retrieval
-        -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
+    cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining -> presentation -> api
+        -> retrieval -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `errors`, `files`, `metrics`, `public` and
 `statistics` are leaves. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray
@@ -47,16 +47,20 @@ ALLOWED = {
     "api": ENGINE | {"cluster", "lazy"},
     "presentation": ENGINE | {"api", "statistics"},
     "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
-    "raters": ENGINE | {"presentation", "statistics", "tables"},
+    "copies": ENGINE | {"api", "presentation", "statistics"},
+    "mining": ENGINE | {"api"},
+    "samples": ENGINE | {"api", "presentation", "statistics", "tables"},
+    "raters": ENGINE | {"encoders", "presentation", "statistics", "tables"},
     "survey": ENGINE | {"api", "raters", "tables", "web"},
     "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "tables", "web"},
     "synthetic": ENGINE | {"api", "presentation", "raters"},
     "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
-    "commands": ENGINE | {"api", "bench", "encoders", "explorer", "presentation", "raters", "survey", "synthetic",
-                          "tables", "web"},
+    "commands": LEAVES | {"api", "bench", "copies", "explorer", "mining", "presentation", "raters", "samples", "survey",
+                          "synthetic", "tables", "web"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
-    "": ENGINE | {"api", "lazy", "presentation", "public", "raters", "statistics", "survey", "tables"},
+    "": ENGINE | {"api", "copies", "lazy", "mining", "presentation", "public", "raters", "samples", "statistics",
+                "survey", "tables"},
 }  # fmt: skip
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
@@ -117,6 +121,8 @@ def broken_rules(source: str, path: Path) -> list[str]:
             found.append(f"{place}: {part!r} has no place in the house")
         elif rest and rest[0] != part and rest[0] not in ALLOWED[part]:
             found.append(f"{place}: {part or 'the package'} may not import {rest[0]}")
+        elif part == "commands" and ((rest[:1] == ["api"] and rest[1:]) or any(word.startswith("_") for word in rest)):
+            found.append(f"{place}: a command calls public functions only, those of api through the package")
         elif part == "kernels" and path.name == "reference.py" and not PLAIN & set(rest):
             found.append(f"{place}: a reference imports no fast module")
         elif part == "kernels" and path.name == "score.py" and rest[:2] != ["kernels", "_jit"]:
@@ -178,6 +184,11 @@ def test_no_import_points_up():
         ("web/server.py", "from metric_oracle.commands import output"),
         ("web/server.py", "from metric_oracle.kernels import topk"),
         ("commands/search.py", "from metric_oracle.kernels import topk"),
+        ("commands/search.py", "from metric_oracle.retrieval.results import Results"),
+        ("commands/search.py", "def f():\n    from metric_oracle.corpora.reports import read_reports"),
+        ("commands/training.py", "from metric_oracle.encoders.crepe_training import train"),
+        ("commands/search.py", "from metric_oracle.api.searching import retrieve"),
+        ("commands/tools.py", "from metric_oracle.bench.search import _measure"),
         ("cli.py", "from metric_oracle import api"),
         ("api.py", "from metric_oracle.cli import main"),
         ("api.py", "from metric_oracle import tables"),

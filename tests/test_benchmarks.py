@@ -18,6 +18,7 @@ from benchmarks import (
     coverage,
     floor,
     growth,
+    itself,
     machine,
     peers,
     real,
@@ -105,9 +106,9 @@ def swap_answers(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (list_a_row_twice, "ranked by score, then row"),
+        (list_a_row_twice, "ordered by score, then by row"),
         (miscount_ties, "n_ties of query"),
-        (swap_answers, "ranked by score, then row"),
+        (swap_answers, "ordered by score, then by row"),
     ],
 )
 def test_gate_stops_before_any_timing(rows, data, tmp_path, monkeypatch, capsys, spoil, message):
@@ -450,7 +451,7 @@ def test_recall_counts_the_queries_with_a_best_report(rows, data):
     encoded = representation.encode(held.queries)
     table = mo.retrieve(held.index, held.queries, "radgraph").table
     best = np.zeros(int(encoded.which.max()) + 1, np.int64)
-    best[encoded.which] = representation.unit_of_row[table["row"].to_numpy()]
+    best[encoded.which] = representation.document_of_row[table["row"].to_numpy()]
     positive = np.zeros(len(best), bool)
     positive[encoded.which] = table["score"].to_numpy() > 0
     assert peers.recall_of(np.stack([np.full(len(best), -1), best], axis=1), held, "radgraph") == 1.0
@@ -662,7 +663,7 @@ def test_postings_of_the_floor(rows, data, metric):
     encoded = representation.encode(held.queries)
     features, packed = representation.features, encoded.queries
     table = mo.retrieve(held.index, held.queries, metric, text=False).table
-    scores, winners = table["score"].to_numpy(), representation.unit_of_row[table["row"].to_numpy()]
+    scores, winners = table["score"].to_numpy(), representation.document_of_row[table["row"].to_numpy()]
     families = packed.sizes.shape[1]
     counted = {"bleu": (1,), "rouge-l": (0,), "radgraph": (0, 1)}[metric]
     of_unit = features.sizes[: 2 if metric == "radgraph" else 1].T.tolist()
@@ -794,6 +795,20 @@ def test_curves_are_sorted():
         "bleu": ([100_000, 1_000_000], [0.2, 1.4]), "chexbert": ([100_000, 1_000_000], [2.0, 20.0]),
     }  # fmt: skip
     assert growth.curves(POINTS, "tests") == {"bleu": ([1, 2192], [0.001, 0.2]), "chexbert": ([2192], [2.0])}
+
+
+def test_a_corpus_against_itself_runs(tmp_path):
+    size = ("--reports", "150", "--tests", "5", "--repetitions", "1")
+    assert (
+        itself.main([*size, "--metrics", "rouge-l", "--data", str(tmp_path), "--out", str(tmp_path / "r.jsonl")]) == 0
+    )
+    rows = {row["name"]: row for row in machine.read(tmp_path / "r.jsonl")}
+    assert rows.keys() >= {"itself-rouge-l", "overlap", "planted-ours"}
+    assert rows["planted-ours"]["value"] == 1.0
+    assert "goal" not in rows["overlap"]
+    n_blocks, seconds = itself._sparse_product(mo.open_index(tmp_path / "itself-150-5/INDEX"))
+    assert 1 <= n_blocks <= 10
+    assert seconds > 0
 
 
 def test_growth_runs(data, tmp_path):

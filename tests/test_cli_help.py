@@ -16,6 +16,7 @@ from metric_oracle.choices import BACKENDS
 from metric_oracle.commands import listing, options
 from metric_oracle.commands.command import given
 from metric_oracle.commands.options import complete_metric
+from metric_oracle.errors import in_terms_of_caller
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
 
 FOLDER = Path(commands.__file__).parent
@@ -175,7 +176,7 @@ def test_what_the_registry_names_has_an_option():
         }
     for record in SOURCES.values():
         command = "score" if record.made == "pairs" else "build-index"
-        for name in re.findall(r"--[a-z-]+", record.option):
+        for name in re.findall(r"--[a-z-]+", in_terms_of_caller(record.option)):
             assert name in {opt for p in COMMANDS[command].params for opt in p.opts}
         if record.made == "pairs":
             for path in ("score", "rerank"):

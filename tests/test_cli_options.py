@@ -23,6 +23,7 @@ from metric_oracle import cli
 from metric_oracle.commands import inputs
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.sources import availability
 
 # Real: what is tested, and leaves that know no files.
 DOOR = ("cli", "commands", "metrics", "errors", "kernels", "lazy")
@@ -59,10 +60,15 @@ RENAMED = {
         for name in ("config", "vocabulary")
         for command in ("rerank", "score")
     },
-    **{
-        ("train-crepe", f"--{name}"): "settings"
-        for name in ("epochs", "batch-size", "learning-rate", "presence-weight", "seed")
-    },
+    **{(command, "candidates"): r"reports\.data" for command in ("consensus", "best-of")},
+    ("best-of", "references"): r"reports\.data",
+    **{("best-of", f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}" for name in PREDICTED},
+    **{("consensus", f"--{name}"): r"write_table\.path" for name in ("utilities", "matrix")},
+    **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
+    ("pairs", "--index"): r"open_index\.path",
+    ("overlap", "sets"): r"reports\.data",
+    ("overlap", "--references"): r"reports\.data",
+    ("overlap", "--pairs"): r"_write\.path",
     ("table", "systems"): r"compare\.systems",
     ("table", "--interval"): "method",
     ("table", "--oracle"): "oracles",
@@ -85,7 +91,8 @@ RENAMED = {
     ("study", "--model-section"): r"reports\.section|models",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
-    **{(command, "results"): r"read_result\.given" for command in ("explore", "report")},
+    **{(command, "results"): r"read_result\.file" for command in ("explore", "report")},
+    ("explore", "--sampled"): r"read_samples\.data",
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
     **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",
@@ -97,6 +104,7 @@ RENAMED = {
 # Those that choose what is called: what is typed, and the function.
 CHOOSES = {
     ("info", "--check"): [(["--check"], r"open_index\(\)\.verify_files")],
+    ("study", "--overlap"): [(["--overlap"], r"\.overlap")],
     ("table", "--format"): [
         (["--format", "md"], "comparison_layout.markdown"), (["--format", "tex"], "comparison_layout.latex"),
     ],
@@ -111,7 +119,10 @@ BESIDE = {
     ("rerank", "--components"): ["--format", "table"],
     ("retrieve", "--part"): ["--out", "zz.parquet"],
     ("retrieve", "--weights"): ["-m", "composite"],
+    **{(command, "*"): ["--out", "zz.parquet"] for command in ("mine", "pairs")},
+    ("mine", "--weights"): ["-m", "composite", "--out", "zz.parquet"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
+    ("study", "--overlap"): ["--out", "zzfolder"],
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
     **{("explore", option): [] for option in ("--queries", "results", "--index", "--port", "--ratings")},
@@ -270,7 +281,9 @@ def recorded():
                     continue
                 replaced = recorders.setdefault(function, recorder(function))
                 patch.setitem(value, key, replaced) if key else patch.setattr(module, name, replaced)
-    patch.setattr(inputs, "find_spec", lambda name: True)  # no model runs: its libraries need not be there
+    # No model runs and no page is served: their libraries need not be there.
+    for module in (availability, inputs):
+        patch.setattr(module, "find_spec", lambda name: True)
     yield found
     patch.undo()
 

@@ -13,7 +13,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.files import new_folder
 from metric_oracle.retrieval.results import read_results
-from metric_oracle.tables.study_steps import workplace
+from metric_oracle.tables.study_steps import working_folder
 from support import write
 
 ORACLE = f"{shlex.quote(sys.executable)} -m metric_oracle"
@@ -79,7 +79,7 @@ def test_a_signal_leaves_nothing(tmp_path, command, by, code):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("make", [new_folder, lambda out: workplace(None)])
+@pytest.mark.parametrize("make", [new_folder, lambda out: working_folder(None)])
 def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
     """The handler of a signal that arrives during mkdir runs before the next line."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

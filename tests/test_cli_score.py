@@ -416,6 +416,6 @@ def test_crepe_allows_no_exact_search(oracle, fails, corpus, tmp_path_factory, c
     sources = [corpus["train"], "--out", index.parent / "new"] if command == "build-index" else [index, corpus["test"]]
     words = ["baseline", "expectation"] if command == "expectation" else command.split()
     fails(*words, *sources, "-m", "crepe", match=(
-        r"\w+: metric must be one with an exact search; got 'crepe', whose model reads reference and candidate at "
+        r"[\w -]+: metric must be one with an exact search; got 'crepe', whose model reads reference and candidate at "
         r"once\. Use oracle score, or oracle rerank for the best of a pool\.$"
     ))  # fmt: skip

@@ -52,25 +52,25 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ((*CREATE, "--raters", "a", "--out", "."), r"create_survey: out must be a new folder; got"),
+        ((*CREATE, "--raters", "a", "--out", "."), r"survey create: out must be a new folder; got"),
         (
             (*CREATE[:3], "--candidates", "one", "--raters", "a", "--out", "S"),
-            r"create_survey: candidates must be NAME=F",
+            r"survey create: candidates must be NAME=F",
         ),
         (
             (*CREATE, "--raters", "a b", "--out", "S"),
-            r"create_survey: raters must have different names of letters, digits, - and _",
+            r"survey create: raters must have different names of letters, digits, - and _",
         ),
         (
             (*CREATE, "--raters", "a", "--stratify", "kinds.csv", "--out", "S"),
-            r"create_survey: there is no file kinds\.csv\. Check",
+            r"survey create: there is no file kinds\.csv\. Check",
         ),
         (
             ("survey", "status", "none"),
-            r"survey_status: .*survey\.json is missing or not readable",
+            r"survey status: .*survey\.json is missing or not readable",
         ),
-        (("survey", "export", ".", "--out", "E"), r"export_survey: .*survey\.json is missing or not readable"),
-        (("survey", "serve", "none"), r"survey: none/survey\.json is missing or not readable"),
+        (("survey", "export", ".", "--out", "E"), r"survey export: .*survey\.json is missing or not readable"),
+        (("survey", "serve", "none"), r"survey serve: none/survey\.json is missing or not readable"),
     ],
 )
 def test_errors_are_one_line(fails, folder, arguments, match):
@@ -87,5 +87,5 @@ def test_strata_of_a_file(oracle, folder):
 
 def test_pages_want_their_libraries(fails, folder, monkeypatch):
     monkeypatch.setattr("metric_oracle.commands.inputs.find_spec", lambda name: None if name == "jinja2" else sys)
-    match = r"survey: a page needs the Python package jinja2, which is not installed\. Run: pip install "
+    match = r"survey serve: a page needs the Python package jinja2, which is not installed\. Run: pip install "
     fails("survey", "serve", "SURVEY", match=match)

@@ -19,6 +19,7 @@ import metric_oracle as mo
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.vectors import read_embeddings, read_labels
+from metric_oracle.errors import InputError
 from metric_oracle.synthetic.corpus import MODELS
 from metric_oracle.synthetic.example import COMMANDS, write_example
 from support import write
@@ -75,7 +76,7 @@ def test_five_commands_from_files_to_a_table_one_of_them_killed(tmp_path):
 def test_the_study_of_the_docstring_runs_on_an_example(tmp_path, monkeypatch):
     write_example(tmp_path / "try")
     monkeypatch.chdir(tmp_path / "try")
-    _, study = mo.__doc__.split("A study: ")
+    _, study = mo.__doc__.split("A study compares ")
     lines = "".join(example.source for example in doctest.DocTestParser().get_examples(study))
     names = {"mo": mo}
     exec(lines, names)
@@ -90,7 +91,7 @@ def test_the_commands_of_an_example_run(oracle, tmp_path, monkeypatch):
     code, out, err = oracle("example", tmp_path / "try")
     assert (code, err) == (0, "")
     head, _, *lines = out.splitlines()
-    assert head == f"{tmp_path / 'try'}: 17 files. Try, in this folder:"
+    assert head == f"{tmp_path / 'try'}: 19 files. Try, in this folder:"
     assert lines == list(COMMANDS)
     monkeypatch.chdir(tmp_path / "try")
     for line in lines:
@@ -168,6 +169,48 @@ def test_annotate(oracle, models, tmp_path):
     ]
 
 
+def test_annotate_several_reports_for_each_study(oracle, models, tmp_path, monkeypatch):
+    archive, home, checkpoint, vocabulary = models
+    first, second, *_ = TEXTS.values()
+    samples = {"50000001": [first, "", second, first], "a": [second, first]}
+    truth = {"a": first, "50000001": second}  # in another order: its distinct texts come from other studies
+    rows = [{"id": study, "candidates": group} for study, group in samples.items()]
+    monkeypatch.chdir(tmp_path)
+    Path("s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "t.csv", truth)
+    for reports in ("s.jsonl", "t.csv"):
+        made = [reports, "--device", "cpu", "--out"]
+        of_radgraph = ["--radgraph", archive, "--radgraph-encoder", home]
+        code, _, err = oracle("annotate", *made, f"{reports}.json", *of_radgraph)
+        assert code == 0, err
+        assert err.splitlines()[-1] == f"{reports}.json: {6 if reports == 's.jsonl' else 2} reports"
+        of_chexbert = ["--chexbert", checkpoint, "--vocabulary", vocabulary]
+        assert oracle("annotate", *made, f"{reports}.npz", *of_chexbert)[0] == 0
+    assert read_embeddings(Path("s.jsonl.npz")).ids[:2] == ["50000001/0", "50000001/1"]
+    names = "radgraph,chexbert"
+    files = [{"radgraph": f"{side}.json", "chexbert": f"{side}.npz"} for side in ("s.jsonl", "t.csv")]
+    model = {"radgraph": archive, "radgraph_encoder": home, "chexbert": checkpoint, "vocabulary": vocabulary}
+    own = mo.consensus(mo.reports("s.jsonl", **model, device="cpu"), names)
+    found = mo.consensus(mo.reports("s.jsonl", **files[0]), names)
+    for metric in found.chosen:
+        assert [of.tolist() for of in found.matrices[metric]] == [of.tolist() for of in own.matrices[metric]]
+    best = mo.best_of(mo.reports("s.jsonl", **files[0]), mo.reports("t.csv", **files[1]), names)
+    whole = mo.best_of("s.jsonl", mo.reports("t.csv", **model, device="cpu"), names)
+    assert best.curve.equals(whole.curve)
+    # One row for each sample is read, too; a column `sample` of single reports is a column like any other.
+    long = [
+        {"id": study, "sample": i, "report": text} for study, group in samples.items() for i, text in enumerate(group)
+    ]
+    Path("long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in long))
+    assert mo.annotate(mo.reports("long.jsonl", **{**model, "chexbert": None, "vocabulary": None}), "long.json") == 6
+    assert json.loads(Path("long.json").read_text()) == json.loads(Path("s.jsonl.json").read_text())
+    Path("single.jsonl").write_text(json.dumps({"id": "x", "sample": 3, "report": first}) + "\n")
+    mo.annotate(mo.reports("single.jsonl", radgraph=archive, radgraph_encoder=home), "single.json")
+    assert align_graphs(read_graphs(Path("single.json")), ["x"], [first]).tolist() == [0]
+    with pytest.raises(InputError, match=r"^annotate: split must be left out for samples"):
+        mo.annotate(mo.reports("s.jsonl", radgraph=archive, radgraph_encoder=home, split="test"), "x.json")
+
+
 def test_annotate_refuses(fails, tmp_path):
     reports = write(tmp_path / "r.csv", TEXTS)
     out = ["--out", tmp_path / "g.json"]
@@ -175,7 +218,9 @@ def test_annotate_refuses(fails, tmp_path):
     fails("annotate", reports, *out, match=match)
     both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
     fails("annotate", reports, *both, *out, match=match.replace("0", "2"))
-    match = r"annotate: radgraph must be a model \.tar\.gz; got g\.json\. Pass the model\.$"
+    match = (
+        r"annotate: radgraph must be a RadGraph model \(\.tar\.gz\); got g\.json\. Pass the model itself, not a file"
+    )
     fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
     match = r"annotate: out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
     fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)

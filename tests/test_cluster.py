@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from metric_oracle import cluster as engine
-from metric_oracle.cluster import Runner, Task, Told
+from metric_oracle.cluster import Runner, Task, WorkerProgress
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.remote import search_one
@@ -99,7 +99,7 @@ def run(how: dict[str, str], folder: Path, **options) -> dict[str, int]:
     seen: list[int] = []
     tasks = (Task(name, (str(folder), name, way, i)) for i, (name, way) in enumerate(how.items()))
     engine.run_tasks(
-        "retrieve", Runner(**options), HOME, {"base": 100, "secret": SECRET}, tasks,
+        Runner(**options), HOME, {"base": 100, "secret": SECRET}, tasks,
         take=lambda task, x: found.update({task.name: x}), look=lambda n, beats: seen.append(n),
     )  # fmt: skip
     assert seen == sorted(seen)
@@ -186,7 +186,7 @@ def test_no_array_lies_in_the_store_of_ray(machines):
     """Of its arrays, which cannot be written to, Numba would compile every kernel anew, and they end with it."""
     many, found = np.arange(100_000.0), []
     engine.run_tasks(
-        "retrieve", Runner(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
+        Runner(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
         take=lambda task, result: found.extend(result), look=lambda n, beats: None,
     )  # fmt: skip
     assert found[:2] == [True, True]
@@ -316,7 +316,7 @@ def test_a_worker_that_always_dies_is_one_line_with_its_shard(machines, tmp_path
 
 
 def test_what_a_task_refuses_is_not_tried_again(machines, tmp_path):
-    with pytest.raises(InputError, match=r"^open_index: shard-00001 must be whole; got a damaged one\."):
+    with pytest.raises(InputError, match=r"^shard-00001 must be whole; got a damaged one\."):
         run({"shard-00000": "", "shard-00001": "refuses"}, tmp_path)
     assert len(attempts(tmp_path, "shard-00001")) == 1
     match = r"^broken failed in a worker: ValueError at ray_tasks\.py:\d+\. Run it"
@@ -337,9 +337,9 @@ def test_a_damaged_shard_is_refused(machines, made, files, tmp_path):
 
 def test_another_set_in_the_place_of_this_one_is_refused(made):
     shared = made[2], None, get_metric("temporal"), mo.SearchOptions()
-    match = r"^retrieve: workers must see the set of this process, fingerprint 0{12}; got \w{12} in .*set\. Share"
+    match = r"^workers must see the set of this process, fingerprint 0{12}; got \w{12} in .*set\. Share"
     with pytest.raises(IndexFormatError, match=match):
-        search_one(shared, Told(), str(made[1].folder), "0" * 64, 0, None)
+        search_one(shared, WorkerProgress(), str(made[1].folder), "0" * 64, 0, None)
 
 
 @pytest.mark.parametrize("which", ["another", "none"])
@@ -414,7 +414,9 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
     match = r"^retrieve: this process is connected to the Ray cluster at \S+, not to local\. "
     refused(InputError, match, runner="ray", address="local")
-    match = r"^build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner"
+    match = (
+        r"^build_index: reports must be a file of Parquet, CSV or JSON Lines, and given with shard_rows, for a runner"
+    )
     for reports, options in ((files["train"], {}), (mo.reports(files["train"], split="train"), {"shard_rows": 3})):
         with pytest.raises(InputError, match=match):
             mo.build_index(reports, tmp_path / "set", runner="ray", **options)

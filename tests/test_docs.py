@@ -8,6 +8,7 @@ only parsed. ``ORACLE_WRITE_DOCS=1`` writes what was printed into the pages.
 
 import importlib.metadata
 import io
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ import pytest
 
 import metric_oracle
 from metric_oracle import cli
+from metric_oracle.files import package_version
 from metric_oracle.metrics import COMPOSITE, METRICS, get_metric
 from metric_oracle.synthetic.example import write_example
 from support import lacking, parse_command
@@ -34,7 +36,12 @@ PAGES = sorted(
     if path.name != "recipes.md"  # commands on files that people have: test_recipes.py
 )
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-PICTURES = (("README.md", "results.png", "results.png"), ("docs/study.md", "study/table.png", "study.png"))
+PICTURES = (
+    ("README.md", "results.png", "results.png"),
+    ("docs/study.md", "study/table.png", "study.png"),
+    ("docs/samples.md", "curve.png", "samples.png"),
+    ("docs/gallery.md", "gallery.png", "gallery.png"),
+)
 LEFT_OUT = "[...]\n"
 
 
@@ -125,7 +132,9 @@ def release():
         read = importlib.metadata.Distribution.version.fget
         ours = property(lambda found: RELEASE if found.name == "metric-oracle" else read(found))
         patch.setattr(importlib.metadata.Distribution, "version", ours)
+        package_version.cache_clear()
         yield
+    package_version.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +184,30 @@ def test_pages_are_found_and_checked():
         rewritten("```bash\noracle nonsense\n```\n")
 
 
+def test_pages_of_the_cookbook_are_short_and_listed():
+    jobs = sorted(path.name for path in (ROOT / "docs/cookbook").glob("*.md") if path.name != "index.md")
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/cookbook/index.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == jobs
+    lines = {job: len((ROOT / "docs/cookbook" / job).read_text(encoding="utf-8").splitlines()) for job in jobs}
+    assert {job: number for job, number in lines.items() if number > 80} == {}
+
+
+def test_the_gallery_shows_what_its_page_says():
+    """The page's table is compared with what runs; here its sentences are compared with its table."""
+    page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    heads, *rows = BLOCK.findall(page)[0][2].splitlines()
+    table = {name: dict(zip(heads.split(), map(float, values), strict=True)) for name, *values in map(str.split, rows)}
+    assert table["meteor:nltk-stems"]["negation"] == 0.97
+    assert table["rouge-l"]["negation"] == 0.86
+    assert min(table["chexbert:labels"], key=table["chexbert:labels"].get) == "negation"
+    assert table["chexbert:labels"]["side"] == table["chexbert:labels"]["severity"] == 1
+    assert table["chexbert:agreement"]["template"] == 0.86
+    for metric in ("bleu-2", "bleu-4:coco", "rouge-l", "meteor:nltk-stems", "cider-d", "jaccard:1", "radgraph"):
+        assert table[metric]["paraphrase"] == min(table[metric].values())
+    assert table["chexbert:agreement"]["paraphrase"] == 1
+    assert {kind for kind, value in table["temporal"].items() if value == 0} == {"comparison", "paraphrase"}
+
+
 def test_pages_can_be_followed_in_one_folder_in_any_order():
     """An index of one page does not stand where another page makes its own."""
     new_folder = re.compile(r'(?:build-index|survey create|study) [^\n]*?--out (\w+)|mo\.build_index\("[^"]+", "(\w+)"')
@@ -193,6 +226,25 @@ def test_benchmarks_are_a_small_part_of_the_readme():
     (benchmarks,) = re.findall(r"^## Speed\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
     assert "<!-- benchmarks:begin -->" in benchmarks
     assert len(benchmarks) < 0.1 * len(readme)
+
+
+def test_the_readme_is_short_and_names_the_release():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
+    assert f"version = {{{RELEASE}}}" in readme
+    assert "pip install metric-oracle" not in readme.replace('"', "")
+
+
+def test_links_outside_of_the_site_lead_to_files():
+    """The strict build checks the links of docs/ with their anchors; these files are not part of it."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "metric_oracle").rglob("*.md"), *(ROOT / "tests").glob("*.md")]
+    links = {
+        (path.relative_to(ROOT).as_posix(), link)
+        for path in [*files, *(ROOT / "benchmarks").glob("*.md")]
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", path.read_text(encoding="utf-8"))
+    }
+    assert len(links) > 40
+    assert [(name, link) for name, link in sorted(links) if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
 def test_the_reference_has_every_public_name():
@@ -236,6 +288,13 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
         build, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     )
     assert run.returncode == 0, run.stderr
+    entries = json.loads((tmp_path / "site/search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    messages = [entry["title"] for entry in entries if entry["location"].startswith("troubleshooting.html#")]
+    assert len(messages) == 20  # a search for the words of a message leads to its heading
+    of_models = (tmp_path / "site/llms.txt").read_text(encoding="utf-8")
+    linked = re.findall(r"^- \[.+\]\((\S+\.html)\): ", of_models, re.MULTILINE)
+    assert len(linked) > 30
+    assert [page for page in linked if not (tmp_path / "site" / page).is_file()] == []
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 10
     loading = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"> ]+)")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.api.sharding import Beside
+from metric_oracle.api.sharding import SharedSources
 from metric_oracle.bench import search as bench
 from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.tables.study import oracle_name
@@ -144,10 +144,10 @@ def test_what_a_worker_gets(world):
     """Files are read once, in the process that asks; a worker on another machine need not see them."""
     models = dict(world.case.settings)
     files = {name: value for name, value in world.files[0].items() if name not in models}
-    beside = pickle.loads(pickle.dumps(Beside(files, models, {})))
+    shared = pickle.loads(pickle.dumps(SharedSources(files, models, {})))
     some = mo.read_reports(world.train)
     run = mo.Reports(some.ids[5:9], some.texts[5:9], "", {}, {})
-    found = beside.inputs(run, True).attached
+    found = shared.inputs(run, True).attached
     wanted = mo.reports(TRAIN, **world.memory[0]).load().take(np.arange(5, 9)).attached
     assert found.keys() == wanted.keys()
     for kind, attachment in found.items():
@@ -174,18 +174,19 @@ def test_scores_of_both_sides(world):
     (argument,) = {*train} - {*world.case.settings}
     predicted = world.case.file(world.folder / "predicted", [*some], [*some.values()])[argument]
     found = mo.score(mo.reports(world.test, **test), mo.reports(some, **{argument: predicted}), world.metric)
-    wanted = mo.pairwise(*_both(world.case, some, TEST), world.metric)
+    wanted = _matrix(world.case, some, TEST, world.metric)
     assert found.table[world.metric].to_pylist() == np.diag(wanted).tolist()
 
 
-def _both(case, hypotheses, references):
-    return mo.reports(hypotheses, **{case.argument: case.make}), mo.reports(references, **case.function())
+def _matrix(case, hypotheses, references, metric):
+    written, truth = mo.reports(hypotheses, **{case.argument: case.make}), mo.reports(references, **case.function())
+    return mo.pairwise(written, metric, truth)
 
 
 def test_rewards(world):
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
     sign = 1 if METRICS[world.metric].higher_is_better else -1
-    wanted = (sign * np.diag(mo.pairwise(*_both(world.case, written, truth), world.metric))).tolist()
+    wanted = (sign * np.diag(_matrix(world.case, written, truth, world.metric))).tolist()
     rewarded = mo.reward(world.metric, sources=world.case.function())
     for _ in range(2):  # what was made of references is kept
         assert rewarded(completions=written, reference=truth) == wanted
@@ -203,7 +204,7 @@ def test_studies(world):
     files = world.case.file(world.folder / "model", [*some], [*some.values()])
     files = {name: value for name, value in files.items() if name not in world.case.settings}
     found = mo.study(world.index, world.queries, {"m": mo.reports(some, **files)}, metrics=world.metric)
-    wanted = mo.pairwise(*_both(world.case, some, TEST), world.metric)
+    wanted = _matrix(world.case, some, TEST, world.metric)
     assert found["m"].table[world.metric].to_pylist() == np.diag(wanted).tolist()
     best = found[oracle_name(world.metric)].table[world.metric].to_numpy()
     assert np.array_equal(best, world.wanted["score"].to_numpy()[::5])
@@ -222,7 +223,7 @@ def test_studies_from_the_command_line(world, oracle, tmp_path):
     )  # fmt: skip
     assert code == 0, err
     found = mo.read_scores(tmp_path / "STUDY/m.parquet").table[world.metric].to_pylist()
-    assert found == np.diag(mo.pairwise(*_both(world.case, some, TEST), world.metric)).tolist()
+    assert found == np.diag(_matrix(world.case, some, TEST, world.metric)).tolist()
 
 
 def test_one_query_of_the_benchmark(world):
@@ -271,7 +272,7 @@ def test_token_states(tmp_path):
         many = mo.build_index(mo.reports(reports, encoder="fake", **QUIET), out, metrics=STATES, shard_rows=17)
         assert answers(many, queries).equals(wanted)
     truth, written = [*TEST.values()], [*TRAIN.values()][: len(TEST)]
-    pairs = np.diag(mo.pairwise(written, mo.reports(truth, encoder="fake"), STATES)).tolist()
+    pairs = np.diag(mo.pairwise(written, STATES, mo.reports(truth, encoder="fake"))).tolist()
     assert mo.reward(STATES, sources={"encoder": "fake"})(completions=written, reference=truth) == pairs
     found = mo.study(index, queries, {"m": mo.reports(dict(zip(TEST, written, strict=True)))}, metrics=STATES)
     assert found["m"].table[STATES].to_pylist() == pairs

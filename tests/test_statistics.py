@@ -117,7 +117,7 @@ def test_legacy_sample_without_the_one_other_value():
 @pytest.mark.parametrize(
     ("values", "options", "match"),
     [
-        ([0.5], {}, "values must be one number for each of at least 2 studies; got 1. Score more"),
+        ([0.5], {}, "values must be one number for each of at least 2 studies; got 1. Pass a one-dim"),
         ([], {}, "values must be one number for each of at least 2 studies; got 0. "),
         (np.ones((2, 2)), {}, r"values must be .* of at least 2 studies; got an array of shape \(2, 2\). "),
         ([1, math.nan, math.inf], {}, "values must be finite; got NaN or infinity in 2 of 3 studies. Leave out"),

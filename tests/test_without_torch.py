@@ -49,18 +49,18 @@ def test_commands_that_run_a_model_name_the_package_and_the_command(fails, corpu
         fails(*arguments, match=match)
         assert not new.exists()
 
-    refused("build_index", "distilroberta-base", "build-index", train, "--encoder", "distilroberta-base", "--out", new)
-    refused("build_index", archive, "build-index", train, "--radgraph", archive, "--out", new)
-    refused("build_index", checkpoint, "build-index", train, "--chexbert", checkpoint, "--out", new)
+    refused("build-index", "distilroberta-base", "build-index", train, "--encoder", "distilroberta-base", "--out", new)
+    refused("build-index", archive, "build-index", train, "--radgraph", archive, "--out", new)
+    refused("build-index", checkpoint, "build-index", train, "--chexbert", checkpoint, "--out", new)
     refused("retrieve", archive, "retrieve", index, test, "--radgraph", archive)
-    refused("baseline", checkpoint, "baseline", "random", index, test, "--chexbert", checkpoint)
+    refused("baseline random", checkpoint, "baseline", "random", index, test, "--chexbert", checkpoint)
     refused("rerank", folder, "rerank", index, test, "--crepe", folder, "--pool", "bleu:5")
     refused("score", folder, "score", test, test, "--encoder", folder)
     refused("score", folder, "score", test, test, "-m", "crepe", "--crepe", folder)
     refused("study", archive, "study", index, test, "--radgraph", archive, "--out", new)
     refused("annotate", checkpoint, "annotate", test, "--chexbert", checkpoint, "--out", tmp_path / "new.npz")
     refused(
-        "train_crepe", folder, "train-crepe", test, test, corpus["test_labels"], "--base", folder, "--out", new
+        "train-crepe", folder, "train-crepe", test, test, corpus["test_labels"], "--base", folder, "--out", new
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_wrong_use_is_named_before_a_missing_package(fails, corpus, index):
     fails("score", test, test, "-m", "crepe", match=r"score: crepe must be given for metric 'crepe'; got None")
     fails(
         "build-index", test, "--out", index.parent / "B", "-m", "bertscore",
-        match=r"build_index: token states must be given for metric 'bertscore'; got none\. Add --encoder",
+        match=r"build-index: token states must be given for metric 'bertscore'; got none\. Add --encoder",
     )  # fmt: skip
 
 

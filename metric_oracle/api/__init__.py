@@ -1,6 +1,6 @@
-"""The public functions: reports in memory or in files -> answers. The command line calls these.
+"""The public functions, which the command line calls.
 
-Each is imported when it is first used, with what it needs and no more; `__init__.pyi` lists them.
+A function and its dependencies are imported when the function is first used; `__init__.pyi` lists all of them.
 """
 
 from typing import Any

@@ -8,6 +8,7 @@ from typing import Any
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, say, split
 from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing
 from metric_oracle.metrics import ATTACHED
@@ -20,8 +21,8 @@ FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
 
 
 @called("annotate")
-def annotate(reports: Given, out: str | Path, *, progress: Progress | None = None) -> None:
-    """Run a model over reports and write what it makes into a file, which stands wherever the model does.
+def annotate(reports: Given, out: str | Path, *, progress: Progress | None = None) -> int:
+    """Run a model over reports and write what it makes into a file, which every command takes in place of the model.
 
     A killed run resumes with the parts that it finished. The signature of the model is written next to the file, as
     ``OUT.signature.json``.
@@ -30,12 +31,20 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     ----------
     reports : AttachedReports
         The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reports],
-        and the other files that it needs.
+        and the other files that it needs. Several reports for each study, as
+        [`read_samples`][metric_oracle.read_samples] takes them, get the ids "50000001/0" (study, then sample), by which
+        [`consensus`][metric_oracle.consensus] and [`best_of`][metric_oracle.best_of] find what was made. The model runs
+        once for each distinct text.
     out : path
         File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
         models give entities with their vectors (``.parquet``).
     progress : function, optional
         Called as ``progress("", done, total)`` with numbers of reports.
+
+    Returns
+    -------
+    int
+        Number of reports in the file.
 
     Raises
     ------
@@ -51,21 +60,22 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     """
     side = attached(reports)
     given = {**side.sources, **side.models, **side.encoding}
-    check_left_out(given, (*MODELS, *FILES, "device", "tell"), "annotate", "reports that a model annotates")
+    check_left_out(given, (*MODELS, *FILES, "device", "tell"), "reports that a model annotates")
     source, model, out = check_annotation(given, out)
-    read, _ = side.read("annotate")
+    read = side.read_samples().reports() if is_sampled(side.data, **side.reading) else side.read()[0]
     tell = side.models.get("tell")
     if read.left_out:
         say(read.left_out, tell)
-    opened = source.open(model, {**split(given, FILES), "device": given.get("device")}, "annotate")
+    opened = source.open(model, {**split(given, FILES), "device": given.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
-    made = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
-    content = source.endings[out.suffix.lower()](made, read.ids)
-    with replacing("annotate", out, out.with_name(f"{out.name}.signature.json")) as (beside, of_signature):
-        beside.write_bytes(content)
-        of_signature.write_text(json_text(dict(opened.signature)), encoding="utf-8")
+    annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
+    content = source.endings[out.suffix.lower()](annotations, read.ids)
+    with replacing(out, out.with_name(f"{out.name}.signature.json")) as (temporary, temporary_signature):
+        temporary.write_bytes(content)
+        temporary_signature.write_text(json_text(dict(opened.signature)), encoding="utf-8")
     shutil.rmtree(scratch, ignore_errors=True)
+    return len(read.ids)
 
 
 def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
@@ -78,15 +88,24 @@ def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[
     """
     named = {name: given[name] for name in MODELS if given.get(name) is not None}
     if len(named) != 1:
-        msg = f"annotate: one of {', '.join(MODELS)} must be given; got {len(named)}. Run it once for each model."
-        raise InputError(msg)
+        raise InputError(
+            argument=f"one of {', '.join(MODELS)}",
+            rule="must be given",
+            value=len(named),
+            step="Run it once for each model.",
+        )
     ((name, model),) = named.items()
     (source,) = (source_of(record.name) for record in ATTACHED if record.arguments[0] == name)
     if not source.is_model(model):
-        msg = f"annotate: {name} must be {source.record.model}; got {model}. Pass the model."
-        raise InputError(msg)
+        raise InputError(
+            argument=name,
+            rule=f"must be {source.record.model}",
+            value=model,
+            step="Pass the model itself, not a file that it wrote.",
+        )
     if out is None or Path(out).suffix.lower() not in source.endings:
         endings = " or ".join(source.endings)
-        msg = f"annotate: out must end with {endings} for this model; got {out}. Name such a file."
-        raise InputError(msg)
+        raise InputError(
+            argument="out", rule=f"must end with {endings} for this model", value=out, step="Name such a file."
+        )
     return source, model, Path(out)

@@ -1,23 +1,25 @@
-"""Reports with what metrics read in addition to their texts: the only place where Python attaches it."""
+"""The function `reports`, which attaches sources (graphs, vectors, labels, entities, encoders) to reports."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.api.given import MODELS, READING, Given, reports_of, say, section_of
+from metric_oracle.api.given import MODELS, READING, Given, is_prepared, opened, reports_of, say, section_of
 from metric_oracle.api.given import split as given_of
-from metric_oracle.corpora.reports import Reports, check_left_out, check_profile, check_section
-from metric_oracle.errors import InputError, called
+from metric_oracle.corpora.reports import Reports, check_left_out, check_profile, check_section, column_names
+from metric_oracle.corpora.samples import Samples, read_samples
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
-# How predictions are read in addition: where their ids are, and how images become studies.
+# Additional options for reading predictions: their ids, and how images are joined to studies.
 PREDICTED = ("ids", "metadata", "seed", "after_impression")
+OF_SAMPLES = ("id_column", "text_column", "section", "encoding", "separator")
 ENCODING = ("layer", "states", "bf16", "rescale_table")
 
 
@@ -25,20 +27,20 @@ ENCODING = ("layer", "states", "bf16", "rescale_table")
 class AttachedReports:
     """Reports that are read when they are first used, with their sources. Made by `reports`.
 
-    Two things are decided by the use: the section, which is by default that of the index or of the other side; and the
-    role. Empty predictions are scored, empty references are left out and counted.
+    Two things depend on the function that uses them: the section, whose default is that of the index or of the other
+    side; and the role, because empty predictions are scored, whereas empty references are left out and counted.
 
     Attributes
     ----------
     data : path, container, Reports, prepared folder or Index
     reading : dict
-        Options of the reader that were given.
+        Options for reading that were given.
     sources : dict
-        What was given for the metrics to read, by the name of the argument.
+        Sources that were given, by the name of the argument.
     models : dict
-        What models need, how labels are counted, and who is told.
+        Options of the models, how uncertain labels count, and the function that gets notes.
     encoding : dict
-        `encoder`, `layer`, `states`, `bf16` and `rescale_table`, as far as they were given.
+        Those of `encoder`, `layer`, `states`, `bf16` and `rescale_table` that were given.
     """
 
     data: Given
@@ -46,11 +48,17 @@ class AttachedReports:
     sources: Mapping[str, Any]
     models: Mapping[str, Any]
     encoding: Mapping[str, Any]
-    _loaded: dict[str | None, Inputs] = field(default_factory=dict)
+    _loaded: dict[tuple[str | None, tuple[str, ...]], Inputs] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        what = str(self.data) if isinstance(self.data, str | Path) else f"the {type(self.data).__name__} in memory"
-        return f"<AttachedReports: {what} with {', '.join({**self.sources, **self.encoding}) or 'nothing else'}>"
+        return (
+            f"<AttachedReports: {self.described} with {', '.join({**self.sources, **self.encoding}) or 'nothing else'}>"
+        )
+
+    @property
+    def described(self) -> str:
+        """The file, or the type of the object in memory."""
+        return str(self.data) if isinstance(self.data, str | Path) else f"the {type(self.data).__name__} in memory"
 
     @property
     def name(self) -> str | None:
@@ -58,18 +66,21 @@ class AttachedReports:
         return Path(self.data).name.partition(".")[0] if isinstance(self.data, str | Path) else None
 
     @called("reports", (*READING, *PREDICTED, *ARGUMENTS, *MODELS, "encoder", *ENCODING))
-    def load(self, index: str | Path | Index | None = None, progress: Progress | None = None) -> Inputs:
-        """Read the reports as test reports, and run the models that make what the metrics read.
+    def load(
+        self, index: str | Path | Index | None = None, progress: Progress | None = None, keep: Sequence[str] = ()
+    ) -> Inputs:
+        """Read the reports as test reports, and run the models that make their sources.
 
-        Every function that takes test reports does this by itself. The result is kept, so that a second use costs
-        nothing.
+        Every function that takes test reports does this by itself. The result is stored, so that the work is done once.
 
         Parameters
         ----------
         index : path or Index, optional
-            What they are compared with. Its section is the default.
+            Index that the reports are compared with. Its section is the default.
         progress : function, optional
             Called as ``progress(step, done, total)`` while a model runs.
+        keep : sequence of str, optional
+            Columns of a table to keep with the reports.
 
         Returns
         -------
@@ -81,48 +92,64 @@ class AttachedReports:
         InputError
             If a file cannot be read, does not belong to the reports, or an option does not fit.
         """
-        like = section_of(index)
-        if like not in self._loaded:
-            self._loaded[like] = self._load(like, progress or silent)
-        return self._loaded[like]
+        asked = section_of(index), tuple(keep)
+        if asked not in self._loaded:
+            self._loaded[asked] = self._load(*asked, progress or silent)
+        return self._loaded[asked]
 
-    def _load(self, like: str | None, progress: Progress) -> Inputs:
-        check_left_out(
-            [name for name in self.encoding if name != "encoder"], (), "reports", "test reports, whose index says it"
-        )
-        reports, prepared = self.read("reports", like=like)
+    def _load(self, like: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
+        check_left_out([name for name in self.encoding if name != "encoder"], (), "test reports, whose index says it")
+        reports, prepared = self.read(like=like, keep=keep)
         if reports.left_out:
             say(reports.left_out, self.models.get("tell"))
         encoder = self.encoding.get("encoder")
         inputs = load_inputs(
-            reports.ids, reports.texts, "reports", encoder=encoder, progress=progress, **self.models, **self.sources
+            reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
         ).completed()
-        return replace(with_prepared(inputs, prepared), section=reports.said)
+        inputs = replace(inputs, columns=reports.columns, section=reports.said)
+        return with_prepared(inputs, prepared)
 
     def read(
-        self, function: str, *, predictions: bool = False, keep_empty: bool = False, like: str | None = None
+        self, *, predictions: bool = False, keep_empty: bool = False, like: str | None = None, keep: Sequence[str] = ()
     ) -> tuple[Reports, Inputs | None]:
-        """Read ids and texts in a role, and return what a prepared folder holds for them; see `reports_of`."""
+        """Read ids and texts as predictions or as other reports; see `reports_of`."""
         of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
         role = "predictions" if predictions else "reports that are no predictions"
-        check_left_out([name for name in of_role if name in self.reading], (), function, role)
-        return reports_of(self.data, function, self.reading, predictions=predictions, keep_empty=keep_empty, like=like)
+        check_left_out([name for name in of_role if name in self.reading], (), role)
+        reading = {**self.reading, **({"keep": keep} if keep else {})}
+        return reports_of(self.data, reading, predictions=predictions, keep_empty=keep_empty, like=like)
 
-    def open_encoding(self, function: str, progress: Progress | None = None, **more: Any) -> Encoding | None:
-        """Open the encoder of token states, None where none was given."""
+    def read_samples(self, column: str | None = None) -> Samples:
+        """Read the reports as several for each study; see `corpora.samples.read_samples`."""
+        check_left_out([name for name in self.reading if name not in OF_SAMPLES], (), "samples")
+        return read_samples(self.data, column=column, **self.reading)
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""
+        if isinstance(self.data, Inputs):
+            return [*self.data.columns]
+        if isinstance(self.data, Index) or is_prepared(self.data):
+            return opened(self.data).columns
+        return column_names(self.data, **given_of(self.reading, ("encoding", "separator")))
+
+    def open_encoding(self, progress: Progress | None = None, **more: Any) -> Encoding | None:
+        """Open the encoder of token states; return None if none was given."""
         if not self.encoding:
             return None
         of_models = given_of(self.models, ("device", "tell"))
-        return load_encoding(function=function, progress=progress or silent, **self.encoding, **more, **of_models)
+        return load_encoding(progress=progress or silent, **self.encoding, **more, **of_models)
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Add what a prepared set holds to what was given for the reports."""
-    return inputs if prepared is None else replace(inputs, attached={**prepared.attached, **inputs.attached})
+    """Add the sources of a prepared folder to those that were given, which replace them."""
+    if prepared is None:
+        return inputs
+    sources = {**prepared.attached, **inputs.attached}
+    return replace(inputs, attached=sources, columns=prepared.columns, stored=prepared.stored)
 
 
 def attached(given: Any) -> AttachedReports:
-    """Return reports as `reports` does, where nothing is attached."""
+    """Return reports in any form as `AttachedReports`."""
     return given if isinstance(given, AttachedReports) else AttachedReports(given, {}, {}, {}, {})
 
 
@@ -165,19 +192,18 @@ def reports(
     device: str | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> AttachedReports:
-    """Return reports with their sources: how they are read, and what metrics read in addition to the texts.
+    """Attach sources to reports, and state how they are read.
 
     This is the only function with more than ten parameters, because everything that belongs to reports is given here
     and nowhere else. Arguments are checked at once; files are read, and models run, when the reports are first used.
-    What a reader decides by the use is the section and the role: see Notes.
+    Section and role depend on that use: see Notes.
 
     Parameters
     ----------
     data : path, list of str, dict, table or Index
         A file or folder of reports, a folder of [`build_index`][metric_oracle.build_index], or reports in memory: a
         list of texts (their ids are "0", "1", ...), a dict of id to text, an Arrow table, a Polars or pandas frame, or
-        a
-        Hugging Face dataset.
+        a Hugging Face dataset.
     section : {"impression", "findings", "findings+impression"}, optional
         Section of the reports. By default that of the index or of the other side, or else the impression.
     split : str, optional
@@ -185,52 +211,53 @@ def reports(
     split_file : path, optional
         Table with the split of each id; by default the column `split` of the reports.
     id_column, text_column : str, optional
-        Columns of a table, where their names do not say it.
+        Columns of a table. By default they are recognized by their names.
     profile : {"yu2023", "mit"}, optional
         Rule for the sections of MIMIC-CXR report files, by default "yu2023".
     keep_empty : bool, default False
-        Keep reports that are empty or have no alphanumeric character. Missing ones are always left out.
+        Whether to keep reports that are empty or have no letter or digit. Missing ones are always left out.
     encoding : str, optional
-        Encoding of a text file, such as "cp1252".
+        Encoding of a text file, such as "cp1252". By default it is detected.
     separator : str, optional
-        Separator of a CSV or TSV file.
+        Separator of a CSV or TSV file. By default it is detected.
     ids, metadata : path, optional
         Predictions: the file with the ids of the rows, and the MIMIC-CXR metadata that joins images to studies.
     seed : int, optional
-        Predictions: chooses among the images of a study, by default 0.
+        Predictions: seed of the choice among the images of a study, by default 0.
     after_impression : bool, default False
-        Predictions: keep what follows the word "impression".
+        Predictions: whether to keep only the text after the word "impression".
     radgraph : path, dict or function, optional
-        RadGraph annotations (JSON, or what the package returns); or the model: its archive, or a function of texts.
+        RadGraph graphs, as JSON or as the package radgraph returns them; or the model that makes them: its archive, or
+        a function of a list of texts.
     chexbert : path, array float[n, d], dict or function, optional
-        CheXbert embeddings; or ``chexbert.pth``, or a function of texts.
+        CheXbert embeddings; or the model that makes them: ``chexbert.pth``, or a function of a list of texts.
     chexbert_ids : path or sequence of str, optional
-        Ids of the rows of `chexbert`, where it has none.
+        Ids of the rows of `chexbert`, if it has none.
     chexbert_labels : path, table, dict, array int[n, 14] or function, optional
         CheXbert classes: 0 blank, 1 positive, 2 negative, 3 uncertain.
     labels : path, table or function, optional
-        Table of any labels: a column for each label with 1, 0, -1 (uncertain) or nothing (not labelled).
+        Table of any labels: one column for each label, with 1, 0, -1 (uncertain) or an empty cell (not labelled).
     srr_labels : path, table or function, optional
         Labels of SRR-BERT: a column for each label, 1 or 0.
     entities : path, dict or function, optional
-        Entities with their vectors; or the folder of RaTE-NER.
+        Entities with their vectors; or the folder of the model RaTE-NER.
     sentences : path, list or function, optional
         Vectors of the sentences of each report.
     embeddings : path, array float[n, d], dict or function, optional
         Embeddings of any other model.
     embedding_ids : path or sequence of str, optional
-        Ids of the rows of `embeddings`, where it has none.
+        Ids of the rows of `embeddings`, if it has none.
     uncertain : {"positive", "negative", "blank"}, optional
-        What an uncertain label counts as; required where there are any.
+        What an uncertain label counts as. Required if there are any.
     encoder : str or path, optional
-        Encoder of BERTScore: a folder, or a Hugging Face name. For test reports where it is now, by default where it
-        was when the index was built.
+        Encoder of BERTScore: a folder, or the name of a Hugging Face model. Test reports are encoded by the encoder of
+        the index, which is found where it was when the index was built unless this argument gives another place.
     layer : int, optional
-        Layer of the encoder, by default the published one.
+        Number of the encoder's layer whose hidden states are compared, by default that of the publication.
     states : {"float32", "float16"}, optional
-        Type in which an index stores token states, by default "float32".
+        Precision in which an index stores token states, by default "float32".
     bf16 : bool, default False
-        Run the encoder in bfloat16: faster, with other scores.
+        Whether to run the encoder in bfloat16, which is faster and changes the scores.
     rescale_table : path, optional
         Table of baselines of the package bert_score for this encoder.
     radgraph_encoder : path, optional
@@ -240,24 +267,24 @@ def reports(
     entity_encoder : path, optional
         Folder of BioLORD-2023-C, which encodes the entities of RaTE-NER.
     device : {"cpu", "cuda"}, optional
-        Where models run, by default "cuda" where there is a GPU.
+        Device that runs the models, by default "cuda" if there is a GPU.
     tell : function, optional
-        Called with lines for people. By default they are warnings.
+        Called with each note, a line of text. By default notes are warnings.
 
     Returns
     -------
     AttachedReports
-        May be given wherever reports are taken. Loaded reports are kept, so that a second use costs nothing.
+        Accepted by every function that takes reports. Files are read and models run once.
 
     Raises
     ------
     InputError
-        If an argument is wrong. What the files hold is checked when they are read.
+        If an argument is wrong. The contents of files are checked when they are read.
 
     Notes
     -----
-    As references and test reports, missing and empty reports are left out and counted. As predictions, empty ones are
-    scored, because a model wrote them.
+    Among references and test reports, missing and empty reports are left out and counted. Empty predictions are scored,
+    because a model wrote them.
 
     Examples
     --------
@@ -268,15 +295,19 @@ def reports(
     """
     own = {name: value for name, value in locals().items() if value is not None and value is not False}
     if isinstance(data, AttachedReports | Inputs):
-        check_left_out(own.keys() - {"data"}, (), "reports", "reports that have their sources")
+        check_left_out(own.keys() - {"data"}, (), "reports that have their sources")
     if section is not None:
-        check_section(section, "reports")
+        check_section(section)
     if profile is not None:
         check_profile(profile)
     lacking = [name for name in ENCODING if name in own]
     if lacking and encoder is None:
-        msg = f"reports: encoder must be given with {', '.join(lacking)}; got None. Add --encoder NAME or a folder."
-        raise InputError(msg)
+        raise InputError(
+            argument="encoder",
+            rule=f"must be given with {', '.join(lacking)}",
+            value="None",
+            step=f"Add {option('encoder', 'NAME')} or a folder.",
+        )
     return AttachedReports(
         data,
         {name: own[name] for name in (*READING, *PREDICTED) if name in own},
@@ -287,6 +318,6 @@ def reports(
 
 
 def homes() -> dict[str, str]:
-    """Return the arguments of `reports` and of SearchOptions with the form in which a call gives them."""
+    """Return, for each argument of `reports` and `SearchOptions`, how a call passes it; error messages show it."""
     own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
     return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}

@@ -1,29 +1,28 @@
-"""What the public functions are given: reports in any container or prepared, and what belongs to them.
-
-The keywords that several functions share are typed here, once; at run time the registry says which there are.
-"""
+"""Helpers for the arguments of public functions: reports in any container or prepared folder, and their options."""
 
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, check_left_out
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
 from metric_oracle.indexes.prepared import prepared_inputs
-from metric_oracle.indexes.shards import ShardSet, is_set, one_index, open_index
+from metric_oracle.indexes.shards import ShardSet, is_set, not_one_index, open_index
+from metric_oracle.sources.inputs import Inputs
 
-# A file or folder, reports that were read, a prepared set; or a list, dict, Arrow table, frame or dataset.
+# Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
 
 
 class Reading(TypedDict, total=False):
-    """How reports are read, see `corpora.reports.read_reports`."""
+    """Options for reading reports, see `corpora.reports.read_reports`."""
 
     section: str
     id_column: str | None
@@ -34,27 +33,29 @@ class Reading(TypedDict, total=False):
     keep_empty: bool
     encoding: str | None
     separator: str | None
+    keep: Sequence[str]
 
 
 READING = tuple(Reading.__annotations__)
-# What models need, how labels are counted, and who is told.
+# Options of the models, how uncertain labels count, and the function that gets notes.
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
 def split(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return the keywords, or those of some names, that were given a value."""
+    """Return the arguments that are not None, optionally only those with the given names."""
     return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
 
 
 def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
-    """Return names of metrics from one name, several with commas between, or a sequence."""
+    """Return a list of metric names from a name, several names separated by commas, or a sequence."""
     if metrics is None:
         return None
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
 
 
 def say(line: str, tell: Callable[[str], None] | None) -> None:
-    """Tell a line; where nobody listens it is a warning, at the line of the caller that called a public function."""
+    """Pass a note to `tell`; without it, issue a UserWarning that points at the call of the public function."""
+    line = in_terms_of_caller(line)
     if tell is not None:
         tell(line)
         return
@@ -65,56 +66,53 @@ def say(line: str, tell: Callable[[str], None] | None) -> None:
 
 
 def opened(index: str | Path | Index) -> Index:
-    """Return an index that is open, or open it."""
+    """Return an open index; a path is opened."""
     return index if isinstance(index, Index) else open_index(index)
 
 
 def is_prepared(given: Any) -> bool:
-    """Tell a folder that `build_index` wrote, an index or a shard set, from anything else."""
+    """Return whether an argument is a folder with an index or shard set, as `build_index` writes it."""
     return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
 
 
 def section_of(*others: Any) -> str | None:
-    """Return the section of the first that says its own: indexes, folders of prepared reports, results."""
-    for one in others:
-        if is_prepared(one):
-            one = open_index(one)
-        found = one.section[0] if isinstance(one, Index) else getattr(one, "signature", {}).get("section")
-        if isinstance(found, str):
-            return found
+    """Return the section of the first index, prepared folder or result that has one; None if none has."""
+    for other in others:
+        if is_prepared(other):
+            other = open_index(other)
+        section = other.section[0] if isinstance(other, Index) else getattr(other, "signature", {}).get("section")
+        if isinstance(section, str):
+            return section
     return None
 
 
 def reports_of(
     given: Given,
-    function: str,
     reading: Mapping[str, Any],
     *,
     predictions: bool = False,
     keep_empty: bool = False,
     like: str | None = None,
 ) -> tuple[Reports, Inputs | None]:
-    """Return reports, and of a prepared set what is stored for them.
+    """Return reports, and for a prepared folder the inputs that are stored in it.
 
     Parameters
     ----------
-    given : anything that holds reports
-    function : str
-        The public function, for error lines.
+    given : path, container, Reports, Inputs or Index
+        The reports.
     reading : mapping
         Options of the reader.
     predictions : bool
-        Whether a model wrote them: empty ones count.
+        Whether they are predictions of a model, of which empty ones are kept.
     keep_empty : bool
-        Whether those of others count that are read here.
+        Whether empty reports are kept that are not predictions.
     like : str or None
-        The section of what they are compared with: the default of `section`.
+        Section of the reports that they are compared with, which is the default of `section`.
     """
     prepared = given if isinstance(given, Inputs) else None
     source = ""
     if isinstance(given, ShardSet) or (isinstance(given, str | Path) and is_set(Path(given))):
-        msg = one_index(given.folder if isinstance(given, ShardSet) else Path(given), function)
-        raise InputError(msg)
+        raise not_one_index(given.folder if isinstance(given, ShardSet) else Path(given))
     if isinstance(given, Index) or (isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()):
         index = opened(given)
         prepared = prepared_inputs(index)
@@ -125,10 +123,23 @@ def reports_of(
         if keep_empty and not isinstance(given, Reports):
             reading = {**reading, "keep_empty": True}
         read: Callable[..., Reports] = as_predictions if predictions else as_reports
-        return read(given, function=function, **reading), None
+        return read(given, **reading), None
     usual = {"profile": "yu2023", "seed": 0}
     foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
-    check_left_out(foreign, (), function, "a prepared set")
+    check_left_out(foreign, ("keep",), "a prepared set")
+    prepared = replace(prepared, columns=_kept(prepared, reading.get("keep") or ()))
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *prepared.section), prepared
+
+
+def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the columns of a prepared set that are kept, by default all."""
+    wanted = check_kept(names) or tuple(prepared.columns)
+    for name in wanted:
+        if name not in prepared.columns:
+            raise InputError(
+                f"the prepared reports have no column {name!r}.",
+                f"Build them again with {option('keep', name)}; they have {', '.join(prepared.columns) or 'none'}.",
+            )
+    return {name: prepared.columns[name] for name in wanted}

@@ -1,4 +1,4 @@
-"""The best of a pool under CREPE."""
+"""Reranking: the best reports under CREPE in a pool of candidates."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,10 +33,10 @@ def rerank(
     options: SearchOptions | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Find, for every test report, the k reports of a pool with the fewest errors that CREPE predicts.
+    """Find, for every test report, the k reports with the fewest errors as predicted by CREPE, in a pool of candidates.
 
-    No exact search exists for CREPE: the pool is stated, and `audit` measures what it misses. See
-    [`rerank`][metric_oracle.rerank].
+    No exact search exists for CREPE. The pool is therefore part of the result, and `audit` measures how often it misses
+    the best report.
 
     Parameters
     ----------
@@ -47,27 +47,28 @@ def rerank(
     crepe : path or dict
         The checkpoint, see [`score`][metric_oracle.score].
     pool : str, default "radcliq:200"
-        ``"METRIC:N"``, the first N reports of each search under a metric; ``"composite:N"`` with ``options.weights``,
-        such as those fitted to scores of CREPE; or ``"all"``, the whole corpus, which is exact. With `recall`,
-        ``"METRIC"``.
+        Candidates of each query: ``"METRIC:N"`` takes the N best reports under a metric; ``"composite:N"`` those under
+        ``options.weights``, such as weights fitted to scores of CREPE; ``"all"`` the whole corpus, which makes the
+        result exact. With `recall`, ``"METRIC"``.
     k : int, optional
         Reports returned for each query, by default 1.
     audit : int, default 0
-        Queries, drawn at random, for which the whole corpus is scored: their answers are exact, and the signature's
-        ``pool`` says what the pool misses of them.
+        Number of queries, drawn at random, for which the whole corpus is scored. Their results are exact, and ``pool``
+        in the signature says how many of their best reports the pool misses.
     recall : float, optional
-        Probability with which the pool is to hold a best report; the audit chooses its size.
+        Probability with which the pool should contain a best report; the audit then chooses the size of the pool.
     seed : int, default 0
-        Of the draw.
+        Seed of the draw.
     options : SearchOptions, optional
-        `text`, and the options of the search that makes the pool.
+        `text`, and the options of the search for the pool.
     progress : function, optional
-        Called with what is done ("audit", "rerank"), finished queries and all.
+        Called as ``progress(step, done, total)`` with the step ("audit", "rerank") and numbers of queries.
 
     Returns
     -------
     Results
-        With the columns nA to nF, `pool` and `certified`; see [`rerank`][metric_oracle.rerank].
+        Reports with the predicted errors of each category in the columns nA to nF; ``pool`` says which pool they come
+        from, and ``certified`` whether no report of the corpus can be better.
 
     Raises
     ------
@@ -93,20 +94,20 @@ def plan_rerank(
     seed: int,
     options: SearchOptions,
 ) -> RerankPlan:
-    """Check everything that `rerank` is given except the test reports."""
+    """Check all arguments of `rerank` except the test reports, and return the plan."""
     name, size = read_pool(pool, recall is not None)
     record = None if name is None else weighed(name, options.weights)
     if record is None:
-        options.check_used(("k", "text"), "rerank", "a pool that is the whole corpus")
+        options.check_used(("k", "text"), "a pool that is the whole corpus")
     return _rerank.plan_rerank(
         index,
         _rerank.Pool(record, size, audit, recall, seed, replace(options, weights=None)),
-        lambda: open_crepe(crepe, "rerank")["crepe"],
+        lambda: open_crepe(crepe)["crepe"],
     )
 
 
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
-    """Return metric and size of a pool; None and None of the whole corpus.
+    """Return metric and size of a pool; both are None for the whole corpus.
 
     Parameters
     ----------
@@ -118,9 +119,13 @@ def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
         return None, None
     name, mark, size = str(pool).rpartition(":")
     if mark and size.isdecimal():
-        # The default's size is nobody's wish.
+        # With an audit, the size in the default pool is not the user's choice.
         return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
     if is_chosen:
         return str(pool), None
-    msg = f"rerank: pool must be METRIC:N or {_rerank.ALL}; got {shown_names([pool])}. Pass radcliq:{_rerank.SIZE}."
-    raise InputError(msg)
+    raise InputError(
+        argument="pool",
+        rule=f"must be METRIC:N or {_rerank.ALL}",
+        value=shown_names([pool]),
+        step=f"Pass radcliq:{_rerank.SIZE}.",
+    )

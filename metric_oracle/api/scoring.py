@@ -89,29 +89,29 @@ def score(
     {'rouge-l': 0.6666666666666666}
     """
     names, options = names_of(metrics), options or DEFAULTS
-    records = [get_metric(name, "score") for name in names or ()]
-    options.check_used(("idf", "rescale"), "score", "scores of given reports")
+    records = [get_metric(name, for_scores=True) for name in names or ()]
+    options.check_used(("idf", "rescale"), "scores of given reports")
     asked, written = attached(references), attached(predictions)
-    models, encoded = shared_models(asked, written, "score")
+    models, encoded = shared_models(asked, written)
     corpus = None if index is None else opened(index)
-    check_counted(corpus, records, options.idf, "score")
-    of_crepe = {} if crepe is None else open_crepe(crepe, "score", models.get("device"))
-    pair_models = with_pair_models(records, of_crepe, "score")
+    check_counted(corpus, records, options.idf)
+    of_crepe = {} if crepe is None else open_crepe(crepe, models.get("device"))
+    pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
-    told = tell or (lambda line: None)
-    asked_reports, prepared = asked.read("score", like=section_of(corpus, written.data))
-    told(f"references: {_counted(asked_reports)}")
-    written_reports, prepared_too = written.read("score", predictions=True)
-    told(f"predictions: {_counted(written_reports)}")
+    report = tell or (lambda line: None)
+    asked_reports, prepared = asked.read(like=section_of(corpus, written.data))
+    report(f"references: {_counted(asked_reports)}")
+    written_reports, prepared_too = written.read(predictions=True)
+    report(f"predictions: {_counted(written_reports)}")
     if corpus is not None:
-        check_sections("score", asked_reports.said, corpus.section, ("references", "index"))
-    one, other = str(asked_reports.section), str(written_reports.section)
-    step = f"Pass {option('section', other, python=f'mo.reports(references, section={other})')}"
-    if (one, other) == ("impression", JOINED):
+        check_sections(asked_reports.said, corpus.section, ("references", "index"))
+    first, second = str(asked_reports.section), str(written_reports.section)
+    step = f"Pass {option('section', second, python=f'mo.reports(references, section={second})')}"
+    if (first, second) == ("impression", JOINED):
         step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
-    step += f", or {option('predicted_section', one, python=f'mo.reports(predictions, section={one})')} "
+    step += f", or {option('predicted_section', first, python=f'mo.reports(predictions, section={first})')} "
     step += "where that is what the model writes"
-    warning = check_sections("score", asked_reports.said, written_reports.said, step=step)
+    warning = check_sections(asked_reports.said, written_reports.said, step=step, option_of_other="predicted_section")
     if warning:
         say(warning, tell)
     return _pairs.score(
@@ -124,7 +124,7 @@ def score(
         predicted_files=own_sources(asked, written),
         prepared=(prepared, prepared_too),
         models=models | split({"progress": progress}),
-        encoding=None if encoded is None else encoded.open_encoding("score", progress),
+        encoding=None if encoded is None else encoded.open_encoding(progress),
         options=options,
         text=text,
         progress=progress,
@@ -133,47 +133,93 @@ def score(
     )
 
 
-def open_crepe(crepe: str | Path | Mapping[str, Any], function: str, device: str | None = None) -> dict[str, Any]:
+@called("compute")
+def compute(
+    *,
+    predictions: Given,
+    references: Given,
+    metrics: str | Sequence[str] | None = None,
+    index: str | Path | Index | None = None,
+    inner: bool = False,
+    crepe: str | Path | Mapping[str, Any] | None = None,
+    options: SearchOptions | None = None,
+) -> dict[str, float]:
+    """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.
+
+    Parameters
+    ----------
+    predictions, references : list of texts, another container or AttachedReports
+        In lists, the reports at the same position belong together.
+    metrics : str or sequence of str, optional
+        By default the usual ones that the sources allow.
+    index, inner, crepe, options : optional
+        See [`score`][metric_oracle.score], which also gives the score of each report.
+
+    Returns
+    -------
+    dict of str to float
+        Mean of each metric over the pairs that it can score.
+
+    Raises
+    ------
+    InputError
+        If the sides are of different sections, share no ids, or lack what a metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.compute(predictions=["no acute disease"], references=["no acute process"], metrics="rouge-l")
+    {'rouge-l': 0.6666666666666666}
+    """
+    return score(references, predictions, metrics, index=index, inner=inner, crepe=crepe, options=options).mean()
+
+
+def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None) -> dict[str, Any]:
     """Open a checkpoint of CREPE, see `score`."""
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
-    check_options(given, (*CREPE, "device"), function)
+    check_options(given, (*CREPE, "device"))
     named = {CREPE[name]: value for name, value in split(given).items() if name in CREPE}
-    return open_pair_models(named, function, str(given["device"]) if given.get("device") else device)
+    return open_pair_models(named, str(given["device"]) if given.get("device") else device)
 
 
 def shared_models(
-    one: AttachedReports, other: AttachedReports, function: str
+    references: AttachedReports, predictions: AttachedReports
 ) -> tuple[dict[str, Any], AttachedReports | None]:
     """Return what models of both sides need, and the side that names the encoder of both."""
-    for side in (one, other):
-        check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), function, "scores")
-    differing = [name for name in one.models.keys() & other.models.keys() if one.models[name] != other.models[name]]
-    if one.encoding and other.encoding and one.encoding != other.encoding:
+    for side in (references, predictions):
+        check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), "scores")
+    both = references.models.keys() & predictions.models.keys()
+    differing = [name for name in both if references.models[name] != predictions.models[name]]
+    if references.encoding and predictions.encoding and references.encoding != predictions.encoding:
         differing.append("encoder")
     if differing:
-        msg = f"{function}: {differing[0]} must be the same for both sides; got two. Give it to the references alone."
-        raise InputError(msg)
-    encoded = next((side for side in (one, other) if side.encoding), None)
-    return {**other.models, **one.models}, encoded
+        raise InputError(
+            argument=differing[0],
+            rule="must be the same for both sides",
+            value="two different values",
+            step="Pass it with the references only.",
+        )
+    encoded = next((side for side in (references, predictions) if side.encoding), None)
+    return {**predictions.models, **references.models}, encoded
 
 
-def own_sources(one: AttachedReports, other: AttachedReports) -> dict[str, Any]:
+def own_sources(references: AttachedReports, predictions: AttachedReports) -> dict[str, Any]:
     """Return the sources of the second side, without models that serve both."""
     shared = {
         source.argument
         for source in attached_sources()
-        if source.is_model(other.sources.get(source.argument))
-        and str(one.sources.get(source.argument)) == str(other.sources[source.argument])
+        if source.is_model(predictions.sources.get(source.argument))
+        and str(references.sources.get(source.argument)) == str(predictions.sources[source.argument])
     }
-    return {name: value for name, value in other.sources.items() if name not in shared}
+    return {name: value for name, value in predictions.sources.items() if name not in shared}
 
 
 def _counted(reports: Reports) -> str:
-    """Say what was read of one side, and what of it is no report with words."""
+    """Return a note on the reports of one side: their source, and how many are missing, empty or without tokens."""
     kept = set(reports.ids)
-    found = []
+    notes = []
     for state, studies in reports.states.items():
         n_kept = sum(study in kept for study in studies)
-        found += [f"{n_kept:,} {state}, scored as such"] * (n_kept > 0)
-        found += [f"{len(studies) - n_kept:,} {state}, left out"] * (len(studies) > n_kept)
-    return "; ".join(filter(None, [reports.source, *found]))
+        notes += [f"{n_kept:,} {state}, scored as such"] * (n_kept > 0)
+        notes += [f"{len(studies) - n_kept:,} {state}, left out"] * (len(studies) > n_kept)
+    return "; ".join(filter(None, [reports.source, *notes]))

@@ -1,6 +1,6 @@
-"""Indexes, and what is found in them: the oracle, baselines, chance, the check of a result.
+"""Public functions that build indexes, search them, score baselines and verify results.
 
-What a search does not need is imported by the function that does: one query shall not wait for all of the package.
+Modules that a search does not need are imported inside functions, because importing all of them would delay a search.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from typing import Any
 
 from metric_oracle.api.attached import attached, with_prepared
 from metric_oracle.api.given import Given, names_of, opened, say, split
-from metric_oracle.errors import InputError, called
+from metric_oracle.corpora.kept import check_kept
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, load_inputs
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
@@ -20,6 +20,7 @@ from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expect
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import open_runner, plan
 from metric_oracle.retrieval.results import Results, read_results
+from metric_oracle.sources.inputs import Inputs, load_inputs
 
 __all__ = [
     "baseline",
@@ -38,6 +39,7 @@ def build_index(
     out: str | Path,
     *,
     metrics: str | Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
     shard_rows: int | None = None,
     max_memory: float | None = None,
     runner: str | None = None,
@@ -50,25 +52,26 @@ def build_index(
     Parameters
     ----------
     reports : path, container or AttachedReports
-        The corpus, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports]. Or another
-        index. Predictions are read with [`read_predictions`][metric_oracle.read_predictions] first, which keeps the
-        empty ones.
+        The corpus, with its sources: [`reports`][metric_oracle.reports]. Or another index. Read predictions with
+        [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones.
     out : path
-        New folder. It may stand wherever test reports, references or predictions are asked for.
+        New folder. Every function that takes test reports, references or predictions accepts it as well.
     metrics : str or sequence of str, optional
-        Metrics to build for; by default all that the sources allow.
+        Metrics that the index is for, by default all whose sources are given.
+    keep : str or sequence of str, optional
+        Columns of a table to store with the reports, such as ``"subject_id"``. A search can exclude the rows that have
+        the query's value in one of them, see [`SearchOptions`][metric_oracle.SearchOptions].
     shard_rows : int, optional
-        Build a set of shards of so many reports each, which stands where an index does. Parquet, CSV and JSON Lines
-        are read piece by piece; anything else, and a split, is read whole and then cut. The same call in several
-        processes shares the work.
+        Number of reports of a shard: build a set of shards instead of one index. Parquet, CSV and JSON Lines are read
+        in pieces; other files, and a split, are read as a whole. The same call in several processes shares the work.
     max_memory : float, optional
-        Memory in GB that encoding may use in addition to the model and mapped files.
+        Memory in GB that encoding token states may use, in addition to the model and to mapped files.
     runner, address, num_gpus : optional
-        Build the shards by the workers of a Ray cluster, models included, see
+        Ray cluster whose workers build the shards and run the models, see
         [`SearchOptions`][metric_oracle.SearchOptions].
     progress : function, optional
-        Called with the name of each part before it is built; with a runner also with the numbers of finished shards and
-        of all, None while the latter is unknown and at most as many while a Parquet file is read.
+        Called as ``progress(step, done, total)`` with the name of each part of the index; with a runner, with the
+        number of finished shards and of all, which is None while it is unknown.
 
     Returns
     -------
@@ -94,15 +97,19 @@ def build_index(
     from metric_oracle.indexes.store import Strings
 
     given = attached(reports)
-    names = names_of(metrics)
+    names, columns = names_of(metrics), check_kept(keep)
     for name in names or ():
-        get_metric(name, "build_index")
+        get_metric(name)
     if max_memory is not None and not given.encoding:
-        msg = "build_index: encoder must be given with max_memory; got None. Add --encoder NAME or a folder."
-        raise InputError(msg)
+        raise InputError(
+            argument="encoder",
+            rule="must be given with max_memory",
+            value="None",
+            step=f"Add {option('encoder', 'NAME')} or a folder.",
+        )
     if shard_rows is not None:
         check_shard_rows(shard_rows)
-    where = open_runner("build_index", runner, address, num_gpus)
+    where = open_runner(runner, address, num_gpus)
     if shard_rows is not None and may_stream(given.data, given.reading):
         of_encoder = {**given.encoding, **split({"max_memory": max_memory, "progress": progress})}
         opening = {**of_encoder, **split(given.models, ("device", "tell"))} if given.encoding else {}
@@ -110,7 +117,7 @@ def build_index(
             Path(given.data),
             out,
             shard_rows,
-            dict(given.reading),
+            {**given.reading, **({"keep": list(columns)} if columns else {})},
             dict(given.sources),
             dict(given.models) | split({"progress": progress}),
             opening,
@@ -119,19 +126,20 @@ def build_index(
             where,
         )
     if where is not None:
-        msg = (
-            "build_index: reports must be a whole file of Parquet, CSV or JSON Lines, with shard_rows, for a runner; "
-            "got others. Add shard_rows, or convert them."
+        raise InputError(
+            argument="reports",
+            rule="must be a file of Parquet, CSV or JSON Lines, and given with shard_rows, for a runner",
+            value=f"{given.described} {'without' if shard_rows is None else 'with'} shard_rows",
+            step="Add shard_rows, or convert them.",
         )
-        raise InputError(msg)
-    corpus, prepared = given.read("build_index")
+    corpus, prepared = given.read(keep=columns)
     if "tell" in given.models:
         given.models["tell"](f"reports: {corpus.source}")
     elif corpus.words:
         say(f"reports: {corpus.source}", None)
-    encoding = given.open_encoding("build_index", progress, **split({"max_memory": max_memory}))
-    inputs = load_inputs(corpus.ids, corpus.texts, "build_index", encoding=encoding, **given.models, **given.sources)
-    inputs = with_prepared(inputs, prepared)
+    encoding = given.open_encoding(progress, **split({"max_memory": max_memory}))
+    inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
+    inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
@@ -144,13 +152,13 @@ def build_index(
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
-def loaded(queries: Given, index: Index, progress: Progress | None = None) -> Inputs:
-    """Return loaded test reports as they are, and others as they are compared with an index."""
-    return queries if isinstance(queries, Inputs) else attached(queries).load(index, progress)
+def loaded(queries: Given, index: Index, progress: Progress | None = None, keep: Sequence[str] = ()) -> Inputs:
+    """Return loaded test reports as they are, and others as they are compared with an index, with kept columns."""
+    return queries if isinstance(queries, Inputs) else attached(queries).load(index, progress, keep)
 
 
 def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
-    """Return search options with those that were given as arguments of their own."""
+    """Return search options in which the given arguments that are not None replace those of `options`."""
     return replace(options or DEFAULTS, **split(given))
 
 
@@ -174,12 +182,13 @@ def retrieve(
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with what the metric reads in addition to the texts: [`reports`][metric_oracle.reports]. Their
-        section is that of the index by default; another one is an error.
+        Test reports, with their sources: [`reports`][metric_oracle.reports]. By default their section is that of the
+        index; another section is an error.
     metric : str
-        Such as ``"radgraph"``, ``"bleu"``, ``"rouge-l"``, ``"chexbert"``; ``"composite"`` with ``options.weights``.
+        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or
+        ``"composite"``, with its weights in ``options.weights``.
     k, backend, threads, text : optional
-        The most frequent search options as arguments; they replace those of `options`.
+        The search options that are used most; they replace those of `options`.
     options : SearchOptions, optional
         All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions].
     progress : function, optional
@@ -188,8 +197,8 @@ def retrieve(
     Returns
     -------
     Results
-        ``table`` has k rows for each query: best score first, equal scores by ascending corpus row. ``signature`` is
-        what is needed to reproduce them.
+        ``table`` has k rows for each query: best score first, equal scores by ascending row of the corpus.
+        ``signature`` contains everything that is needed to reproduce the result.
 
     Raises
     ------
@@ -198,7 +207,7 @@ def retrieve(
     BackendError
         If the backend cannot be used here.
     ExactnessError
-        If an answer is not exact: a bound was broken, or a score differs from the reference scorer's.
+        If the result is not exact: a bound was lower than a score, or a score differs from the reference scorer's.
 
     Examples
     --------
@@ -209,27 +218,27 @@ def retrieve(
     ['small effusion']
     """
     planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
-    return planned.run(loaded(queries, planned.index, progress), progress)
+    return planned.run(loaded(queries, planned.index, progress, planned.columns), progress)
 
 
 @called("merge")
 def merge(parts: Sequence[str | Path]) -> Results:
-    """Join the parts of one search of a set of shards, all of them, in any order.
+    """Join the results of all parts of one search of a shard set, in any order.
 
     Parameters
     ----------
     parts : sequence of path
-        Files of results that [`retrieve`][metric_oracle.retrieve] made with `part`.
+        Files of results of [`retrieve`][metric_oracle.retrieve] with the option `part`.
 
     Returns
     -------
     Results
-        Those of a search of the whole set.
+        The result of a search of the whole set.
 
     Raises
     ------
     InputError
-        If a part is missing, comes twice or is of another search.
+        If a part is missing, is given twice or belongs to another search.
 
     Examples
     --------
@@ -260,7 +269,7 @@ def baseline(
     text: bool | None = None,
     options: SearchOptions | None = None,
 ) -> Results:
-    """Score what needs no search: random reports, the most frequent one, a perfect prediction, or the nearest image.
+    """Score a baseline: random reports, the most frequent one, a perfect prediction, or the nearest image.
 
     Parameters
     ----------
@@ -269,15 +278,16 @@ def baseline(
     queries : path, container, AttachedReports, prepared folder or Inputs
         Test reports, see [`retrieve`][metric_oracle.retrieve].
     kind : {"random", "most-frequent", "identity", "nearest"}
-        See `retrieval.baselines`.
+        Baseline: reports drawn at random, the most frequent report of the corpus, each query itself, or the report of
+        the image with the nearest embedding.
     metric : str
         Name of a metric.
     draws : int, optional
-        "random": reports drawn for each query, by default 10.
+        "random": number of reports drawn for each query, by default 10.
     seed : int, optional
         "random": seed of the draws, by default 0.
     corpus_vectors, query_vectors : path, dict of str to array, or pair of vectors and ids
-        "nearest": image embeddings of both sides, float[n, d]. A pair gives the ids where the vectors have none.
+        "nearest": image embeddings of corpus and queries, float[n, d]. A pair contains vectors without ids, and ids.
     text : bool, optional
         Whether results contain the text of the corpus reports, by default True.
     options : SearchOptions, optional
@@ -286,7 +296,7 @@ def baseline(
     Returns
     -------
     Results
-        With the columns of a search; ``rank`` is the number of the draw.
+        Table with the columns of a search, in which ``rank`` is the number of the draw.
 
     Raises
     ------
@@ -327,7 +337,7 @@ def expectation(
     options: SearchOptions | None = None,
     progress: Progress | None = None,
 ) -> Expectation:
-    """Describe the scores of every test report with all reports of the corpus, exactly: no report is drawn.
+    """Compute exact statistics of the scores of every test report with all reports of the corpus.
 
     Parameters
     ----------
@@ -338,19 +348,20 @@ def expectation(
     metric : str
         Name of a metric.
     quantiles : sequence of float, default (0.05, 0.25, 0.5, 0.75, 0.95)
-        From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
-        "inverted_cdf".
+        Quantiles to compute, from 0 to 1. The p-quantile is the lowest score that a share p of the reports does not
+        exceed: NumPy's method "inverted_cdf".
     bins : int, default 128
-        Bins of the histogram at most; their width is the least power of two that this allows.
+        Largest number of bins of the histogram. The width of a bin is the smallest power of two with so many bins.
     options : SearchOptions, optional
         `threads`, and options that change scores, such as `idf` and `rescale`.
     progress : function, optional
-        Called with the number of queries described since the last call.
+        Called with the number of queries finished since the last call.
 
     Returns
     -------
     Expectation
-        For each query mean, standard deviation, least, quantiles and greatest score; and a histogram of all pairs.
+        For each query the mean, standard deviation, minimum, quantiles and maximum of the scores; and a histogram of
+        the scores of all pairs.
 
     Raises
     ------
@@ -393,28 +404,28 @@ def verify(
     queries : path, container, AttachedReports, prepared folder or Inputs
         The test reports that the results were made with, see [`retrieve`][metric_oracle.retrieve].
     sample : int, default 20
-        Queries that are searched by brute force.
+        Number of queries, drawn at random, that are searched by brute force.
     seed : int, default 0
-        Of the choice of these queries.
+        Seed of the draw.
     corpus_vectors, query_vectors : optional
-        Of the baseline "nearest", as [`baseline`][metric_oracle.baseline] took them: its rows are chosen again. Without
-        them its scores are checked alone.
+        Image embeddings of the baseline "nearest", as in [`baseline`][metric_oracle.baseline], to find the nearest
+        images again. Without them only the scores are checked.
     progress : function, optional
-        Called with the numbers of finished and of all pairs.
+        Called as ``progress(step, done, total)`` with numbers of pairs.
     tell : function, optional
-        Called with what could not be verified; by default that is a warning.
+        Called with a note on what could not be verified; by default it is a warning.
 
     Returns
     -------
     dict of str to int
-        ``pairs`` scored again and ``queries`` searched.
+        Number of ``pairs`` that were scored again and of ``queries`` that were searched.
 
     Raises
     ------
     InputError
         If the results belong to another index or to other queries.
     BackendError
-        If the encoder gives other token states here than where the results were made.
+        If the encoder gives other token states on this machine than where the results were computed.
     ExactnessError
         If a value of the results differs.
 
@@ -428,21 +439,18 @@ def verify(
     {'pairs': 1, 'queries': 1}
     """
     from metric_oracle.retrieval import verification
-    from metric_oracle.retrieval.baselines import image_vectors
+    from metric_oracle.retrieval.baselines import check_image_vectors, image_vectors
 
-    held = opened(index)
-    batch = loaded(queries, held)
-    found = results if isinstance(results, Results) else read_results(results)
-    read = image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors}, "verify")
+    index = opened(index)
+    batch = loaded(queries, index)
+    results = results if isinstance(results, Results) else read_results(results)
+    read = image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors})
     vectors = None
     if read:
-        lacking = [name for name in ("corpus_vectors", "query_vectors") if name not in read]
-        if lacking:
-            msg = f"verify: {lacking[0]} must be given for kind 'nearest'; got None. Pass a file of embeddings."
-            raise InputError(msg)
+        check_image_vectors(read)
         vectors = read["corpus_vectors"], read["query_vectors"]
-    checked = verification.verify(held, found, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
-    if vectors is None and found.signature.get("baseline") == "nearest":
+    checked = verification.verify(index, results, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
+    if vectors is None and results.signature.get("baseline") == "nearest":
         say(
             "not verified: which rows are nearest, for which both sides' image vectors must be given",
             tell,

@@ -1,7 +1,8 @@
-"""What the shards of a set are built of: runs of a file that is read piece by piece, or of reports that were read."""
+"""Building a set of shards from a file that is read in pieces, or from reports in memory."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,25 @@ from metric_oracle.progress import Progress
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
-# Options of a reader that sees a piece at a time.
-STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
+# Options for reading that apply to a file read in pieces.
+STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator", "keep")
 STATES = ("missing", "empty", "tokenless")
 
 
 def states_of(reports: Reports) -> dict[str, int]:
-    """Return how many reports were in which state."""
+    """Return the number of missing, empty and tokenless reports."""
     return {name: reports.counts.get(name, 0) for name in STATES}
 
 
 def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
-    """Tell whether reports are a file that can be read piece by piece with these options."""
+    """Return whether reports are a file that can be read in pieces with these options."""
     if not isinstance(reports, str | Path) or reading.keys() - {*STREAMED, "profile"}:
         return False
     return can_stream(Path(reports), encoding=reading.get("encoding"), separator=reading.get("separator"))
 
 
-class Beside:
-    """What is given beside reports, for all shards; a worker opens the encoder by itself.
+class SharedSources:
+    """Sources of all shards, which are read once; each worker opens the encoder itself.
 
     Attributes
     ----------
@@ -50,26 +51,26 @@ class Beside:
 
     @cached_property
     def read(self) -> dict[str, Any]:
-        """The files, read once."""
-        return read_sources(self._files, "build_index")
+        """Contents of the files, which are read once."""
+        return read_sources(self._files)
 
     def encoding(self) -> Encoding | None:
-        """Return the encoder, opened once."""
+        """Return the encoder, which is opened once."""
         if self._encoder and self._encoding is None:
-            self._encoding = load_encoding(function="build_index", **self._encoder)
+            self._encoding = load_encoding(**self._encoder)
         return self._encoding
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
         """Return the inputs of a shard."""
-        return load_inputs(
+        inputs = load_inputs(
             reports.ids,
             reports.texts,
-            "build_index",
             is_piece=True,
             encoding=self.encoding(),
             **self._models,
             **self.read,
         ).piece(is_first=is_first)
+        return replace(inputs, columns=reports.columns)
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
@@ -77,8 +78,8 @@ class Beside:
         return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_encoding": None}
 
 
-def _inputs_of(reports: Reports, is_first: bool, beside: Beside) -> Inputs:
-    return beside.inputs(reports, is_first)
+def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Inputs:
+    return shared.inputs(reports, is_first)
 
 
 def build_streamed(
@@ -93,12 +94,12 @@ def build_streamed(
     progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:
-    """Build a set of a file; what is given beside the reports is read once, and each shard gets its own of it.
+    """Build a set of a file; sources given as files are read once, and each shard gets its part.
 
     `runner` is None or a `Runner` of `cluster`, which is imported for those alone who ask for one.
     """
-    beside = Beside(files, models, encoder)
-    encoding = beside.encoding()
+    shared = SharedSources(files, models, encoder)
+    encoding = shared.encoding()
     plan = {
         "reports": _described(path),
         "rows": n,
@@ -114,12 +115,12 @@ def build_streamed(
 
     def slices() -> Iterator[Slice]:
         words.clear()  # the file is read again where other processes build shards, too
-        for place, reports in enumerate(stream_reports(path, n, **options)):
+        for number, reports in enumerate(stream_reports(path, n, **options)):
             words.update(reports.words)
             yield Slice(
                 reports.ids,
                 reports.texts,
-                partial(_inputs_of, reports, place == 0),
+                partial(_inputs_of, reports, number == 0),
                 reports.source,
                 states_of(reports),
                 reports.said,
@@ -129,9 +130,9 @@ def build_streamed(
     if runner is not None:
         from metric_oracle.indexes.remote import make_remote
 
-        known = n_rows(path)
-        make_all = partial(make_remote, runner=runner, expected=None if known is None else -(-known // n))
-    built = build_set(slices, out, plan, beside=beside, metrics=metrics, progress=progress, make_all=make_all)
+        rows_in_file = n_rows(path)
+        make_all = partial(make_remote, runner=runner, expected=None if rows_in_file is None else -(-rows_in_file // n))
+    built = build_set(slices, out, plan, shared=shared, metrics=metrics, progress=progress, make_all=make_all)
     if words:
         say(f"{path}: {words_line(words)}", models.get("tell"))
     return built
@@ -146,11 +147,11 @@ def build_cut(
     metrics: Sequence[str] | None,
     progress: Progress | None,
 ) -> ShardSet:
-    """Build a set of reports that were read, with everything that belongs to them."""
-    made = {name: _described(value) for name, value in files.items() if is_model(name, value)}
-    plan = {"inputs": inputs_digest(inputs), "rows": n, "models": made, "metrics": metrics}
+    """Build a set of shards from reports in memory with their sources."""
+    of_models = {name: _described(value) for name, value in files.items() if is_model(name, value)}
+    plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
-    def make(first: int, beside: Any) -> Inputs:
+    def make(first: int, shared: Any) -> Inputs:
         return inputs.take(np.arange(first, min(first + n, len(inputs.ids)))).piece(is_first=first == 0)
 
     def slices() -> Iterator[Slice]:
@@ -163,12 +164,12 @@ def build_cut(
 
 
 def _described(value: Any) -> Any:
-    """Return what tells a file that was given from another one, or from itself after a change."""
+    """Return path, size and time of change of a file, which tell it from other files and versions."""
     if not isinstance(value, str | Path):
         return repr(type(value))
     path = Path(value)
-    found = path.stat() if path.exists() else None
-    return [str(path.resolve()), *([found.st_size, found.st_mtime_ns] if found else [])]
+    status = path.stat() if path.exists() else None
+    return [str(path.resolve()), *([status.st_size, status.st_mtime_ns] if status else [])]
 
 
 def _settings(encoding: Encoding) -> list[Any]:

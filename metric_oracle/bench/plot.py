@@ -1,4 +1,4 @@
-"""A picture of the timings of `oracle bench`."""
+"""Figure of the timings of `oracle bench`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,17 +17,17 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
     backends = [name for name in DEVICES if any(row["backend"] == name for row in measured)]
-    figure = new_figure("bench", 7.0, 1.6 + 0.42 * len(metrics) * len(backends))
+    figure = new_figure(7.0, 1.6 + 0.42 * len(metrics) * len(backends))
     axes = figure.add_subplot()
-    for place, backend in enumerate(backends):
-        some = [row for row in measured if row["backend"] == backend]
-        pairs = [row["reports"] * row["tests"] for row in some]
-        rates = [row["pairs_per_s"] for row in some]
-        low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, some, strict=True)]
-        high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, some, strict=True)]
-        where = [metrics.index(row["metric"]) + 0.4 * (place - (len(backends) - 1) / 2) for row in some]
-        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{place}", capsize=3, label=backend.upper())
-        for x, y, row in zip(rates, where, some, strict=True):
+    for number, backend in enumerate(backends):
+        of_backend = [row for row in measured if row["backend"] == backend]
+        pairs = [row["reports"] * row["tests"] for row in of_backend]
+        rates = [row["pairs_per_s"] for row in of_backend]
+        low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, of_backend, strict=True)]
+        high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, of_backend, strict=True)]
+        where = [metrics.index(row["metric"]) + 0.4 * (number - (len(backends) - 1) / 2) for row in of_backend]
+        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{number}", capsize=3, label=backend.upper())
+        for x, y, row in zip(rates, where, of_backend, strict=True):
             text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
             axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
     axes.set_xscale("log")
@@ -41,4 +41,4 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
     if len(backends) > 1:
         axes.legend()
-    write_figure(path, figure, "bench")
+    write_figure(path, figure)

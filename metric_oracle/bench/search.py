@@ -1,4 +1,4 @@
-"""Timings of the oracles on this machine, CPU beside GPU, after their answers were compared: ``oracle bench``.
+"""``oracle bench``: times searches on this machine's CPU and GPU, after checking that their results are equal.
 
 The repository's ``benchmarks/`` measures with the functions of this module.
 """
@@ -28,14 +28,14 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.synthetic.demo import MOST_ENCODED, MOST_QUERIES, encoder_command, find_encoder, write_files
+from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, write_files
 
 METRICS = shown_in("bench")
-DEFAULT_SIZE = (20_000, 500)  # of the synthetic corpus: a minute or two with everything installed
+DEFAULT_SIZE = (20_000, 500)  # reports and test reports of the synthetic corpus; takes a minute or two
 SINGLES, SINGLE_WARM_UP = 50, 10
 _COMPARED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
-_ANSWERS = 5  # a query, that are compared
-# Of the plain scorers: queries that are searched by brute force, and pairs at most, fewer of token states.
+_ANSWERS = 5  # reports per query that are compared
+# For the check against the reference: queries searched by brute force, and largest numbers of pairs to score.
 _SAMPLE, _PAIRS, _STATE_PAIRS = 3, 600_000, 2_000
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 def timed(function: Callable[[], Any]) -> float:
-    """Return the seconds of one call."""
+    """Return the duration of one call in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
 
 
 def repeated(function: Callable[[], Any], n: int) -> list[float]:
-    """Return the seconds of n calls."""
+    """Return the durations of n calls in seconds."""
     return [timed(function) for _ in range(n)]
 
 
@@ -65,7 +65,7 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def seconds_text(value: float) -> str:
-    """Return seconds or milliseconds, three digits of them at least."""
+    """Return a duration with its unit, s or ms, to at least three digits."""
     number, unit = (value, "s") if value >= 1 else (1000 * value, "ms")
     return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
 
@@ -79,31 +79,32 @@ def check_answers(
     k: int = _ANSWERS,
     sample: int = _SAMPLE,
 ) -> None:
-    """Raise unless all backends give one answer, and that the reference's; nothing should be timed before.
+    """Raise unless all backends give the same results as the reference. Call this before timing.
 
     Parameters
     ----------
-    index, queries, metric : what will be timed
+    index, queries, metric : Index, Inputs, str
+        Search that will be timed.
     backends : sequence of str
-        Compared with one another on all queries.
+        Backends whose results for all queries are compared.
     k : int
-        Answers a query, as far as there are reports.
+        Number of reports per query, at most the number of scorable reports.
     sample : int
-        Queries that the reference searches by brute force. It scores every listed pair again in any case.
+        Number of queries that the reference searches by brute force. The listed pairs of all queries are scored again.
 
     Raises
     ------
     ExactnessError
         On the first difference.
     """
-    first, *others = backends
+    first, *more = backends
     k = min(k, len(api.plan(index, metric).representation.row_id))
-    found = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
-    api.verify(index, found, queries, sample=sample)
-    for backend in others:
+    results = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
+    api.verify(index, results, queries, sample=sample)
+    for backend in more:
         table = api.retrieve(index, queries, metric, k=k, backend=backend, text=False).table
         for column in _COMPARED:
-            if not table[column].equals(found.table[column]):
+            if not table[column].equals(results.table[column]):
                 raise ExactnessError(
                     f"backends {first} and {backend} differ in {column} of {metric}.",
                     "This is a defect: please report it with the index fingerprint.",
@@ -123,36 +124,37 @@ class Study(NamedTuple):
 
     @property
     def search(self) -> float:
-        """Seconds without encoding."""
+        """Seconds of the search without encoding."""
         return self.total - self.encode
 
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
-    """Time a whole oracle, from reports in memory to the table of answers, and in the same call the encoding."""
+    """Time a whole search, from reports in memory to the table of results, and the part of it that is encoding."""
     kind: Any = type(representation_of(index, get_metric(metric)))
-    encode, seconds, found = kind.encode, [], []
-    which: list[np.ndarray] = []
+    encode, seconds, results = kind.encode, [], []
+    distinct: list[np.ndarray] = []
 
     def clocked(*arguments: Any, **options: Any) -> Any:
         begin = time.perf_counter()
         encoded = encode(*arguments, **options)
         seconds.append(time.perf_counter() - begin)
-        which.append(encoded.which)
+        distinct.append(encoded.which)
         return encoded
 
-    kind.encode = clocked  # the only way to tell two parts of one call apart
+    kind.encode = clocked  # replaced for this call, to measure a part of it
     try:
-        total = timed(lambda: found.append(api.retrieve(index, queries, metric, backend=backend)))
+        total = timed(lambda: results.append(api.retrieve(index, queries, metric, backend=backend)))
     finally:
         kind.encode = encode
-    return Study(total, sum(seconds), found[0].signature.get("stages", {}), len(np.unique(which[-1])))
+    return Study(total, sum(seconds), results[0].signature.get("stages", {}), len(np.unique(distinct[-1])))
 
 
 def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:
-    """Return what a row says of whole oracles: medians, rates, and where the search has stages, what each dropped.
+    """Return the columns of a result row that describe searches of all queries: medians of times, and rates.
 
-    `pairs_per_s` counts queries times reports of the corpus, `distinct_pairs` distinct queries times distinct
-    documents, which alone are compared.
+    `pairs_per_s` counts pairs of a query and a report of the corpus; `distinct_pairs` counts pairs of a distinct query
+    and a document, the only ones that are compared. `stages` has the shares of pairs that the stages of the
+    search dropped or that were scored.
     """
     seconds = [s.total for s in studies]
     total, (p20, p80) = median(seconds), spread(seconds)
@@ -174,24 +176,24 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
 
 
 def single_studies(index: Index, queries: Inputs, metric: str, backend: str = "cpu", n: int = SINGLES) -> list[Study]:
-    """Time queries alone, each another report, after others that warm up."""
+    """Time searches for single queries with distinct texts, after some for warm-up."""
     return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
 
 def single_queries(queries: Inputs, n: int = SINGLES, seed: int = 0) -> list[Inputs]:
-    """Return batches of one report each, all with other texts, `SINGLE_WARM_UP` of them to warm up with."""
+    """Return batches of one report each, with distinct texts; the first `SINGLE_WARM_UP` are for warm-up."""
     distinct = np.unique(queries.texts, return_index=True)[1]
     chosen = np.random.default_rng(seed).permutation(distinct)[: n + SINGLE_WARM_UP]
     return [alone(queries, i) for i in np.sort(chosen).tolist()]
 
 
 def after_warm_up(values: Sequence[T]) -> list[T]:
-    """Leave out what the first of `single_queries` took, and keep one at least."""
+    """Drop the values of the warm-up queries of `single_queries`, but keep at least one value."""
     return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
 
 
 def alone(queries: Inputs, i: int) -> Inputs:
-    """Return one query with nothing of the others, as somebody gives it who asks for one report."""
+    """Return a batch of one query, without any data of the others, as if it had been given alone."""
     return queries.take(np.array([i])).piece()
 
 
@@ -223,8 +225,8 @@ def run_alone(
     BackendError
         If the process fails.
     """
-    given = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
-    task = json.dumps([str(index), str(queries), metric, backend, given])
+    arguments = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
+    task = json.dumps([str(index), str(queries), metric, backend, arguments])
     command = [sys.executable, "-P", "-c", "from metric_oracle.bench.search import _process; _process()", task]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -237,24 +239,24 @@ def run_alone(
 
 
 def _process() -> None:
-    """Do what `run_alone` asks of its process; one query serves to tell apart what is paid once."""
+    """Run in the process of `run_alone`: measure start-up costs with a single query, then search the whole batch."""
     folder, file, metric, backend, loading = json.loads(sys.argv[1])
-    held: list[Index] = []
+    opened: list[Index] = []
 
     def load() -> None:
-        held[:] = []  # on a GPU, room for the next one
-        held.append(api.open_index(folder))
-        assert held[0].reports is not None
-        representation_of(held[0], get_metric(metric))
+        opened[:] = []  # frees memory of the GPU for the next index
+        opened.append(api.open_index(folder))
+        assert opened[0].reports is not None
+        representation_of(opened[0], get_metric(metric))
 
     def search(queries: Inputs) -> float:
-        return timed(lambda: api.retrieve(held[0], queries, metric, backend=backend))
+        return timed(lambda: api.retrieve(opened[0], queries, metric, backend=backend))
 
     queries = api.reports(file, **loading).load()
-    one = alone(queries, 0)
-    first = timed(load) + search(one)
+    single = alone(queries, 0)
+    first = timed(load) + search(single)
     load_s = timed(load)
-    second, third = search(one), search(one)
+    second, third = search(single), search(single)
     search(queries)
     out = {
         "load_s": load_s,
@@ -334,7 +336,7 @@ def run_bench(
         If answers differ; nothing is timed then.
     """
     step = silent if progress is None else progress
-    records = [get_metric(name, "bench") for name in metrics or METRICS]
+    records = [get_metric(name) for name in metrics or METRICS]
     _check(index, queries, backends, (reports, tests), repetitions, loading)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
@@ -350,7 +352,13 @@ def run_bench(
             parts, rows = _synthetic(Path(scratch), records, size, step)
         planned, problems = _compare(parts, backends, step, rows)
         if not planned:
-            raise problems[0] if problems else BackendError(f"bench: nothing can be measured: {rows[0]['skipped']}")
+            raise (
+                problems[0]
+                if problems
+                else BackendError(
+                    f"nothing can be measured: {rows[0]['skipped']}.", "Choose other metrics or backends."
+                )
+            )
         return rows + [
             _measure(part, metric, backend, repetitions, Path(scratch), step) for part, metric, backend in planned
         ]
@@ -408,22 +416,22 @@ def _synthetic(
     parts, rows = [], []
     plain = [record.name for record in records if "bertscore" not in record.representations]
     encoded = [record.name for record in records if "bertscore" in record.representations]
-    smaller = min(size[0], MOST_ENCODED), min(size[1], MOST_QUERIES)
-    for name, wanted, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
+    smaller = min(size[0], MAX_ENCODED), min(size[1], MAX_QUERIES)
+    for name, names, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
         if name == "encoded" and encoder is None:
-            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in wanted]
+            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in names]
             continue
-        if not wanted:
+        if not names:
             continue
         step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
         paths, files = write_files(scratch / name, n_reports, n_tests)
         step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
-            api.reports(paths["train"], **files["train"], **of_encoder), scratch / name / "INDEX", metrics=wanted
+            api.reports(paths["train"], **files["train"], **of_encoder), scratch / name / "INDEX", metrics=names
         )
         parts.append(
-            _Part(index, api.reports(paths["test"], **files["test"]).load(), paths["test"], files["test"], wanted)
+            _Part(index, api.reports(paths["test"], **files["test"]).load(), paths["test"], files["test"], names)
         )
     return parts, rows
 
@@ -431,7 +439,7 @@ def _synthetic(
 def _compare(
     parts: Sequence[_Part], backends: Sequence[str], step: Progress, rows: list[Row]
 ) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
-    """Return what can be timed, its answers compared, and the reasons why the rest cannot; `rows` gets a row of each.
+    """Compare the results of all backends; return the runs to time, and the errors of the others, also added to `rows`.
 
     Nothing is timed before all answers are compared.
     """
@@ -486,5 +494,5 @@ def json_lines(rows: Sequence[Row]) -> list[str]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write JSON Lines."""
-    with replacing("bench", path) as (beside,):
-        beside.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")
+    with replacing(path) as (temporary,):
+        temporary.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")

@@ -8,7 +8,10 @@ from metric_oracle.presentation.paper_table import Entry, PaperTable, entry
 
 
 def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the timings of `oracle bench`, what is paid once, and what was not measured."""
+    """Return the tables of `oracle bench`: times of a search, then one-off costs (loading, compiling) and memory.
+
+    Notes below the second table list what was not measured, and why.
+    """
     measured = [row for row in rows if "skipped" not in row]
     on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}
     has_gpu = any(row["backend"] == "cuda" for row in measured)

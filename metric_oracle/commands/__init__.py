@@ -1,21 +1,23 @@
-"""The commands, a file for each family; `options` has every option once, `output` is what knows a terminal.
+"""The commands of the command line, one module for each family of commands.
 
-The list of `oracle --help` is here, so that it is shown without importing any family.
+`options` defines every option, `output` writes results, notes and progress. The list of commands that `oracle --help`
+shows is defined here, so that no family is imported to show it.
 """
 
 from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """A command in that list.
+    """A command or group of commands, as the list of `oracle --help` shows it.
 
     Attributes
     ----------
     family : str
-        Module of this package that has it.
+        Module of this package that defines the command.
     panel : str
+        Heading under which it is listed.
     text : str
-        The first paragraph of its own help.
+        Description: the first paragraph of the command's own help.
     """
 
     family: str
@@ -28,103 +30,150 @@ _RADIOLOGISTS, _PAGES = "Radiologists", "Pages"
 # In the order of the help.
 COMMANDS = {
     "demo": Listed(
-        "tools", _BEGIN,
-        "Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute or two.",
+        "tools",
+        _BEGIN,
+        "Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.",
     ),
     "example": Listed(
-        "tools", _BEGIN, "Write a dozen small files of every family, and print the commands to try on them."
+        "tools",
+        _BEGIN,
+        "Write a dozen small example files (reports, graphs, labels, ratings), and print commands to try on them.",
     ),
     "synth": Listed(
-        "tools", _BEGIN,
-        "Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.",
+        "tools",
+        _BEGIN,
+        "Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.",
     ),
     "annotate": Listed(
-        "tools", _TOOLS, "Run models over reports and keep what they make: graphs, embeddings, labels or entities."
+        "tools",
+        _TOOLS,
+        "Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.",
     ),
     "bench": Listed(
-        "tools", _TOOLS,
-        "Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.",
+        "tools",
+        _TOOLS,
+        "Measure how fast searches are on this machine, on CPU and GPU, after checking their results.",
     ),
-    "build-index": Listed(
-        "search", _SEARCH, "Index a corpus of reports. A killed build resumes when the same command runs again."
+    "build-index": Listed("search", _SEARCH, "Build the index of a corpus of reports, which searches read."),
+    "retrieve": Listed(
+        "search", _SEARCH, "Find, for every test report, the k reports of the corpus that score best under a metric."
     ),
-    "retrieve": Listed("search", _SEARCH, "Find, for every test report, the k corpus reports that score best."),
+    "mine": Listed(
+        "mining",
+        _SEARCH,
+        "Find, for every report of an index, the other reports of it that score best: pairs to train a retriever on.",
+    ),
+    "pairs": Listed(
+        "mining",
+        _SEARCH,
+        "Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.",
+    ),
     "rerank": Listed(
-        "search", _SEARCH,
-        "Find the reports with the fewest errors by CREPE, among those that another metric ranks first.",
+        "search",
+        _SEARCH,
+        "Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.",
     ),
     "merge": Listed(
-        "search", _SEARCH, "Join the parts of a search of a set of shards: the answers of the whole, exactly."
+        "search", _SEARCH, "Join the results of retrieve --part into the result of a search of the whole shard set."
     ),
     "verify": Listed(
-        "search", _SEARCH,
-        "Score a result file again with the reference scorer, and search a sample of its queries by brute force.",
+        "search",
+        _SEARCH,
+        "Check a result file: score it again with the reference scorer, and search a sample by brute force.",
     ),
     "info": Listed(
-        "search", _SEARCH, "Show what an index holds: reports, representations, metrics, files, fingerprint."
+        "search", _SEARCH, "Show what an index contains: reports, representations, metrics, files and fingerprint."
     ),
     "metrics": Listed(
-        "search", _SEARCH,
-        "List the metrics: names, what each reads, the better direction, and whose numbers it equals.",
+        "search",
+        _SEARCH,
+        "List the metrics: name, files that it reads, better direction, and the publication whose numbers it equals.",
     ),
-    "score": Listed("scoring", _SCORES, "Score a model's reports against the radiologists', joined on ids."),
+    "score": Listed(
+        "scoring",
+        _SCORES,
+        "Score a model's reports against the radiologists' reports of the same studies, joined on ids.",
+    ),
     "table": Listed(
-        "scoring", _SCORES,
-        "Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.",
+        "scoring",
+        _SCORES,
+        "Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.",
     ),
     "study": Listed(
-        "scoring", _SCORES,
-        "Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.",
+        "scoring",
+        _SCORES,
+        "Run a complete study: compare the oracle of every metric, baselines and models in one table.",
     ),
-    "crg": Listed(
-        "scoring", _SCORES, "Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names."
+    "overlap": Listed(
+        "copies",
+        _SCORES,
+        "Measure what sets of reports copy from a training corpus, compared with the human test reports.",
     ),
+    "crg": Listed("scoring", _SCORES, "Score predicted labels of any kind with CRG (Hamamci et al. 2025)."),
     "f1-chexbert": Listed(
-        "scoring", _SCORES,
-        "Score predicted CheXbert labels by F1 of 14 and 5 labels, under every policy for uncertain ones.",
+        "scoring",
+        _SCORES,
+        "Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels.",
     ),
-    "f1-srr-bert": Listed(
-        "scoring", _SCORES, "Score predicted labels of SRR-BERT, a finding with a status each, by F1."
+    "f1-srr-bert": Listed("scoring", _SCORES, "Score predicted SRR-BERT labels (findings with their status) with F1."),
+    "consensus": Listed(
+        "samples",
+        _SCORES,
+        "Choose, of several reports of a model for each study, the one that agrees best with the others.",
+    ),
+    "best-of": Listed(
+        "samples",
+        _SCORES,
+        "Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.",
     ),
     "align": Listed(
-        "ratings", _RADIOLOGISTS,
-        "Measure how well metrics agree with each radiologist and with their mean: Kendall's tau-b and Spearman's rho.",
+        "ratings",
+        _RADIOLOGISTS,
+        "Measure how well metrics agree with the errors that radiologists counted: Kendall's tau-b and Spearman's rho.",
     ),
     "compare-metrics": Listed(
-        "ratings", _RADIOLOGISTS,
-        "Compare metrics by their agreement with radiologists on one or several rated sets, as papers on metrics do.",
+        "ratings",
+        _RADIOLOGISTS,
+        "Compare metrics by their agreement with radiologists, on one or several rated sets, in the tables of a paper.",
     ),
     "failure-modes": Listed(
-        "ratings", _RADIOLOGISTS,
-        "Compare the errors that radiologists found in the reports of several metric-oracles, by error category.",
+        "ratings",
+        _RADIOLOGISTS,
+        "Compare the errors that radiologists counted in the reports of several metric-oracles, by error category.",
     ),
     "agreement": Listed(
-        "ratings", _RADIOLOGISTS,
-        "Measure how well radiologists agree with one another, by candidate type, and with themselves.",
+        "ratings",
+        _RADIOLOGISTS,
+        "Measure how well radiologists agree with one another, and with themselves where they rated a study twice.",
     ),
     "fit-composite": Listed(
-        "ratings", _RADIOLOGISTS,
-        "Fit a composite that predicts the number of errors, as RadCliQ does; retrieve searches under it.",
+        "ratings",
+        _RADIOLOGISTS,
+        "Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.",
     ),
     "explore": Listed(
-        "pages", _PAGES,
-        "Look at results in a browser: each test report with its oracles, their scores and what each metric saw.",
+        "pages",
+        _PAGES,
+        "Explore results in a browser: test reports, the reports found for them, and what their scores are based on.",
     ),
     "report": Listed(
-        "pages", _PAGES,
-        "Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric "
-        "saw.",
+        "pages",
+        _PAGES,
+        "Write results as one HTML page that works offline: scores, reports, and what the scores are based on.",
     ),
     "train-crepe": Listed(
-        "training", _TOOLS,
-        "Train CREPE on pairs of reports whose errors of six categories are counted; oracle synth --errors makes "
-        "some.",
+        "training",
+        _TOOLS,
+        "Train CREPE on pairs of reports whose errors were counted in six categories.",
     ),
     "baseline": Listed(
-        "baselines", _SEARCH,
-        "Score what needs no oracle: chance, the most frequent report, a perfect prediction, the nearest image.",
+        "baselines",
+        _SEARCH,
+        "Score baselines: random reports, the most frequent report, a perfect prediction, the nearest image.",
     ),
     "survey": Listed(
-        "survey", _RADIOLOGISTS, "Let radiologists count the errors of reports, as the survey of Yu et al. did."
+        "survey",
+        _RADIOLOGISTS,
+        "Let radiologists count the errors in reports, on web pages, as in the survey of Yu et al.",
     ),
-}  # fmt: skip
+}

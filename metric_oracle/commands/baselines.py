@@ -1,4 +1,4 @@
-"""baseline random, most-frequent, identity, nearest, expectation."""
+"""The commands baseline random, most-frequent, identity, nearest and expectation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ app = typer.Typer(
 
 
 @dataclass
-class Asked:
-    """What every baseline takes."""
+class Shared:
+    """Arguments and options of every baseline."""
 
     index: o.Index
     queries: o.Queries
@@ -33,42 +33,44 @@ class Asked:
     metric: o.Metric = o.BLEU
 
     def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:
-        """Return the plan of a baseline and the test reports, which are read after all checks."""
+        """Make and check the plan of a baseline with `make`, and only then read the test reports; return both."""
         from metric_oracle import api
 
         options = api.SearchOptions(text=own.pop("text", True), **given(self.bertscore))
-        plan = make(self.index, metric=one_metric(self.metric, "baseline"), options=options, **own)
+        plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
         check_encoder(plan.scores, self.queries, self.files)
         return plan, load_tests(self.queries, self.files, self.models, self.reading, plan.scores.index)
 
 
-def _baseline(kind: str, asked: Asked, to: Destination, with_text: bool, **own: Any) -> None:
+def _baseline(kind: str, shared: Shared, to: Destination, with_text: bool, **own: Any) -> None:
     from metric_oracle import api
 
-    plan, batch = asked.plan(api.plan_baseline, kind=kind, text=with_text, **own)
+    plan, batch = shared.plan(api.plan_baseline, kind=kind, text=with_text, **own)
     show_answers(to, plan.run(batch))
 
 
 def _command(name: str, *examples: str, plot: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot, function="baseline")
+    return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot)
 
 
 @_command("random", "oracle baseline random INDEX test.csv -m bleu --draws 10 --out random.parquet")
-def random(asked: Asked, to: Destination, draws: o.Draws = 10, seed: o.Seed = 0, with_text: o.WithText = True) -> None:
-    """Score random reports of the corpus, each row as likely as any other."""
-    _baseline("random", asked, to, with_text, draws=draws, seed=seed)
+def random(
+    shared: Shared, to: Destination, draws: o.Draws = 10, seed: o.Seed = 0, with_text: o.WithText = True
+) -> None:
+    """Score reports drawn at random from the corpus; every report is equally likely."""
+    _baseline("random", shared, to, with_text, draws=draws, seed=seed)
 
 
 @_command("most-frequent", "oracle baseline most-frequent INDEX test.csv -m rouge-l")
-def most_frequent(asked: Asked, to: Destination, with_text: o.WithText = True) -> None:
-    """Score the most frequent report of the corpus."""
-    _baseline("most-frequent", asked, to, with_text)
+def most_frequent(shared: Shared, to: Destination, with_text: o.WithText = True) -> None:
+    """Score the most frequent report of the corpus as the answer to every test report."""
+    _baseline("most-frequent", shared, to, with_text)
 
 
 @_command("identity", "oracle baseline identity INDEX test.csv -m radgraph --radgraph graphs.json")
-def identity(asked: Asked, to: Destination, with_text: o.WithText = True) -> None:
-    """Score each test report with itself: what a perfect prediction gets."""
-    _baseline("identity", asked, to, with_text)
+def identity(shared: Shared, to: Destination, with_text: o.WithText = True) -> None:
+    """Score each test report against itself, which is the score of a perfect prediction."""
+    _baseline("identity", shared, to, with_text)
 
 
 @_command(
@@ -77,7 +79,7 @@ def identity(asked: Asked, to: Destination, with_text: o.WithText = True) -> Non
     "--corpus-vectors train_images.npz --query-vectors test_images.npz",
 )
 def nearest(
-    asked: Asked,
+    shared: Shared,
     to: Destination,
     corpus_vectors: o.CorpusVectors,
     query_vectors: o.QueryVectors,
@@ -85,27 +87,30 @@ def nearest(
     query_vector_ids: o.QueryVectorIds = None,
     with_text: o.WithText = True,
 ) -> None:
-    """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR retrieves."""
+    """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR does."""
     vectors = {
         "corpus_vectors": (corpus_vectors, corpus_vector_ids), "query_vectors": (query_vectors, query_vector_ids),
     }  # fmt: skip
-    _baseline("nearest", asked, to, with_text, **vectors)
+    _baseline("nearest", shared, to, with_text, **vectors)
 
 
 @_command("expectation", "oracle baseline expectation INDEX test.csv -m bleu --plot chance.png", plot=True)
-def expectation(asked: Asked, to: Destination) -> None:
-    """Describe the scores of each test report with all reports of the corpus: exact mean, deviation, quantiles."""
+def expectation(shared: Shared, to: Destination) -> None:
+    """Compute exact statistics of random retrieval: mean, standard deviation and quantiles of the scores.
+
+    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
+    """
     from metric_oracle import api
     from metric_oracle.presentation.terminal import expectation_table
 
-    plan, batch = asked.plan(api.plan_expectation)
+    plan, batch = shared.plan(api.plan_expectation)
     with progress("test reports") as step:
-        found = plan.run(batch, step)
+        statistics = plan.run(batch, step)
     if to.plot is not None:
         from metric_oracle.presentation.expectation_plot import plot_histogram
 
-        plot_histogram(found, to.plot)
-        note(f"{to.plot}: {found.counts.sum():,} pairs")
-    mean = found.table["mean"].to_numpy().mean()
-    summary = f"{found.table.num_rows:,} lines, mean score {mean:.4f}"
-    deliver_results(to, found, lambda: [expectation_table(found)], summary)
+        plot_histogram(statistics, to.plot)
+        note(f"{to.plot}: {statistics.counts.sum():,} pairs")
+    mean = statistics.table["mean"].to_numpy().mean()
+    summary = f"{statistics.table.num_rows:,} lines, mean score {mean:.4f}"
+    deliver_results(to, statistics, lambda: [expectation_table(statistics)], summary)

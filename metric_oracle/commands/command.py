@@ -1,4 +1,4 @@
-"""What makes a command of a function: its options in groups, its checks before the first file, its examples."""
+"""The decorator that turns a function into a command, and helpers to read the values of options."""
 
 import inspect
 import re
@@ -13,11 +13,12 @@ from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
 from metric_oracle.commands.options import OneOf
 from metric_oracle.commands.output import Destination, be_quiet
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError
 from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
 
-REPORTS = ("queries", "reports", "references", "predictions")  # arguments where a text may be typed by mistake
-OUTPUTS = ("out", "plot", "format", "quiet", "folder", "text")
+# Arguments where a text may be typed by mistake.
+REPORTS = ("queries", "reports", "references", "predictions", "candidates")
+OUTPUTS = ("out", "plot", "pairs", "format", "quiet", "folder", "text", "utilities", "matrix", "best_scores")
 _ENDING = re.compile(r"\.(csv|tsv|parquet|jsonl?|zip|gz|tgz|npy|npz|pt|pth|txt|md|tex)$", re.IGNORECASE)
 
 
@@ -28,47 +29,44 @@ def command(
     endings: Sequence[str] = (),
     formats: Sequence[str] = (),
     plot: bool = False,
-    function: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     r"""Register a function as a command.
+
+    The options --out, --plot, --format and --quiet are added to the parameters of the function, which receives them as
+    the parameter `to`, a `Destination`.
 
     Parameters
     ----------
     app : Typer
     name : str
+        Name of the command.
     *examples : str
-        Command lines below the help; one that is longer than a line of 78 goes on after ``\\`` and a line break.
+        Command lines that the help shows. Lines longer than 78 characters are continued after ``\\`` and a line break.
     endings, formats : sequences of str
-        Of --out and of --format, which are added, like --quiet; the function gets them as `to`, a `Destination`.
+        Endings that --out accepts and formats that --format accepts; without any there is no such option.
     plot : bool
-        Whether it draws: adds --plot.
-    function : str
-        Begin of the error lines of these checks; by default the name.
+        Whether the command can draw a figure: adds --plot.
     """
-    function = function or name.replace("-", "_")
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(body).parameters
+        declared = inspect.signature(body).parameters
         added = _added(endings, formats, plot)
-        parameters = sorted([*_flat(own.values()), *added], key=_panel)
+        parameters = sorted([*_flat(declared.values()), *added], key=_panel)
 
         def run(**given: Any) -> Any:
             given = {name: _without_dots(value) for name, value in given.items()}
             of_output = {p.name: given.pop(p.name) for p in added}
             be_quiet(of_output["quiet"])
             inputs = [*_inputs(given)]
-            _check_texts(name, parameters, given)
-            destination = Destination(
-                function, of_output.get("out"), of_output.get("plot"), of_output.get("format"), inputs
-            )
+            _check_texts(parameters, given)
+            destination = Destination(of_output.get("out"), of_output.get("plot"), of_output.get("format"), inputs)
             destination.check(endings, formats)
             passed = {
                 name: _gathered(p.annotation, given) if _is_group(p) else given[name]
-                for name, p in own.items()
+                for name, p in declared.items()
                 if name != "to"
             }
-            with called(function):
-                return body(**passed, **({"to": destination} if "to" in own else {}))
+            return body(**passed, **({"to": destination} if "to" in declared else {}))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
@@ -79,13 +77,14 @@ def command(
 
 
 def _without_dots(value: Any) -> Any:
-    """Return paths such as "." and ".." in full: in a message they would run into its full stop."""
+    """Return paths such as "." and ".." in full, because a message would end with two or three full stops."""
     if isinstance(value, list):
-        return [_without_dots(one) for one in value]
+        return [_without_dots(item) for item in value]
     return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
 def _added(endings: Sequence[str], formats: Sequence[str], plot: bool) -> list[inspect.Parameter]:
+    """Return the parameters of the options that every command gets."""
     kinds: list[tuple[str, Any, Any]] = []
     if endings:
         kinds.append(("out", Annotated[Path | None, options.out(*endings)], None))
@@ -101,8 +100,9 @@ def _added(endings: Sequence[str], formats: Sequence[str], plot: bool) -> list[i
 
 
 def _panel(parameter: inspect.Parameter) -> int:
-    """Return the place of an option's panel in the help; arguments come first."""
-    (panel,) = {getattr(one, "rich_help_panel", None) for one in get_args(parameter.annotation)[1:]} - {None} or {None}
+    """Return the position of an option's panel in the help; arguments come first."""
+    metadata = get_args(parameter.annotation)[1:]
+    (panel,) = {getattr(item, "rich_help_panel", None) for item in metadata} - {None} or {None}
     return -1 if panel is None else options.PANELS.index(panel)
 
 
@@ -111,7 +111,7 @@ def _is_group(parameter: inspect.Parameter) -> bool:
 
 
 def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a function, a group as those of its fields, choices as types."""
+    """Yield the parameters of a function, with groups replaced by their fields and choices by types."""
     for p in parameters:
         if p.name == "to":
             continue
@@ -122,20 +122,20 @@ def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
 
 
 def _resolved(annotation: Any) -> Any:
-    """Return an annotation with its choices as a type, which help, completion and check are made from."""
+    """Return an annotation in which a `OneOf` is replaced by a Literal type, from which Typer derives its check."""
     if get_origin(annotation) is not Annotated:
         return annotation
-    kind, *beside = get_args(annotation)
-    choices = [one for one in beside if isinstance(one, OneOf)]
+    kind, *metadata = get_args(annotation)
+    choices = [item for item in metadata if isinstance(item, OneOf)]
     if not choices:
         return annotation
     literal = Literal[choices[0].values]  # type: ignore[valid-type]
-    found = literal | None if type(None) in get_args(kind) else literal
-    return Annotated[(found, *(one for one in beside if one is not choices[0]))]
+    resolved = literal | None if type(None) in get_args(kind) else literal
+    return Annotated[(resolved, *(item for item in metadata if item is not choices[0]))]
 
 
 def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
-    """Return a group with what was given for its fields."""
+    """Return an option group with the values that were given for its fields."""
     return group(
         **{
             f.name: _gathered(f.type, given) if inspect.isclass(f.type) and is_dataclass(f.type) else given[f.name]
@@ -145,58 +145,71 @@ def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield every file that a command is given, whatever the option: what follows the mark of NAME=FILE, too."""
+    """Yield every value that may be an input file; of NAME=FILE also the part after the equals sign."""
     for name, value in given.items():
         if name not in OUTPUTS:
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, str | Path):
-                    yield str(one)
-                    yield str(one).partition("=")[2] or None
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, str | Path):
+                    yield str(item)
+                    yield str(item).partition("=")[2] or None
 
 
-def _check_texts(name: str, parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise where a report's text stands in the place of a file: the readers would print it as a name."""
+def _check_texts(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise if the text of a report was typed instead of a file, because a reader would print it as a file name."""
     for p in parameters:
         values = given.get(p.name)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path) and not _is_printable(str(value), p.name in REPORTS) and not value.exists():
-                msg = (
-                    f"{name}: {p.name} must be an existing file or folder; got another text, not shown here. Check the "
-                    "name; a report goes with retrieve --text, in quotes."
+                raise InputError(
+                    argument=p.name,
+                    rule="must be an existing file or folder",
+                    value="another text, not shown here",
+                    step="Check the name; a report goes with retrieve --text, in quotes.",
                 )
-                raise InputError(msg)
 
 
 def _is_printable(text: str, may_be_report: bool) -> bool:
-    """Tell whether what was typed for a path is no report: it has an ending, or no blanks and a folder."""
+    """Return whether a typed path cannot be report text: it has a known ending, or a slash and no white space."""
     return bool(_ENDING.search(text)) or (not re.search(r"\s", text) and (not may_be_report or "/" in text))
 
 
-def metric_names(metrics: Sequence[str] | None, function: str) -> list[str] | None:
-    """Return the metrics that were asked for, repeated or with commas, each a known one; None for the usual ones."""
+def metric_names(metrics: Sequence[str] | None, *, for_scores: bool = False) -> list[str] | None:
+    """Return the names given with --metric, repeated or separated by commas; None if the option was not given.
+
+    Raises
+    ------
+    InputError
+        If a name is not in the registry.
+    """
     if metrics is None:
         return None
     names = split_names(metrics)
     for name in names:
         if name != COMPOSITE and find_metric(name) is None and not re.fullmatch(r"[\w:.-]{1,40}", name):
-            msg = f"{function}: metric must be a name that oracle metrics lists; got another text. Choose one."
-            raise InputError(msg)
+            raise InputError(
+                argument="metric",
+                rule="must be a name that oracle metrics lists",
+                value="another text",
+                step="Choose one.",
+            )
         if name != COMPOSITE:
-            get_metric(name, function)
+            get_metric(name, for_scores=for_scores)
     return names
 
 
 def split_names(given: Sequence[str]) -> list[str]:
-    """Return names that were repeated or typed with commas."""
+    """Return names that were given by repeating an option or separated by commas."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
-def one_metric(metrics: Sequence[str], function: str) -> str:
-    """Return the only metric that was asked for."""
-    names = metric_names(metrics, function) or []
+def one_metric(metrics: Sequence[str]) -> str:
+    """Return the name given with --metric, or the names of a sum joined by +; raise if there are several."""
+    names = split_names(metrics)
+    metric_names([part for name in names for part in name.split("+")])
     if len(names) != 1:
-        msg = f"{function}: metric must be one for each search; got {len(names)}. Run it once for each."
-        raise InputError(msg)
+        raise InputError(
+            argument="metric", rule="must be one for each search", value=len(names), step="Run it once for each."
+        )
     return names[0]
 
 
@@ -207,41 +220,57 @@ def named(
     mark: str,
     *,
     repeatable: bool = False,
-    function: str = "table",
 ) -> list[tuple[str, str]]:
-    """Split arguments such as NAME=FILE at the first mark; a name may come once unless it is repeatable."""
+    """Split arguments such as NAME=FILE into pairs of strings.
+
+    Parameters
+    ----------
+    texts : sequence of str or None
+        The arguments.
+    argument, form : str
+        Name of the option and its form, such as NAME=FILE, for error messages.
+    mark : str
+        Separator of the two parts; the first occurrence counts.
+    repeatable : bool
+        Whether a name may occur several times.
+    """
     pairs: list[tuple[str, str]] = []
     for text in texts or ():
-        name, found, value = text.partition(mark)
-        if not (name and found and value):
-            msg = (
-                f"{function}: {argument} must be {form}; got {text!r}. "
-                "Put both sides, in quotes where there are blanks."
+        name, separator, value = text.partition(mark)
+        if not (name and separator and value):
+            raise InputError(
+                argument=argument,
+                rule=f"must be {form}",
+                value=repr(text),
+                step="Put both sides, in quotes where there are blanks.",
             )
-            raise InputError(msg)
         if not repeatable and name in dict(pairs):
-            msg = f"{function}: {argument} must have each name once; got {name!r} twice. Give one of them another name."
-            raise InputError(msg)
+            raise InputError(
+                argument=argument,
+                rule="must have each name once",
+                value=f"{name!r} twice",
+                step="Give one of them another name.",
+            )
         pairs.append((name, value))
     return pairs
 
 
 def given(group: Any) -> dict[str, Any]:
-    """Return the fields of a group by name."""
+    """Return the values of an option group by the names of its fields."""
     return {f.name: getattr(group, f.name) for f in fields(group)}
 
 
 def _paragraphs(text: str) -> str:
-    """Return a docstring with each paragraph on one line, for a terminal to wrap."""
+    """Return a docstring with each paragraph on one line, so that the help wraps it to the width of the terminal."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
 def _epilog(examples: Sequence[str]) -> str:
-    """Return examples as lines that can be pasted."""
+    """Return the examples as lines for the end of the help, with brackets escaped for Rich."""
     lines = [line.strip() for example in examples for line in example.split("\n")]
     return "\n".join(lines).replace("[", r"\[")
 
 
 def used(group: Any, usual: Any = None) -> dict[str, Any]:
-    """Return the fields of a group that were given, those that differ from `usual`."""
+    """Return the values of an option group that were given: those that differ from `usual`, or from None."""
     return {name: value for name, value in given(group).items() if value != getattr(usual, name, None)}

@@ -1,4 +1,4 @@
-"""How commands and groups of them show themselves, and when they are imported."""
+"""Classes of Typer commands and groups: flags without a type in the help, and families imported when needed."""
 
 from importlib import import_module
 from typing import Any
@@ -7,43 +7,49 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from metric_oracle.commands import COMMANDS, listing
+from metric_oracle.errors import called
 
 
 class _WithoutTypes:
-    """Shows flags without <bool>, those of Typer itself, too."""
+    """Show flags without the type <bool> in the help, including those that Typer adds."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, with nothing where the value of a flag would be."""
-        found = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in found:
+        """Return the parameters; those of flags have a blank instead of the name of a value."""
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = " "
-        return found
+        return parameters
 
 
 class Command(_WithoutTypes, TyperCommand):
-    """A command."""
+    """A command, which errors name as it was typed after "oracle", such as "build-index" or "survey create"."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with called(ctx.command_path.partition(" ")[2]):
+            return super().invoke(ctx)
 
 
 class Group(_WithoutTypes, TyperGroup):
-    """A command of commands."""
+    """A group of commands, such as `oracle baseline`."""
 
 
 class Families(Group):
-    """The commands of all families: a family is imported when one of its commands is asked for."""
+    """All commands; a family of commands is imported when one of its commands is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; for a name that is none all are imported, so that the nearest one can be told."""
+        """Return a command; an unknown name imports all families, so that Typer can suggest the nearest name."""
         listed = [COMMANDS[cmd_name]] if cmd_name in COMMANDS else COMMANDS.values()
-        for family in dict.fromkeys(one.family for one in listed):
+        for family in dict.fromkeys(entry.family for entry in listed):
             group = typer.main.get_group(import_module(f"metric_oracle.commands.{family}").app)
             self.commands.update({group.name: group} if group.name else group.commands)
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the list of commands, none of which is imported for it."""
+        """Show the list of commands without importing any family."""
         listing.show()

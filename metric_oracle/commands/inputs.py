@@ -1,94 +1,89 @@
-"""What several commands do with what they are given: check what it takes, and read test reports."""
+"""Helpers that several commands share: checks of models and libraries, and reading of test reports."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.commands.command import given, used
-from metric_oracle.commands.options import CrepeFiles, Files, Models, Reading
+from metric_oracle.commands.options import CrepeFiles, Files, Models, Reading, SamplesReading
 from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import not_installed
 
 
-def models_of(files: Any) -> list[Path]:
-    """Return the models among the files of an option group."""
-    paths = {name: path for name, path in given(files).items() if path is not None}
-    if not paths:
-        return []
-    from metric_oracle.sources.inputs import is_model
-
-    return [path for name, path in paths.items() if is_model(name, path)]
-
-
-def check_installed(function: str, files: Any, *models: object) -> None:
-    """Raise if a model is named and PyTorch or transformers is missing.
+def check_installed(files: Any, *models: object) -> None:
+    """Raise if the models that a command runs need PyTorch or transformers, and one of these is not installed.
 
     Parameters
     ----------
-    function : str
-        The public function, for the error.
     files : option group
         Options whose values are files; some of them may be models.
     *models : object
         Other models that the command runs, such as an encoder; None is ignored.
     """
-    named: list[object] = [*models_of(files)]
-    named += [model for model in models if model is not None]
-    missing = [library for library in ("torch", "transformers") if find_spec(library) is None]
-    if named and missing:
-        raise not_installed(function, str(named[0]), missing[0], "encoders")
+    from metric_oracle import api
+
+    api.check_installed([*api.named_models(given(files)), *models])
 
 
-def check_device(function: str, files: Any, models: Models) -> None:
-    """Raise where a GPU is named for a model and there is none; what loads PyTorch, for nothing else."""
-    if models.device == "cuda" and (models.encoder is not None or models_of(files)):
-        from metric_oracle.encoders.libraries import choose_device
+def check_device(files: Any, models: Models) -> None:
+    """Raise if --device cuda is given, a model would run on it, and this machine has no GPU."""
+    from metric_oracle import api
 
-        choose_device(models.device, function)
-
-
-def check_web(function: str) -> None:
-    """Raise where the libraries of the pages are lacking."""
-    lacking = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
-    if lacking:
-        raise not_installed(function, "a page", lacking[0], "web")
+    api.check_device(models.device, [models.encoder, *api.named_models(given(files))])
 
 
-def load_tests(queries: Path | str, files: Files, models: Models, reading: Reading, *others: Any) -> Any:
+def check_web() -> None:
+    """Raise if a library of the web pages is not installed."""
+    missing = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
+    if missing:
+        raise not_installed("a page", missing[0], "web")
+
+
+def load_tests(
+    queries: Path | str, files: Files, models: Models, reading: Reading, *others: Any, keep: Sequence[str] = ()
+) -> Any:
     """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out.
 
-    Their section is the one asked for, or else that of the `others`, indexes or results that they belong to.
+    Their section is the one asked for, or else that of the `others`, indexes or results that they belong to. The
+    columns `keep` are read, too.
     """
     from metric_oracle import api
-    from metric_oracle.api.given import is_prepared, section_of
-    from metric_oracle.corpora.reports import read_reports
 
-    check_device("retrieve", files, models)
+    check_device(files, models)
     read: Any = queries
     options = {**used(files), **used(models)}
+    kept = {"keep": keep} if keep else {}
     if isinstance(queries, str):
         read = [queries]
         options |= {"section": reading.section} if reading.section else {}
-    elif is_prepared(queries):
+    elif api.is_prepared(queries):
         options |= used(reading, Reading())
     else:
-        like = section_of(*others)
-        read = read_reports(queries, **({"section": like} if like else {}) | used(reading))
+        like = api.section_of(*others)
+        read = api.read_reports(queries, **({"section": like} if like else {}) | used(reading) | kept)
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     tests = api.reports(read, **options, tell=note)
-    if not models_of(files):
+    if not api.named_models(given(files)):
         return tests.load()
     with progress("test reports") as step:
         return tests.load(progress=step)
 
 
+def attached(reports: Path, files: Files, models: Models, reading: Reading | SamplesReading, **more: Any) -> Any:
+    """Return a file of reports with its sources and the options for reading it; `more` are options of `api.reports`."""
+    from metric_oracle import api
+
+    return api.reports(reports, **given(files), **used(models), **used(reading), tell=note, **more)
+
+
 def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[str, Any]:
-    """Return a checkpoint of CREPE as the public functions take it; nothing where no file of it is given."""
+    """Return a checkpoint of CREPE in the form of the public functions, an empty dict if no file of it is given."""
     named = {"path": crepe, **{name.removeprefix("crepe_"): path for name, path in given(files).items()}}
     return {**named, "device": models.device} if any(named.values()) else {}
 
 
 def with_ids(vectors: Path | None, ids: Path | None) -> Any:
-    """Return a file of vectors, with that of their ids where it is given."""
+    """Return a file of vectors, or the pair of it and the file of their ids if that is given."""
     return vectors if ids is None else (vectors, ids)

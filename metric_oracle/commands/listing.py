@@ -1,10 +1,10 @@
-"""The page of `oracle --help`: in the form of Typer's pages, without the import of Typer and Rich."""
+"""The output of `oracle --help`, which looks like Typer's help without importing Typer and Rich."""
 
 import textwrap
 
 from metric_oracle.commands import COMMANDS, terminal
 
-HELP = "Find, for every test radiology report, the training report that scores best under a metric: exactly."
+HELP = "Find, for every test radiology report, the training report that scores best under a metric, exactly."
 EPILOG = (
     "Start with oracle demo or oracle example. Exit codes: 0 success, 1 a check found a difference, 2 usage "
     "error, 130 interrupted. ORACLE_DEBUG=1 shows tracebacks."
@@ -16,15 +16,15 @@ OPTIONS = {
     "--help": "Show this message and exit.",
 }
 _BOLD, _DIM, _NAME, _USAGE, _END = (f"\033[{code}m" for code in ("1", "2", "1;36", "1;33", "0"))
-_NARROWEST = 40  # columns below which lines are too long instead of too short
+_NARROWEST = 40  # columns, the smallest width that the page is laid out for
 
 
 def show() -> None:
-    """Print the page."""
+    """Print the list of options and commands."""
     width = max(terminal.width(), _NARROWEST)
     panels: dict[str, dict[str, str]] = {"Options": OPTIONS}
-    for name, one in COMMANDS.items():
-        panels.setdefault(one.panel, {})[name] = one.text
+    for name, entry in COMMANDS.items():
+        panels.setdefault(entry.panel, {})[name] = entry.text
     lines = ["", f" {_USAGE}Usage:{_END}{_BOLD} oracle [OPTIONS] COMMAND [ARGS]...{_END}", ""]
     lines += [f" {line}" for line in textwrap.wrap(HELP, width - 2)] + [""]
     for title, texts in panels.items():
@@ -40,7 +40,7 @@ def show() -> None:
 
 
 def _panel(title: str, texts: dict[str, str], longest: int, width: int) -> list[str]:
-    """Return the lines of a box with names of up to `longest` letters and what is said of them."""
+    """Return the lines of a box with names, of up to `longest` characters, and their descriptions."""
     inside = width - 4 - longest - 2
     lines = [f"{_DIM}╭─{_END} {title} {_DIM}{'─' * (width - len(title) - 5)}╮{_END}"]
     for name, text in texts.items():

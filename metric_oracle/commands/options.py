@@ -1,7 +1,10 @@
-"""Every option of the command line, once, with its panel and choices; and what makes a command of a function.
+"""All arguments and options of the command line: each is defined once, with its panel, help text and choices.
 
-A command is a plain function. A dataclass among its parameters stands for the options of its fields, so that options
-which belong together are asked for, and handed on, together.
+A command is a plain function whose parameters are annotated with the types of this module. A parameter annotated with a
+dataclass stands for one option per field of it, so that options which belong together are passed on as one object.
+
+A help text is one or more complete sentences: what the option does, its unit, and its default. Typer appends the
+default value unless it is None; the text states what happens then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +24,11 @@ from metric_oracle.choices import (
     PROFILES,
     RUNNERS,
     SECTIONS,
+    SHAPES,
     STATES,
     UNCERTAIN,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.metrics import ALIASES, ATTACHED, COMPOSITE, METRICS, shown_in
 
 SEARCH, FILES, BERTSCORE = "Metric and search", "Files and models", "BERTScore"
@@ -35,7 +39,7 @@ FORMATS = ("table", "jsonl", "csv", "md", "tex")
 
 @dataclass(frozen=True)
 class OneOf:
-    """Beside an option: what may be typed."""
+    """Annotation of an option: the values that it accepts."""
 
     values: tuple[str, ...]
 
@@ -55,20 +59,32 @@ def _word(name: str, panel: str, text: str) -> Any:
 def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
     def check(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> int | None:
         if value is not None and value < least and not context.resilient_parsing:
-            name = parameter.opts[-1]
-            msg = f"{context.command_path}: {name} must be an integer of at least {least}; got {value}. Choose one."
-            raise InputError(msg)
+            with called(context.command_path):
+                raise InputError(
+                    argument=parameter.opts[-1],
+                    rule=f"must be an integer of at least {least}",
+                    value=value,
+                    step="Choose one.",
+                )
         return value
 
     return _option(*names, panel=panel, help=text, metavar="N", callback=check)
 
 
-def _choice(name: str, values: tuple[str, ...], panel: str, text: str = "") -> Any:
-    return _option(name, panel=panel, metavar="NAME", help=f"{', '.join(values)}{text}.", show_default=False)
+def listed(values: Sequence[str]) -> str:
+    """Return values as a list in a sentence: ``a, b or c``."""
+    *first, last = values
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _choice(name: str, values: tuple[str, ...], panel: str, text: str) -> Any:
+    """Return an option with a few allowed values, which replace ``{}`` in the text."""
+    return _option(name, panel=panel, metavar="NAME", help=text.format(listed(values)))
 
 
 def _flag(*names: str, panel: str, text: str) -> Any:
-    return _option(*names, panel=panel, help=text, metavar=" ", show_default=False)
+    # Typer shows the default of a flag with two names only.
+    return _option(*names, panel=panel, help=text, metavar=" ", show_default="/" in names[0])
 
 
 def _several(name: str, metavar: str, text: str, panel: str = ROWS) -> Any:
@@ -76,93 +92,206 @@ def _several(name: str, metavar: str, text: str, panel: str = ROWS) -> Any:
 
 
 def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that a metric can be completed to, after the last comma, with what they are."""
+    """Yield the completions of a metric's name, or of the last one after a comma, each with a description."""
     before, comma, begun = incomplete.rpartition(",")
     names = {alias: f"short for {name}" for alias, name in ALIASES.items()}
     names |= {name: record.source for name, record in METRICS.items()}
-    yield from ((before + comma + name, what) for name, what in names.items() if name.startswith(begun))
+    yield from ((before + comma + name, text) for name, text in names.items() if name.startswith(begun))
 
 
 _SHORT = {name: alias for alias, name in ALIASES.items()}
 _NAMES = ", ".join(_SHORT.get(name, name).partition(":")[0] for name in shown_in("study")[:3])
 
 # Arguments
+_READABLE = (
+    "a table with ids and texts (CSV, TSV, Parquet, JSON, JSON Lines or Excel), or the folder or zip file of MIMIC-CXR"
+)
+_TESTS = "a file in any format that build-index reads, or a folder that build-index wrote"
 _INDEX = typer.Argument(metavar="INDEX", help="Index of the corpus: a folder that build-index wrote.")
-_QUERIES = typer.Argument(metavar="QUERIES", help="Test reports: a file as for build-index, or a folder that it wrote.")
+_QUERIES = typer.Argument(metavar="QUERIES", help=f"Test reports: {_TESTS}.")
 Index = Annotated[Path, _INDEX]
 IndexOrNone = Annotated[Path | None, _INDEX]
 Queries = Annotated[Path, _QUERIES]
 QueriesOrNone = Annotated[Path | None, _QUERIES]
-Corpus = Annotated[
-    Path,
-    typer.Argument(
-        metavar="REPORTS",
-        help="Reports: a table (CSV, Parquet, JSON Lines, ...), or the folder or zip file of MIMIC-CXR.",
-    ),
+Corpus = Annotated[Path, typer.Argument(metavar="REPORTS", help=f"Reports: {_READABLE}.")]
+References = Annotated[
+    Path, typer.Argument(metavar="REFERENCES", help=f"Reference reports, which radiologists wrote: {_TESTS}.")
 ]
 Predictions = Annotated[
     Path,
-    typer.Argument(metavar="PREDICTIONS", help="Reports of a model: a table, or the layout that its code writes."),
+    typer.Argument(
+        metavar="PREDICTIONS",
+        help="Reports that a model wrote: a table with ids and texts, or a file as the code of R2Gen, CvT2DistilGPT2, "
+        "M2 Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it.",
+    ),
 ]
-ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="File that retrieve or baseline --out wrote.")]
-ResultFiles = Annotated[
-    list[Path] | None, typer.Argument(metavar="RESULTS", help="Files that retrieve, baseline or score wrote.")
-]
-Ratings = Annotated[
+SampledReports = Annotated[
     Path,
     typer.Argument(
-        metavar="RATINGS",
-        help="Errors that radiologists counted: files of ReXVal, GREEN, RadEvalX or ReFiSco, or one row per pair.",
+        metavar="CANDIDATES",
+        help="Several reports of a model for each study: JSON Lines or Parquet with lists in the column candidates, or "
+        "a table with one row per sample.",
+    ),
+]
+ResultFile = Annotated[
+    Path, typer.Argument(metavar="RESULTS", help="File of results that retrieve or baseline wrote with --out.")
+]
+ResultFiles = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="RESULTS", help="Files of results or scores that retrieve, baseline or score wrote with --out."
+    ),
+]
+_COUNTS = (
+    "Errors that radiologists counted: the published table of ReXVal, GREEN or RadEvalX, or a table with one row per "
+    "pair, rater, error category and significance"
+)
+Ratings = Annotated[Path, typer.Argument(metavar="RATINGS", help=f"{_COUNTS}.")]
+GradedRatings = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RATINGS", help=f"{_COUNTS}; or the table of ReFiSco, or a table with one grade per pair and rater."
     ),
 ]
 Systems = Annotated[
     list[str],
     typer.Argument(
-        metavar="NAME=FILE", help="A row of the table: its name, and a file of score, retrieve or baseline."
+        metavar="NAME=FILE",
+        help="Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. A name given "
+        "with several files joins their metrics into one row.",
+    ),
+]
+Sets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[NAME=]FILE",
+        help="Set of reports: a file that a model wrote, and its name in the table. By default the name of the file.",
+    ),
+]
+HumanReports = Annotated[
+    Path | None,
+    _file("--references", ROWS, f"Human test reports, from which each set has its difference: {_TESTS}."),
+]
+Mask = Annotated[
+    bool,
+    _flag(
+        "--mask",
+        panel=READING,
+        text="Remove markers of de-identification (___, XXXX, dates) before reports are compared. The corpus is then "
+        "indexed again, in a temporary folder.",
+    ),
+]
+PairsFile = Annotated[
+    Path | None,
+    _file(
+        "--pairs", OUTPUT, "File to write each report with its nearest training report to: .parquet, .csv or .jsonl."
     ),
 ]
 ScoredPairs = Annotated[
     Path,
-    typer.Argument(metavar="TABLE", help="Scores of pairs with their errors and studies; with --scores, the ratings."),
+    typer.Argument(
+        metavar="TABLE",
+        help="Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
+        "--scores or --samples it is instead a file of counted errors, as for oracle align.",
+    ),
 ]
 ReferenceLabels = Annotated[
     Path,
-    typer.Argument(metavar="REFERENCE", help="Labels of the references: a column of ids, and one column per label."),
+    typer.Argument(
+        metavar="REFERENCE", help="Table with the labels of the references: an id column, and one column per label."
+    ),
 ]
 PredictedLabels = Annotated[
-    Path, typer.Argument(metavar="PREDICTED", help="Labels of the predictions, joined on the column of ids.")
+    Path,
+    typer.Argument(
+        metavar="PREDICTED",
+        help="Table with the labels of the predictions, in the same columns. Rows are joined on the ids.",
+    ),
 ]
-_FOLDER = typer.Argument(metavar="FOLDER", help="New or empty folder.")
+_FOLDER = typer.Argument(metavar="FOLDER", help="Folder for the files. It must be empty or not exist yet.")
 Folder = Annotated[Path, _FOLDER]
-FolderOrNone = Annotated[Path | None, _FOLDER]
+FolderOrNone = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folder in which corpus and index are kept. It must be empty or not exist yet. By default they are "
+        "deleted at the end.",
+    ),
+]
 
-# What is searched, and how
-_METRIC = _option(
-    *("-m", "--metric", "--metrics"),
-    panel=SEARCH,
-    metavar="NAME",
-    autocompletion=complete_metric,
-    help=f"Metric: {_NAMES}, ... (oracle metrics lists all). Several, where a command takes them, with commas.",
-)
-Metric = Annotated[list[str], _METRIC]
-Metrics = Annotated[list[str] | None, _METRIC]
-BLEU: Any = ("bleu",)  # the metric where none is named
-TopK = Annotated[int, _number("-k", "--top-k", text="Number of best reports to return for each test report.")]
+
+Positives = Annotated[Path, typer.Argument(metavar="POSITIVES", help="Pairs that say the same: a file of oracle mine.")]
+Negatives = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="NEGATIVES", help="Pairs that say something else: a file of oracle mine, of the same index."
+    ),
+]
+Shape = Annotated[
+    str,
+    _choice("--shape", SHAPES, OUTPUT, "What the file has in each row: {}. trec are relevance judgements, by ids."),
+    OneOf(SHAPES),
+]
+
+
+# Searches
+def _metric(text: str) -> Any:
+    return typer.Option(*_METRIC, rich_help_panel=SEARCH, metavar="NAME", autocompletion=complete_metric, help=text)
+
+
+_METRIC = ("-m", "--metric", "--metrics")
+_LISTED = f"such as {_NAMES}; oracle metrics lists all"
+Metric = Annotated[list[str], _metric(f"Metric of the search, {_LISTED}.")]
+Summed = Annotated[
+    list[str], _metric(f"Metric of the search, {_LISTED}; or a sum, such as radgraph+chexbert:agreement.")
+]
+Metrics = Annotated[
+    list[str] | None,
+    _metric(
+        f"Metrics, {_LISTED}. Separate several by commas, or repeat the option. By default those are used whose inputs "
+        "are all given."
+    ),
+]
+BLEU: Any = ("bleu",)  # the default metric
+_TOP_K = ("-k", "--top-k")
+TopK = Annotated[int, _number(*_TOP_K, text="Number of best reports to return for each test report.")]
+NCandidates = Annotated[int, _number(*_TOP_K, text="Number of best candidates to list for each report.")]
 Text = Annotated[
     str | None,
-    _option("--text", panel=SEARCH, metavar="REPORT", help="One test report, typed in quotes in place of QUERIES."),
-]
-Backend = Annotated[str, _choice("--backend", BACKENDS, SEARCH), OneOf(BACKENDS)]
-Backends = Annotated[list[str], _choice("--backends", DEVICES, SEARCH, ", or both with a comma")]
-BOTH: Any = DEVICES
-Threads = Annotated[int | None, _number("--threads", text="Number of worker threads; by default one per core.")]
-MaxMemory = Annotated[
-    float | None,
     _option(
-        "--max-memory",
-        panel=SEARCH,
-        metavar="GB",
-        help="Upper limit of the memory of the process, in GB; by default none.",
+        "--text", panel=SEARCH, metavar="REPORT", help="Text of one test report, in quotes, instead of a QUERIES file."
+    ),
+]
+Backend = Annotated[
+    str,
+    _choice(
+        "--backend",
+        BACKENDS,
+        SEARCH,
+        "Backend of the search: {}. auto is cpu; cuda uses the GPUs of this machine; reference scores every report "
+        "with the plain scorer and is slow. All return the same results.",
+    ),
+    OneOf(BACKENDS),
+]
+Backends = Annotated[
+    list[str], _choice("--backends", DEVICES, SEARCH, "Backends to time: {}, or both separated by a comma.")
+]
+BOTH: Any = DEVICES
+Threads = Annotated[int | None, _number("--threads", text="Number of worker threads. By default one for each core.")]
+
+
+def _max_memory(text: str) -> Any:
+    return typer.Option(_MAX_MEMORY, rich_help_panel=SEARCH, metavar="GB", help=text)
+
+
+_MAX_MEMORY = "--max-memory"
+MaxMemory = Annotated[
+    float | None, _max_memory("Memory in GB that the process should use at most. By default there is no limit.")
+]
+EncodingMemory = Annotated[
+    float | None,
+    _max_memory(
+        "Memory in GB that encoding for BERTScore may use, in addition to the model. By default there is no limit."
     ),
 ]
 Part = Annotated[
@@ -171,45 +300,116 @@ Part = Annotated[
         "--part",
         panel=SEARCH,
         metavar="I/N",
-        help="Search only the I-th of N parts of a shard set; oracle merge joins the results.",
+        help="Search only the I-th of N parts of a shard set, such as 3/16, so that N processes share the work. Needs "
+        "--out; oracle merge joins the files of all parts.",
     ),
 ]
-Parts = Annotated[list[Path], typer.Argument(metavar="PARTS", help="Files that retrieve --part wrote, all of them.")]
+Parts = Annotated[
+    list[Path],
+    typer.Argument(metavar="PARTS", help="Files that retrieve --part wrote, one for each part of the same search."),
+]
+Keep = Annotated[
+    str | None,
+    _word(
+        "--keep",
+        READING,
+        "Columns to store with the reports, such as subject_id; several with commas. retrieve --exclude can name them. "
+        "By default none is stored.",
+    ),
+]
+Exclude = Annotated[
+    str | None,
+    _word(
+        "--exclude",
+        SEARCH,
+        "Leave out reports of the corpus: self (with the test report's id), text (with its text), same (equal for the "
+        "metric), or the name of a column that build-index --keep stored (with its value); several with commas. By "
+        "default none is left out.",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    _option(
+        "--where",
+        panel=SEARCH,
+        metavar='"METRIC>=X"',
+        help="Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default no "
+        "other metric counts.",
+    ),
+]
+MinScore = Annotated[
+    float | None,
+    _option(
+        "--min-score",
+        panel=SEARCH,
+        metavar="X",
+        help="Return only reports that score X or better. A test report may then get fewer than -k. By default all "
+        "scores count.",
+    ),
+]
 ShardRows = Annotated[
-    int | None, _number("--shard-rows", text="Write a set of shards of N reports each in place of one index.")
+    int | None,
+    _number(
+        "--shard-rows",
+        text="Build a set of shards with N reports each instead of one index, for corpora that do not fit into memory. "
+        "By default one index is built.",
+    ),
 ]
 
 
 @dataclass
 class Running:
-    """Where shards are worked on."""
+    """Options of the Ray cluster that works on the shards of a set."""
 
     runner: Annotated[
         str | None,
-        _choice("--runner", RUNNERS, SEARCH, ": run the shards on a Ray cluster. By default they run in this process"),
+        _choice(
+            "--runner",
+            RUNNERS,
+            SEARCH,
+            "Where the shards of a set are processed: {}, on a Ray cluster. By default in this process.",
+        ),
         OneOf(RUNNERS),
     ] = None
     address: Annotated[
         str | None,
-        _option("--address", panel=SEARCH, metavar="ADDRESS", help="Ray cluster to join: local, auto or HOST:PORT."),
+        _option(
+            "--address",
+            panel=SEARCH,
+            metavar="ADDRESS",
+            help="Ray cluster to use with --runner ray: local starts one on this machine for the command, auto or "
+            "HOST:PORT joins a running one. By default local.",
+        ),
     ] = None
     num_gpus: Annotated[
-        float | None, _option("--num-gpus", panel=SEARCH, metavar="N", help="Number of GPUs for each Ray worker.")
+        float | None,
+        _option(
+            "--num-gpus",
+            panel=SEARCH,
+            metavar="N",
+            help="Number of GPUs that each Ray worker gets. By default 0.",
+        ),
     ] = None
 
 
 Weights = Annotated[
-    Path | None, _file("--weights", SEARCH, f"JSON file with the weights of -m {COMPOSITE}; fit-composite writes one.")
+    Path | None, _file("--weights", SEARCH, f"Weights of -m {COMPOSITE}: a JSON file that fit-composite wrote.")
 ]
 Draws = Annotated[int, _number("--draws", text="Number of random reports to draw for each test report.")]
-Sample = Annotated[int, _number("--sample", least=0, text="Number of test reports to search again by brute force.")]
+Sample = Annotated[
+    int,
+    _number(
+        "--sample", least=0, text="Number of test reports, drawn at random, that are searched again by brute force."
+    ),
+]
 Pool = Annotated[
     str,
     _option(
         "--pool",
         panel=SEARCH,
-        metavar="NAME:N",
-        help="Candidates to rerank: the first N under a metric (METRIC:N), or the whole corpus (all).",
+        metavar="METRIC:N",
+        help="Candidates that CREPE scores for each test report: the N best under another metric, or the whole corpus "
+        "(all). With --recall, METRIC alone.",
     ),
 ]
 AuditedQueries = Annotated[
@@ -217,7 +417,8 @@ AuditedQueries = Annotated[
     _number(
         "--audit",
         least=0,
-        text="Number of test reports for which the whole corpus is scored, to measure what the pool misses.",
+        text="Number of test reports, drawn at random, for which CREPE scores the whole corpus, to measure how often "
+        "the best report is missing from the pool. 0 means no audit.",
     ),
 ]
 Recall = Annotated[
@@ -226,39 +427,80 @@ Recall = Annotated[
         "--recall",
         panel=SEARCH,
         metavar="Q",
-        help="Choose the pool's size so that it holds the best report with probability Q; needs --audit.",
+        help="Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
+        "the size N of the pool. Needs --audit. By default N is that of --pool.",
     ),
 ]
-Seed = Annotated[int, _number("--seed", panel=OUTPUT, least=0, text="Seed of all random draws.")]
-_REPORTS = _number("--reports", text="Number of training reports of the synthetic corpus.")
-_TESTS = _number("--tests", text="Number of test reports of the synthetic corpus.")
-NReports = Annotated[int, _REPORTS]
-NReportsOrNone = Annotated[int | None, _REPORTS]
-NTests = Annotated[int, _TESTS]
-NTestsOrNone = Annotated[int | None, _TESTS]
-Generated = Annotated[bool, _flag("--models", panel=SEARCH, text="Also write the reports of three made-up models.")]
-_ERRORS = "--errors"  # of ratings, and of a synthetic corpus
-WithErrors = Annotated[
-    bool, _flag(_ERRORS, panel=SEARCH, text="Also write candidates with zero to six errors, and their counts.")
+Seed = Annotated[
+    int, _number("--seed", panel=OUTPUT, least=0, text="Seed of the random draws. The same seed gives the same result.")
 ]
-Repetitions = Annotated[int, _number("--repetitions", text="Number of times that each timing is taken.")]
-_CORPUS_VECTORS = _file("--corpus-vectors", FILES, "Image embeddings of the corpus: .npy, .npz, .parquet or .pt.")
-_QUERY_VECTORS = _file("--query-vectors", FILES, "Image embeddings of the test reports, in the same forms.")
+
+
+_REPORTS, _N_TESTS = "--reports", "--tests"
+
+
+def _reports(text: str = "") -> Any:
+    return _number(_REPORTS, text=f"Number of training reports in the synthetic corpus.{text}")
+
+
+def _tests(text: str = "") -> Any:
+    return _number(_N_TESTS, text=f"Number of test reports in the synthetic corpus.{text}")
+
+
+NReports = Annotated[int, _reports()]
+NReportsOrNone = Annotated[int | None, _reports(" By default 20000.")]
+NTests = Annotated[int, _tests()]
+NTestsOrNone = Annotated[int | None, _tests(" By default 500.")]
+Generated = Annotated[
+    bool,
+    _flag(
+        "--models",
+        panel=SEARCH,
+        text="Also write what three made-up models generate for the test reports, with graphs and labels.",
+    ),
+]
+_ERRORS = "--errors"  # a column of ratings, and a flag of the synthetic corpus
+WithErrors = Annotated[
+    bool,
+    _flag(
+        _ERRORS,
+        panel=SEARCH,
+        text="Also write a copy of each report with zero to six artificial errors, and their number by category.",
+    ),
+]
+Repetitions = Annotated[
+    int, _number("--repetitions", text="Number of times that each measurement is repeated; the median is shown.")
+]
+_VECTOR_FILE = "one vector per report, in .npz, .npy, .parquet or .pt"
+_IDS_FILE = "if that file has none: a text file with one id per line, or a table with an id column"
+_CORPUS_VECTORS = _file("--corpus-vectors", FILES, f"Image embeddings of the corpus: {_VECTOR_FILE}.")
+_QUERY_VECTORS = _file("--query-vectors", FILES, f"Image embeddings of the test reports: {_VECTOR_FILE}.")
 CorpusVectors = Annotated[Path, _CORPUS_VECTORS]
 CorpusVectorsOrNone = Annotated[Path | None, _CORPUS_VECTORS]
 QueryVectors = Annotated[Path, _QUERY_VECTORS]
 QueryVectorsOrNone = Annotated[Path | None, _QUERY_VECTORS]
 CorpusVectorIds = Annotated[
-    Path | None, _file("--corpus-vector-ids", FILES, "Ids of the corpus embeddings, if their file has none.")
+    Path | None, _file("--corpus-vector-ids", FILES, f"Ids of the vectors in --corpus-vectors, {_IDS_FILE}.")
 ]
 QueryVectorIds = Annotated[
-    Path | None, _file("--query-vector-ids", FILES, "Ids of the test embeddings, if their file has none.")
+    Path | None, _file("--query-vector-ids", FILES, f"Ids of the vectors in --query-vectors, {_IDS_FILE}.")
 ]
-Check = Annotated[bool, _flag("--check", panel=OUTPUT, text="Read every file of the index and compare its checksum.")]
+Check = Annotated[
+    bool,
+    _flag(
+        "--check",
+        panel=OUTPUT,
+        text="Also read every file of the index and compare its checksum with the one stored when it was built.",
+    ),
+]
 
 # Models
+_HUGGING_FACE = "a folder, or the name of a Hugging Face model, which is downloaded"
 _ENCODER = _file(
-    "--encoder", BERTSCORE, "Encoder of BERTScore: a folder, or the name of a Hugging Face model.", "MODEL"
+    "--encoder",
+    BERTSCORE,
+    f"Encoder of BERTScore: {_HUGGING_FACE}. Test reports are encoded by the encoder of the index by default.",
+    "MODEL",
 )
 Layer = Annotated[
     int | None,
@@ -266,24 +508,44 @@ Layer = Annotated[
         "--layer",
         panel=BERTSCORE,
         least=0,
-        text="Encoder layer whose hidden states are compared; by default known for distilroberta-base only.",
+        text="Number of the encoder's layer whose hidden states are compared. By default 5 for distilroberta-base; any "
+        "other encoder needs this option.",
     ),
 ]
 States = Annotated[
     str | None,
-    _choice("--states", STATES, BERTSCORE, ": precision in which token states are stored; float32 by default"),
+    _choice(
+        "--states",
+        STATES,
+        BERTSCORE,
+        "Precision in which the index stores the token states of BERTScore: {}. float16 takes half the space and "
+        "changes scores in the fifth digit. By default float32.",
+    ),
     OneOf(STATES),
 ]
-Bf16 = Annotated[bool, _flag("--bf16", panel=BERTSCORE, text="Run the encoder in bfloat16; faster, with other scores.")]
+Bf16 = Annotated[
+    bool,
+    _flag(
+        "--bf16",
+        panel=BERTSCORE,
+        text="Run the encoder of BERTScore in bfloat16, which is faster and changes the scores. By default it runs in "
+        "float32.",
+    ),
+]
 Rescaling = Annotated[
     Path | None,
-    _file("--rescale-table", BERTSCORE, "Table of baselines for rescaling: a .tsv file of the bert_score package."),
+    _file(
+        "--rescale-table",
+        BERTSCORE,
+        "Baselines for rescaling BERTScore: the .tsv file of the bert_score package for the encoder. By default those "
+        "of distilroberta-base are known.",
+    ),
 ]
 
 
 @dataclass
 class Bertscore:
-    """Settings of BERTScore in a search."""
+    """Options that change BERTScores in a search."""
 
     idf: Annotated[
         str | None,
@@ -291,7 +553,8 @@ class Bertscore:
             "--idf",
             panel=BERTSCORE,
             metavar="FROM",
-            help="Source of the token weights: off, tests, corpus, or a table of weights.",
+            help="Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the "
+            "test reports), corpus (in the index), or a file of weights. By default off.",
         ),
     ] = None
     rescale: Annotated[
@@ -299,95 +562,189 @@ class Bertscore:
         _flag(
             "--rescale/--no-rescale",
             panel=BERTSCORE,
-            text="Rescale BERTScore with the encoder's baseline, or not; by default where the baseline is known.",
+            text="Rescale BERTScore with the encoder's baseline, or do not. By default it is rescaled if a baseline is "
+            "known.",
         ),
     ] = None
 
 
 @dataclass
 class Models:
-    """Where the models are that make what there are no files of, and where they run."""
+    """Options of the models that make graphs, embeddings, labels, entities and token states."""
 
     encoder: Annotated[str | None, _ENCODER] = None
     radgraph_encoder: Annotated[
         Path | None,
-        _file("--radgraph-encoder", FILES, "Folder of the transformer that the RadGraph archive names.", "FOLDER"),
+        _file(
+            "--radgraph-encoder",
+            FILES,
+            "Folder with the configuration and tokenizer of the transformer that the RadGraph model is based on. By "
+            "default it is taken from the cache of Hugging Face.",
+            "FOLDER",
+        ),
     ] = None
     vocabulary: Annotated[
-        Path | None, _file("--vocabulary", FILES, "vocab.txt of bert-base-uncased, for chexbert.pth.")
+        Path | None,
+        _file(
+            "--vocabulary",
+            FILES,
+            "Vocabulary of chexbert.pth: the file vocab.txt of bert-base-uncased. By default it is taken from the "
+            "folder of chexbert.pth or the cache of Hugging Face.",
+        ),
     ] = None
     entity_encoder: Annotated[
         Path | None,
-        _file("--entity-encoder", FILES, "Folder of BioLORD-2023-C, which encodes the entities of RaTE-NER.", "FOLDER"),
+        _file(
+            "--entity-encoder",
+            FILES,
+            "Folder of the model BioLORD-2023-C, which makes the vectors of entities. Needed if --entities is a model.",
+            "FOLDER",
+        ),
     ] = None
     device: Annotated[
         str | None,
-        _choice("--device", DEVICES, FILES, ": device that runs models; by default a GPU if there is one"),
+        _choice(
+            "--device",
+            DEVICES,
+            FILES,
+            "Device that runs the models: {}. By default cuda if this machine has a GPU.",
+        ),
         OneOf(DEVICES),
     ] = None
 
 
-_CREPE = _file("--crepe", FILES, "Checkpoint of CREPE: its folder, or its file of weights.")
+_CREPE = _file("--crepe", FILES, "Checkpoint of the metric CREPE: its folder, or the file of its weights.")
 Crepe = Annotated[Path, _CREPE]
 CrepeOrNone = Annotated[Path | None, _CREPE]
+_NEXT_TO_WEIGHTS = "By default the one in the folder of its weights."
 
 
 @dataclass
 class CrepeFiles:
-    """Files of a checkpoint of CREPE that do not lie beside its weights."""
+    """Options for files of CREPE that are not in the folder of its weights."""
 
     crepe_config: Annotated[
-        Path | None, _file("--crepe-config", FILES, "config.json of CREPE, if it is not beside the weights.")
+        Path | None, _file("--crepe-config", FILES, f"Configuration of CREPE, config.json. {_NEXT_TO_WEIGHTS}")
     ] = None
     crepe_vocabulary: Annotated[
-        Path | None, _file("--crepe-vocabulary", FILES, "Vocabulary of CREPE, if it is not beside the weights.")
+        Path | None,
+        _file(
+            "--crepe-vocabulary",
+            FILES,
+            f"Vocabulary of CREPE, tokenizer.json or vocab.txt. {_NEXT_TO_WEIGHTS}",
+        ),
     ] = None
 
 
-Base = Annotated[
-    str, _file("--base", FILES, "Encoder to start from: a folder, or the name of a Hugging Face model.", "MODEL")
+Base = Annotated[str, _file("--base", FILES, f"Encoder that the training starts from: {_HUGGING_FACE}.", "MODEL")]
+Epochs = Annotated[int, _number("--epochs", text="Number of passes over the training pairs.")]
+BatchSize = Annotated[int, _number("--batch-size", text="Number of pairs in each optimization step.")]
+LearningRate = Annotated[
+    float, _option("--learning-rate", panel=SEARCH, metavar="X", help="Peak learning rate of the optimizer, AdamW.")
 ]
-Epochs = Annotated[int, _number("--epochs", text="Number of passes over the pairs.")]
-BatchSize = Annotated[int, _number("--batch-size", text="Number of pairs per optimization step.")]
-LearningRate = Annotated[float, _option("--learning-rate", panel=SEARCH, metavar="X", help="Peak learning rate.")]
 PresenceWeight = Annotated[
-    float, _option("--presence-weight", panel=SEARCH, metavar="W", help="Weight of the presence loss, from 0 to 1.")
+    float,
+    _option(
+        "--presence-weight",
+        panel=SEARCH,
+        metavar="W",
+        help="Weight of the loss for the presence of errors, from 0 to 1. The loss for their number has the weight 1 - "
+        "W.",
+    ),
 ]
 Uncertain = Annotated[
-    str | None, _choice("--uncertain", UNCERTAIN, FILES, ": how to count labels that are uncertain"), OneOf(UNCERTAIN)
+    str | None,
+    _choice(
+        "--uncertain",
+        UNCERTAIN,
+        FILES,
+        "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
+        "changes the scores.",
+    ),
+    OneOf(UNCERTAIN),
 ]
+_RECOGNIZED = "By default it is recognized by its name."
 IdColumn = Annotated[
     str | None,
-    _option("--id-column", panel=READING, metavar="NAME", help="Column of study ids, if its name is not a usual one."),
+    _option(
+        "--id-column",
+        panel=READING,
+        metavar="NAME",
+        help=f"Column with the ids of the studies. {_RECOGNIZED}",
+    ),
 ]
 
 
-def _source_options(prefix: str, panel: str) -> dict[str, Any]:
-    """Return the options that give sources, from the registry, by the names of their arguments.
+_PANEL_OF = {"": FILES, "predicted_": PREDICTED, "model_": ROWS}
+_OWNER = {"": "the reports", "predicted_": "the predictions", "model_": "the reports of the model NAME"}
 
-    `prefix` is "" of reports, "predicted_" of predictions, and "model_" of the models of a study, which name a file for
-    each model.
+
+TextColumn = Annotated[
+    str | None, _word("--text-column", READING, f"Column with the texts of the reports. {_RECOGNIZED}")
+]
+Encoding = Annotated[
+    str | None,
+    _word("--encoding", READING, "Character encoding of text files, such as cp1252. By default it is detected."),
+]
+Separator = Annotated[
+    str | None,
+    _word(
+        "--separator",
+        READING,
+        "Separator between the columns of CSV and TSV files: one character, or tab. By default it is detected.",
+    ),
+]
+PredictedIdColumn = Annotated[
+    str | None,
+    _word("--predicted-id-column", PREDICTED, f"Column with the ids in PREDICTIONS. {_RECOGNIZED}"),
+]
+PredictedTextColumn = Annotated[
+    str | None,
+    _word("--predicted-text-column", PREDICTED, f"Column with the texts in PREDICTIONS. {_RECOGNIZED}"),
+]
+
+
+def _source_options(prefix: str) -> dict[str, Any]:
+    """Return the options for the sources in the registry, by the names of their arguments.
+
+    Parameters
+    ----------
+    prefix : {"", "predicted_", "model_"}
+        Whether they belong to the reports that a command reads, to predictions, or to the models of a study. Those of
+        a study take NAME=FILE, for the model NAME.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for record in ATTACHED:
         for argument in record.arguments:
-            is_ids = argument != record.arguments[0]
-            text = (
-                f"Ids of the {record.plural}, if their file has none"
-                if is_ids
-                else record.plural[0].upper() + record.plural[1:]
-            )
-            option = f"--{prefix}{argument}".replace("_", "-")
+            name, first = (f"--{prefix}{word}".replace("_", "-") for word in (argument, record.arguments[0]))
+            if name != first:
+                text = f"Ids of the vectors in {first}, {_IDS_FILE}."
+            else:
+                text = f"{record.contents.format(_OWNER[prefix])}."
+                if record.model and not prefix:
+                    text = f"{text[:-1]}; or {record.model}, which then makes them."
             if prefix == "model_":
-                text += " of a model's reports"
-                found[f"{prefix}{argument}"] = Annotated[list[str] | None, _several(option, "NAME=FILE", f"{text}.")]
-                continue
-            text += f", or {record.model}" if record.model and not is_ids and not prefix else ""
-            found[f"{prefix}{argument}"] = Annotated[Path | None, _file(option, panel, f"{text}.")]
-    return found
+                options[f"{prefix}{argument}"] = Annotated[
+                    list[str] | None, _several(name, "NAME=FILE", f"{text} Repeatable.")
+                ]
+            else:
+                options[f"{prefix}{argument}"] = Annotated[Path | None, _file(name, _PANEL_OF[prefix], text)]
+    return options
 
 
-_FILES = _source_options("", FILES)
+def _model_options() -> dict[str, Any]:
+    """Return the options of the sources that a model makes, for the command that runs these models only."""
+    return {
+        argument: Annotated[
+            Path | None,
+            _file(f"--{argument}", FILES, f"Model that makes {record.plural} of the reports: {record.model}."),
+        ]
+        for record in ATTACHED
+        for argument in record.arguments[:1]
+        if record.model
+    }
+
+
 if TYPE_CHECKING:
 
     class Files:
@@ -396,7 +753,7 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
 
     class Annotators(Files):
-        """Models that make sources."""
+        """Models that make sources, for `annotate`."""
 
     class PredictedFiles(Files):
         """Sources of predictions."""
@@ -407,86 +764,193 @@ if TYPE_CHECKING:
 else:
 
     def _group(name: str, options: dict[str, Any]) -> type:
-        return make_dataclass(name, [(n, kind, None) for n, kind in options.items()])
+        return make_dataclass(name, [(argument, kind, None) for argument, kind in options.items()])
 
-    Annotators = _group("Annotators", {r.arguments[0]: _FILES[r.arguments[0]] for r in ATTACHED if r.model})
-    Files = _group("Files", {**_FILES, "uncertain": Uncertain})
-    PredictedFiles = _group("PredictedFiles", _source_options("predicted_", PREDICTED))
-    ModelFiles = _group("ModelFiles", _source_options("model_", ROWS))
+    Annotators = _group("Annotators", _model_options())
+    Files = _group("Files", {**_source_options(""), "uncertain": Uncertain})
+    PredictedFiles = _group("PredictedFiles", _source_options("predicted_"))
+    ModelFiles = _group("ModelFiles", _source_options("model_"))
 
 
-Inner = Annotated[bool, _flag("--inner", panel=PREDICTED, text="Compare only the ids that both sides have.")]
+OverlapOfStudy = Annotated[
+    bool,
+    _flag(
+        "--overlap",
+        panel=OUTPUT,
+        text="Also write overlap.md and overlap.csv into the folder of the study: what the reports of models and "
+        "the test reports copy from the corpus, as oracle overlap measures it.",
+    ),
+]
+Inner = Annotated[
+    bool,
+    _flag(
+        "--inner",
+        panel=PREDICTED,
+        text="Use only the studies that have both a reference and a prediction. By default a missing one is an error.",
+    ),
+]
+
+
+ExactChance = Annotated[
+    bool,
+    _flag(
+        "--exact-chance",
+        panel=SEARCH,
+        text="Compute random retrieval exactly under BERTScore and composites that contain it. By default its mean is "
+        "estimated there from a sample, with a standard error of at most 0.00005.",
+    ),
+]
 
 
 @dataclass
 class Predicted:
-    """What belongs to predictions, and how their file is read."""
+    """Options of predictions: their sources, and how their file is read."""
 
     predicted_files: PredictedFiles
-    predicted_id_column: Annotated[
-        str | None, _word("--predicted-id-column", PREDICTED, "Column of study ids of the predictions.")
-    ] = None
-    predicted_text_column: Annotated[
-        str | None, _word("--predicted-text-column", PREDICTED, "Column with the text of the predictions.")
-    ] = None
+    predicted_id_column: PredictedIdColumn = None
+    predicted_text_column: PredictedTextColumn = None
     ids: Annotated[
         Path | None,
-        _file("--ids", PREDICTED, "File with the ids of predictions that have only an order, such as annotation.json."),
+        _file(
+            "--ids",
+            PREDICTED,
+            "Ids of the predictions in their order, if PREDICTIONS has none: R2Gen's annotation.json, a table, or a "
+            "text file with one id per line.",
+        ),
     ] = None
     metadata: Annotated[
-        Path | None, _file("--metadata", PREDICTED, "MIMIC-CXR's metadata, to choose one image per study.")
+        Path | None,
+        _file(
+            "--metadata",
+            PREDICTED,
+            "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if PREDICTIONS has one row per image: one "
+            "image of each study is used.",
+        ),
     ] = None
     predicted_section: Annotated[
         str | None,
-        _word("--predicted-section", PREDICTED, "Section that the predictions contain: one of those of --section."),
+        _choice(
+            "--predicted-section",
+            SECTIONS,
+            PREDICTED,
+            "Section that the predictions contain: {}. It must be that of the references, which is the default.",
+        ),
         OneOf(SECTIONS),
     ] = None
     after_impression: Annotated[
         bool,
-        _flag("--after-impression", panel=PREDICTED, text='Keep only what follows "Impression:" in the predictions.'),
+        _flag(
+            "--after-impression",
+            panel=PREDICTED,
+            text='Use only the text that follows "Impression:" in each prediction. By default all of it is used.',
+        ),
     ] = False
     inner: Inner = False
 
 
 @dataclass
 class Reading:
-    """How a file of reports is read."""
+    """Options of how a file of reports is read."""
 
     section: Annotated[
         str | None,
-        _choice("--section", SECTIONS, READING, ": section of the reports; by default the index's, or the impression"),
+        _choice(
+            "--section",
+            SECTIONS,
+            READING,
+            "Section of the reports to use: {}. By default that of the index, or else the impression.",
+        ),
         OneOf(SECTIONS),
     ] = None
     id_column: IdColumn = None
-    text_column: Annotated[
-        str | None,
-        _word("--text-column", READING, "Column with the text of the reports, if its name is not a usual one."),
-    ] = None
+    text_column: TextColumn = None
     split: Annotated[
-        str | None, _word("--split", READING, 'Split to read, such as "test" or "train+validate"; by default all.')
+        str | None,
+        _word(
+            "--split",
+            READING,
+            'Split to read, such as "test", or several, such as "train+validate". By default all reports are read.',
+        ),
     ] = None
     split_file: Annotated[
         Path | None,
-        _file("--split-file", READING, "Table with the split of each study, if the reports have no such column."),
+        _file(
+            "--split-file",
+            READING,
+            "Table with an id column and a column split. By default the reports' own column split is used.",
+        ),
     ] = None
     profile: Annotated[
         str,
-        _choice("--profile", PROFILES, READING, ": rules that cut the sections out of MIMIC-CXR files"),
+        _choice(
+            "--profile",
+            PROFILES,
+            READING,
+            "Published rules that cut sections out of MIMIC-CXR report files: {}. yu2023 is that of CXR-RePaiR and Yu "
+            "et al., mit that of the repository MIT-LCP/mimic-cxr.",
+        ),
         OneOf(PROFILES),
     ] = "yu2023"
-    encoding: Annotated[
-        str | None, _word("--encoding", READING, "Encoding of text files, such as cp1252; by default it is recognized.")
-    ] = None
-    separator: Annotated[
-        str | None,
-        _word("--separator", READING, "Separator of columns, such as ';' or tab; by default it is recognized."),
-    ] = None
+    encoding: Encoding = None
+    separator: Separator = None
+
+
+@dataclass
+class SamplesReading:
+    """Options of how a file with several reports for each study is read."""
+
+    id_column: IdColumn = None
+    text_column: TextColumn = None
+    encoding: Encoding = None
+    separator: Separator = None
+
+
+Sampled = Annotated[
+    Path | None,
+    _file(
+        "--sampled", ROWS, "Several reports of a model for each study, to show with the test reports: as for best-of."
+    ),
+]
+Column = Annotated[
+    str | None,
+    _word("--column", SEARCH, "Column of the candidates with a number per sample: a selector takes the greatest."),
+]
+Weighted = Annotated[
+    bool,
+    _flag(
+        "--weighted",
+        panel=SEARCH,
+        text="Weigh the other samples by their probability, exp(log-probability). By default all count equally.",
+    ),
+]
+Utilities = Annotated[
+    Path | None,
+    _file("--utilities", OUTPUT, "Also write the expected score of every sample: a .parquet, .csv or .jsonl file."),
+]
+Matrix = Annotated[
+    Path | None,
+    _file("--matrix", OUTPUT, "Also write the scores of all pairs of samples: a .parquet, .csv or .jsonl file."),
+]
+
+OtherResults = Annotated[
+    list[Path] | None,
+    _several(
+        "--results",
+        "FILE",
+        "Results of retrieve, baseline or score (a file of --out), whose mean is compared with the curve. Repeatable.",
+    ),
+]
 
 
 # Tables and ratings
 System = Annotated[
     str | None,
-    _option("--system", panel=PREDICTED, metavar="NAME", help="Name of the model that wrote the predictions."),
+    _option(
+        "--system",
+        panel=PREDICTED,
+        metavar="NAME",
+        help="Name of the model that wrote PREDICTIONS. By default the name of the file.",
+    ),
 ]
 Random = Annotated[
     str | None,
@@ -494,107 +958,282 @@ Random = Annotated[
         "--random",
         panel=ROWS,
         metavar="NAME",
-        help="Row of random retrieval, against which changes are given in percent.",
+        help="Name of the row of random retrieval. The table then shows the difference of every other mean from "
+        "the mean of that row, in percent.",
     ),
 ]
 Oracles = Annotated[
     list[str] | None,
     _several(
-        "--oracle", "METRIC=NAME", "Row of a metric's oracle: adds how far each system is on the way from random to it."
+        "--oracle",
+        "METRIC=NAME",
+        "Row of the oracle of a metric. The table then shows which share of the way from random retrieval (--random) "
+        "to this oracle each row covers. Repeatable.",
     ),
 ]
 Paired = Annotated[
-    list[str] | None, _several("--paired", "A,B", "Two rows to compare on the same studies, with a test. Repeatable.")
+    list[str] | None,
+    _several(
+        "--paired",
+        "A,B",
+        "Two rows of the table, or two metrics, whose difference is tested on the same studies. Repeatable.",
+    ),
 ]
 IntervalMethod = Annotated[
-    str, _choice("--interval", INTERVALS, ROWS, ": method of the 95 % intervals"), OneOf(INTERVALS)
+    str,
+    _choice(
+        "--interval",
+        INTERVALS,
+        ROWS,
+        "Method of the 95 % confidence intervals: {}. bca is the bias-corrected and accelerated bootstrap, percentile "
+        "the percentile bootstrap, legacy-yu2023 the method of Yu et al.",
+    ),
+    OneOf(INTERVALS),
 ]
-_RESAMPLES = _number("--resamples", panel=ROWS, text="Number of bootstrap resamples; 10000 for a table.")
-Resamples = Annotated[int, _RESAMPLES]
-ResamplesOrNone = Annotated[int | None, _RESAMPLES]
-_scores, _samples = (partial(_file, name, ROWS) for name in ("--scores", "--samples"))
-_TEXTS = "Texts of the rated pairs, in the layout of ReXVal's 50_samples_gt_and_candidates.csv."
-Scores = Annotated[list[Path] | None, _scores("Scores of any tool, one row per pair. Repeatable.")]
-Samples = Annotated[Path | None, _samples(_TEXTS)]
+_RESAMPLES, _DRAWN = "--resamples", "Number of bootstrap resamples of the studies, for intervals and tests."
+Resamples = Annotated[int, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
+ResamplesOrNone = Annotated[int | None, _number(_RESAMPLES, panel=ROWS, text=f"{_DRAWN} By default 10000.")]
+_SCORES_FLAG = "--scores"
+_scores, _samples = (partial(_file, name, ROWS) for name in (_SCORES_FLAG, "--samples"))
+BestScores = Annotated[
+    Path | None,
+    _file(
+        _SCORES_FLAG,
+        OUTPUT,
+        "Also write the best of all samples of each study, as a row for oracle table: a .parquet, .csv or .jsonl file.",
+    ),
+]
+_SCORES = "one row per pair, with the columns that name the pair in the ratings, and one column per metric"
+_TEXTS = "a table like ReXVal's 50_samples_gt_and_candidates.csv, with one row per study and one column per candidate"
+Scores = Annotated[list[Path] | None, _scores(f"Scores of the rated pairs, by any tool: {_SCORES}. Repeatable.")]
+Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}.")]
 RatedSets = Annotated[
-    list[str], typer.Argument(metavar="NAME=FILE", help="Rated sets: error counts, grades, preferences or orders.")
+    list[str],
+    typer.Argument(
+        metavar="NAME=FILE",
+        help="Rated set: its name, and a file of counted errors, grades, preferences between two candidates, or "
+        "candidates in an order.",
+    ),
 ]
-ScoresOfSets = Annotated[list[str] | None, _scores("Scores of the pairs of a set. Repeatable.", "NAME=FILE")]
-SamplesOfSets = Annotated[list[str] | None, _samples(_TEXTS, "NAME=FILE")]
+ScoresOfSets = Annotated[
+    list[str] | None, _scores(f"Scores of the pairs in the rated set NAME: {_SCORES}. Repeatable.", "NAME=FILE")
+]
+SamplesOfSets = Annotated[
+    list[str] | None, _samples(f"Texts of the pairs in the rated set NAME: {_TEXTS}. Repeatable.", "NAME=FILE")
+]
 Ablations = Annotated[
-    list[str] | None, _several("--ablation", "NAME=FILE", "Scores of a variant of a metric, for the first set.")
+    list[str] | None,
+    _several(
+        "--ablation",
+        "NAME=FILE",
+        "Scores of the pairs in the first rated set by a variant of a metric. NAME is that of the variant, the column "
+        "of the file that of the metric. Repeatable.",
+    ),
 ]
-Times = Annotated[Path | None, _file("--times", ROWS, "Times of other tools: columns metric, ms_per_pair, device.")]
+Times = Annotated[
+    Path | None,
+    _file(
+        "--times",
+        ROWS,
+        "Table with the running times of other tools: the columns metric, ms_per_pair (milliseconds) and, if known, "
+        "device.",
+    ),
+]
 ResampleRaters = Annotated[
     bool,
-    _flag("--resample-raters", panel=ROWS, text="Also resample raters, so that the intervals hold for other raters."),
+    _flag(
+        "--resample-raters",
+        panel=ROWS,
+        text="Resample raters as well as studies, so that the intervals hold for other raters, too. By default only "
+        "studies are resampled.",
+    ),
 ]
-Scatter = Annotated[Path | None, _file("--scatter", OUTPUT, "Plot errors against scores of the first set.")]
+Scatter = Annotated[
+    Path | None,
+    _file("--scatter", OUTPUT, "Figure to write, .png, .svg or .pdf: errors against scores in the first rated set."),
+]
 
 
 @dataclass
 class Rated:
-    """What radiologists counted, and the texts and scores of what they rated."""
+    """Options of rated pairs: counted errors, texts and scores."""
 
     ratings: Annotated[
-        Path | None, _file("--ratings", ROWS, "Errors that radiologists counted, as for oracle align.", "RATINGS")
+        Path | None,
+        _file(
+            "--ratings",
+            ROWS,
+            "Errors that radiologists counted, to show with the reports: a file as for oracle align.",
+            "RATINGS",
+        ),
     ] = None
     samples: Samples = None
     scores: Scores = None
 
 
 Direction = Annotated[
-    list[str] | None, _several("--direction", "NAME=higher|lower", "Better direction of a column of --foreign.")
+    list[str] | None,
+    _several(
+        "--direction",
+        "NAME=higher|lower",
+        "Which values are better in a column of scores that another tool wrote. Needed if the column's name is not "
+        "that of a known metric. Repeatable.",
+    ),
 ]
 Foreign = Annotated[
-    list[str] | None, _several("--foreign", "NAME=FILE", "Scores of a system that another tool computed.")
+    list[str] | None,
+    _several(
+        "--foreign",
+        "NAME=FILE",
+        "Scores of the system NAME by another tool: a table with an id column and one column per metric. Repeatable.",
+    ),
 ]
 WithoutIdentical = Annotated[
-    bool, _flag("--without-identical", panel=ROWS, text="Leave out pairs of equal texts, as ReXVal* does.")
+    bool,
+    _flag(
+        "--without-identical",
+        panel=ROWS,
+        text="Leave out pairs whose two reports are equal. By default all pairs are used.",
+    ),
 ]
 Category = Annotated[
-    list[str] | None, _several("--category", "N", "Error category to test; by default all. Repeatable.")
+    list[str] | None,
+    _several(
+        "--category",
+        "N",
+        "Error category to test, as it is called in the ratings. By default all are tested. Repeatable.",
+    ),
 ]
-Rate = Annotated[float, _option("--rate", panel=ROWS, metavar="Q", help="False discovery rate.")]
+Rate = Annotated[
+    float,
+    _option(
+        "--rate",
+        panel=ROWS,
+        metavar="Q",
+        help="Level at which the false discovery rate of the tests is controlled, between 0 and 1.",
+    ),
+]
 Levels = Annotated[
     list[str] | None,
     _several(
-        "--level", "NAME=COLUMN,...", "Level: a set of label columns; the score is the mean of all levels. Repeatable."
+        "--level",
+        "NAME=COLUMN,...",
+        "Level: a set of label columns that is scored by itself; CRG is the mean over the levels. By default all "
+        "columns are one level. Repeatable.",
     ),
 ]
 Errors = Annotated[
-    str, _option(_ERRORS, panel=ROWS, metavar="NAME", help="Column of errors; for ratings total or significant.")
+    str,
+    _option(
+        _ERRORS,
+        panel=ROWS,
+        metavar="NAME",
+        help="Number of errors to predict. If TABLE is a table of scores: its column with that number. If TABLE has "
+        "the errors that radiologists counted: total for all errors, significant for clinically significant ones only.",
+    ),
 ]
-Study = Annotated[str, _option("--study", panel=ROWS, metavar="NAME", help="Column with the study of each pair.")]
-Name = Annotated[str | None, _option("--name", panel=ROWS, metavar="NAME", help="Name of the composite.")]
+Study = Annotated[
+    str, _option("--study", panel=ROWS, metavar="NAME", help="Column of TABLE with the study that a pair belongs to.")
+]
+Name = Annotated[
+    str | None,
+    _option(
+        "--name",
+        panel=ROWS,
+        metavar="NAME",
+        help="Name that the composite gets. By default that of the file TABLE.",
+    ),
+]
 ModelRows = Annotated[
     list[str] | None,
-    _several("--model", "NAME=FILE", "Reports of a model for the test reports; a row of the table. Repeatable."),
+    _several(
+        "--model",
+        "NAME=FILE",
+        "Reports that the model NAME wrote for the test reports. Each model is a row of the table. Repeatable.",
+    ),
+]
+ScoredRows = Annotated[
+    list[str] | None,
+    _scores(
+        "Further row of the table: its name, and scores under all metrics of the study, as oracle best-of --scores "
+        "writes them. Repeatable.",
+        "NAME=FILE",
+    ),
 ]
 ModelIds = Annotated[
-    list[str] | None, _several("--model-ids", "NAME=FILE", "Ids of a model's file that has only an order.")
+    list[str] | None,
+    _several(
+        "--model-ids",
+        "NAME=FILE",
+        "Ids of the reports of the model NAME in their order, if its file has none. Repeatable.",
+    ),
 ]
 ModelMetadata = Annotated[
     list[str] | None,
-    _several("--model-metadata", "NAME=FILE", "MIMIC-CXR's metadata, for a model's file with one row per image."),
+    _several(
+        "--model-metadata",
+        "NAME=FILE",
+        "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if the file of the model NAME has one row per "
+        "image. Repeatable.",
+    ),
 ]
-ModelSection = Annotated[list[str] | None, _several("--model-section", "NAME=SECTION", "Section that a model writes.")]
+ModelSection = Annotated[
+    list[str] | None,
+    _several(
+        "--model-section",
+        "NAME=SECTION",
+        f"Section that the model NAME writes: {listed(SECTIONS)}. By default that of the test reports. Repeatable.",
+    ),
+]
 
 # A survey of radiologists
-SurveyFolder = Annotated[Path, typer.Argument(metavar="SURVEY", help="Folder that oracle survey create made.")]
-References = Annotated[Path, typer.Argument(metavar="REFERENCES", help="Test reports, or a prepared set.")]
-Candidates = Annotated[
-    list[str], _several("--candidates", "NAME=FILE", "Results of retrieve, or what a model wrote. Repeatable.", SEARCH)
+SurveyFolder = Annotated[
+    Path, typer.Argument(metavar="SURVEY", help="Folder of the survey, which oracle survey create wrote.")
 ]
-Raters = Annotated[list[str], _several("--raters", "NAME", "Raters: repeatable, or several with commas.", SEARCH)]
+Candidates = Annotated[
+    list[str],
+    _several(
+        "--candidates",
+        "NAME=FILE",
+        "Candidate reports of one type: a result of retrieve, whose best report of each study is used, or the reports "
+        "of a model. Raters do not see NAME. Repeatable.",
+        SEARCH,
+    ),
+]
+Raters = Annotated[
+    list[str],
+    _several("--raters", "NAME", "Names of the raters. Separate several by commas, or repeat the option.", SEARCH),
+]
 Studies = Annotated[int, _number("--studies", text="Number of studies to draw.")]
-Repeats = Annotated[int, _number("--repeats", least=0, text="Number of studies that are shown again at the end.")]
+Repeats = Annotated[
+    int,
+    _number(
+        "--repeats",
+        least=0,
+        text="Number of studies that are shown a second time at the end, to measure how well each rater agrees with "
+        "their own first answers.",
+    ),
+]
 Identical = Annotated[
-    str, _choice("--identical", IDENTICAL, SEARCH, ": rate equal texts once, or show each of them"), OneOf(IDENTICAL)
+    str,
+    _choice(
+        "--identical",
+        IDENTICAL,
+        SEARCH,
+        "How candidates of a study with equal texts are rated: {}. once shows the text once and counts the answer for "
+        "each of them; show shows each.",
+    ),
+    OneOf(IDENTICAL),
 ]
 Order = Annotated[
     str,
-    _choice("--order", ORDERS, SEARCH, ": the same random order for all raters, or one for each"),
+    _choice(
+        "--order",
+        ORDERS,
+        SEARCH,
+        "Order of studies and candidates: {}. shared is one random order for all raters; per-rater is another random "
+        "order for each.",
+    ),
     OneOf(ORDERS),
 ]
 Categories = Annotated[
@@ -603,53 +1242,125 @@ Categories = Annotated[
         "--categories",
         panel=SEARCH,
         metavar="NAME",
-        help="Error categories: rexval, radevalx, or a file with one per line.",
+        help="Error categories that raters count: rexval (six), radevalx (eight), or a text file with one category per "
+        "line.",
     ),
 ]
 Stratify = Annotated[
-    Path | None, _file("--stratify", SEARCH, "Labels or strata of the studies, to draw equally many of each.")
+    Path | None,
+    _file(
+        "--stratify",
+        SEARCH,
+        "Table with CheXbert labels or with one column of strata. About equally many studies of each stratum are then "
+        "drawn. By default every study is equally likely.",
+    ),
 ]
 Instructions = Annotated[
     Path | None,
-    _file("--instructions", SEARCH, "Text of the instructions that raters see, in place of the built-in one."),
+    _file(
+        "--instructions",
+        SEARCH,
+        "Text file with the instructions that raters see. By default built-in instructions are shown.",
+    ),
 ]
 Unequal = Annotated[
-    bool, _flag("--unequal", panel=SEARCH, text="Also draw studies for which some candidates are missing.")
+    bool,
+    _flag(
+        "--unequal",
+        panel=SEARCH,
+        text="Allow studies for which some files of candidates have no report. By default every file must have one for "
+        "each drawn study.",
+    ),
 ]
-Partial = Annotated[bool, _flag("--partial", panel=ROWS, text="Export only the pairs that all raters finished.")]
+Partial = Annotated[
+    bool,
+    _flag(
+        "--partial",
+        panel=ROWS,
+        text="Export the pairs that all raters have finished. By default an unfinished pair is an error.",
+    ),
+]
 LeaveOut = Annotated[
-    list[str] | None, _several("--leave-out", "NAME=REASON", "Rater to leave out, and why. Repeatable.")
+    list[str] | None,
+    _several(
+        "--leave-out", "NAME=REASON", "Rater to leave out of the export, and the reason, which is recorded. Repeatable."
+    ),
 ]
-Repeated = Annotated[Path | None, _file("--repeated", ROWS, "Counts of the repeated studies: repeats.csv of a survey.")]
+Repeated = Annotated[
+    Path | None,
+    _file(
+        "--repeated",
+        ROWS,
+        "Counts in the studies that each rater saw twice: the file repeats.csv that oracle survey export wrote.",
+    ),
+]
 
 # Pages
-IndexOption = Annotated[Path | None, _file("--index", SEARCH, "Index of the corpus.", "INDEX")]
-QueriesOption = Annotated[
-    Path | None, _file("--queries", SEARCH, "Test reports: a file, or a folder that build-index wrote.", "QUERIES")
+IndexOption = Annotated[
+    Path | None, _file("--index", SEARCH, "Index of the corpus: a folder that build-index wrote.", "INDEX")
 ]
-Port = Annotated[int, _number("--port", panel=OUTPUT, least=0, text="Port of the server; 0 takes a free one.")]
+QueriesOption = Annotated[Path | None, _file("--queries", SEARCH, f"Test reports: {_TESTS}.", "QUERIES")]
+Port = Annotated[
+    int, _number("--port", panel=OUTPUT, least=0, text="Port of the web server on this machine. 0 takes a free port.")
+]
+
+Anchors = Annotated[
+    Path | None,
+    _file(
+        "--anchors",
+        SEARCH,
+        "Table with an id column, or text file with an id a line: the reports to find others for. By default all.",
+    ),
+]
+RangeMin = Annotated[
+    int, _number("--range-min", least=0, panel=SEARCH, text="Number of best candidates to leave out of each list.")
+]
+SelfScore = Annotated[
+    bool,
+    _flag(
+        "--self-score",
+        panel=SEARCH,
+        text="Leave out anchors whose score with themselves is worse than the best that any report has with itself, "
+        "such as reports without a graph. By default all anchors are kept.",
+    ),
+]
 
 # Output
 WithText = Annotated[
-    bool, _flag("--with-text/--no-text", panel=OUTPUT, text="Include the texts of the reports in the result, or not.")
+    bool,
+    _flag(
+        "--with-text/--no-text", panel=OUTPUT, text="Include the texts of the reports in the result, or leave them out."
+    ),
 ]
-Components = Annotated[bool, _flag("--components", panel=OUTPUT, text="Show the terms of a composite score.")]
+Components = Annotated[
+    bool,
+    _flag("--components", panel=OUTPUT, text="Show the terms of which a composite score such as RadCliQ is the sum."),
+]
 PublishedNames = Annotated[
-    bool, _flag("--published-names", panel=OUTPUT, text="Write a CSV with the column names of CXR-Report-Metric.")
+    bool,
+    _flag(
+        "--published-names",
+        panel=OUTPUT,
+        text="Name the columns of the CSV file as CXR-Report-Metric does. Needs --out FILE.csv.",
+    ),
 ]
-Plot = Annotated[Path | None, _file("--plot", OUTPUT, "Write a figure: .png, .svg or .pdf.")]
-Quiet = Annotated[bool, _flag("--quiet", "-q", panel=OUTPUT, text="Print no notes and no progress bar.")]
+Plot = Annotated[Path | None, _file("--plot", OUTPUT, "Figure to write: .png, .svg or .pdf.")]
+Quiet = Annotated[
+    bool,
+    _flag("--quiet", "-q", panel=OUTPUT, text="Print no notes and show no progress bar. Errors are still printed."),
+]
 
 
 def print_format(formats: Sequence[str]) -> Any:
-    """Return the type of --format: what a command can print."""
+    """Return the type of --format for a command that can print these formats."""
     return Annotated[
         str | None,
         _choice(
             "--format",
             tuple(formats),
             OUTPUT,
-            ": form of what is printed; by default a table on a terminal and JSON Lines in a pipe",
+            "Format of what is printed: {}. By default a table on a terminal, and jsonl (JSON Lines) in a pipe or a "
+            "file.",
         ),
         OneOf(tuple(formats)),
     ]
@@ -657,9 +1368,9 @@ def print_format(formats: Sequence[str]) -> Any:
 
 def out(*endings: str) -> Any:
     """Return the option --out: a file with one of these endings, or a new folder."""
-    return _file(
-        "--out", OUTPUT, f"File to write: {', '.join(endings)}." if endings else "New folder to write.", "PATH"
-    )
+    text = f"File to write: {listed(endings)}. The ending chooses the format." if endings[1:] else ""
+    text = text or (f"File to write, with the ending {endings[0]}." if endings else "")
+    return _file("--out", OUTPUT, text or "Folder to write. It must not exist yet.", "PATH")
 
 
 _NEW_FOLDER = out()

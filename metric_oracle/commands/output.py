@@ -1,7 +1,7 @@
-"""What a command says: results on stdout, notes, progress and errors on stderr.
+"""Output of commands: results on standard output; notes, progress and errors on standard error.
 
-Nothing else knows a terminal but `terminal`. One rule for every command: a result is printed as a table on a terminal
-and as JSON Lines in a pipe, or as --format says; with --out it goes to that file, and one line on stderr sums it up.
+Every command follows one rule. A result is printed as a table on a terminal and as JSON Lines in a pipe, or in the
+format of --format. With --out it is written to that file, and one line on standard error summarizes it.
 """
 
 import sys
@@ -12,35 +12,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError
+from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError, in_terms_of_caller
 from metric_oracle.progress import Progress, silent
 
-LONG = 1.0  # seconds of compiling that are worth a word
+LONG = 1.0  # seconds of compilation after which the progress bar mentions it
 
 
 class DifferenceFoundError(ExactnessError):
-    """A check of files found that they are not what they should be, which ends a command with exit code 1."""
+    """A check found a damaged or different file; the command ends with exit code 1."""
 
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Let damage of an index be what a check found, and no wrong use."""
+    """Turn errors about a damaged index into the result of a check, which has exit code 1 instead of 2."""
     try:
         yield
     except DamagedIndexError as error:
         raise DifferenceFoundError(str(error)) from error
 
 
-_said: dict[str, bool] = {"quiet": False}
+_state: dict[str, bool] = {"quiet": False}  # of the command that is running
 
 
 def be_quiet(quiet: bool) -> None:
-    """Let notes and progress of the command under way be heard, or not."""
-    _said["quiet"] = quiet
+    """Switch notes and progress bars of the running command off or on."""
+    _state["quiet"] = quiet
 
 
 def spelled_out(text: str, kept: str = "") -> str:
-    """Return a text with its control characters as escapes, because a terminal would obey them; `kept` ones stay."""
+    """Return a text with control characters replaced by escapes, so that a terminal does not obey them.
+
+    Characters in `kept` are not replaced.
+    """
     if text.isprintable():
         return text
 
@@ -51,53 +54,57 @@ def spelled_out(text: str, kept: str = "") -> str:
 
 
 def put(text: str, *, flush: bool = False) -> None:
-    """Print lines of a result: as they are into a pipe or a file, without control characters on a terminal."""
+    """Print lines of a result; on a terminal control characters are replaced."""
     print(spelled_out(text, "\n\t") if sys.stdout.isatty() else text, flush=flush)
 
 
 def note(line: str) -> None:
-    """Print a line beside the result."""
-    if not _said["quiet"]:
-        print(spelled_out(line), file=sys.stderr)
+    """Print a line on standard error, unless --quiet is given."""
+    if not _state["quiet"]:
+        print(spelled_out(in_terms_of_caller(line)), file=sys.stderr)
 
 
 def error(line: str) -> None:
-    """Print the one line that ends a command."""
+    """Print the error message of a command that fails."""
     print(f"error: {spelled_out(line)}", file=sys.stderr)
 
 
 @dataclass
 class Destination:
-    """Where the result of a command goes, checked before the work.
+    """Destination of a command's result: the values of --out, --plot and --format.
 
     Attributes
     ----------
-    function : str
-        Begin of error lines.
     out, plot : path or None
+        Values of --out and --plot.
     form : str or None
-        What --format says.
+        Value of --format.
+    inputs : sequence
+        Values of the command's arguments, none of which may be overwritten.
     """
 
-    function: str
     out: Path | None = None
     plot: Path | None = None
     form: str | None = None
     inputs: Sequence[Any] = ()
 
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
-        """Raise unless the result can be written and printed so, without harm to the inputs."""
+        """Raise unless the result can be written and printed in this form without overwriting an input."""
         if self.form is not None and self.form not in formats:
-            msg = f"{self.function}: format must be one of {', '.join(formats)} here; got {self.form!r}. Choose one."
-            raise InputError(msg)
+            raise InputError(
+                argument="format",
+                rule=f"must be one of {', '.join(formats)} here",
+                value=repr(self.form),
+                step="Choose one.",
+            )
         if self.out is not None and endings:
-            from metric_oracle.retrieval.results import check_out
+            from metric_oracle import api
 
-            check_out(self.out, self.inputs, function=self.function, endings=endings)
+            api.check_out(self.out, self.inputs, endings=endings)
         if self.plot is not None:
             from metric_oracle.presentation.matplotlib_io import check_plot
 
-            check_plot(self.plot, self.function, [Path(given) for given in self.inputs if given])
+            check_plot(self.plot, [Path(given) for given in self.inputs if given])
 
     def deliver(
         self,
@@ -107,26 +114,26 @@ class Destination:
         write: Callable[[Path], object] | None = None,
         brief: Callable[[], Iterable[Any]] | None = None,
     ) -> None:
-        """Write a result, or print it.
+        """Write a result to the file of --out, or print it.
 
         Parameters
         ----------
         view : function
-            Returns what Rich prints on a terminal.
-        texts : mapping
-            Format -> what returns its lines, without line ends.
+            Returns the renderables of Rich that show the result on a terminal.
+        texts : mapping of str to function
+            For each format, a function that returns its lines, without line ends.
         summary : str
-            One line, told where the result is not shown.
-        write : function
+            One line, printed when the result is written to a file.
+        write : function, optional
             Writes the result to a path.
-        brief : function
-            Returns what Rich prints where the result is written, and neither --format nor --quiet is given.
+        brief : function, optional
+            Returns the renderables to show when the result is written to a file, unless --format or --quiet is given.
         """
         if self.out is not None and write is not None:
             write(self.out)
             note(f"{self.out}: {summary}")
             if self.form is None:
-                show(brief() if brief is not None and not _said["quiet"] else ())
+                show(brief() if brief is not None and not _state["quiet"] else ())
                 return
         form = self.form or ("table" if sys.stdout.isatty() else "jsonl")
         if form == "table":
@@ -137,14 +144,14 @@ class Destination:
 
 
 def show(parts: Iterable[Any]) -> None:
-    """Print what Rich lays out for the width of the terminal."""
+    """Print renderables of Rich, laid out for the width of the terminal."""
     console = _console()
     for part in parts:
         console.print(part)
 
 
 def _console(**settings: Any) -> Any:
-    """Return a console of Rich that shows no control character of what it lays out."""
+    """Return a console of Rich that replaces the control characters of the texts that it shows."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -157,7 +164,7 @@ def _console(**settings: Any) -> Any:
 
 
 def signed(signature: Mapping[str, Any]) -> Any:
-    """Return the line under a table that tells its result from others."""
+    """Return the signature line, which is shown under a table."""
     from rich.text import Text
 
     from metric_oracle.presentation.short_signature import short_signature
@@ -169,9 +176,9 @@ def csv_lines(table: Any) -> Iterator[str]:
     """Yield the lines of an Arrow table as CSV."""
     from pyarrow import BufferOutputStream, csv
 
-    held = BufferOutputStream()
-    csv.write_csv(table, held)
-    yield held.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+    buffer = BufferOutputStream()
+    csv.write_csv(table, buffer)
+    yield buffer.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 def deliver_results(
@@ -181,40 +188,40 @@ def deliver_results(
     summary: str,
     write: Callable[[Path], object] | None = None,
 ) -> None:
-    """Deliver what has a table, a signature and files of its own: the answers of a search, scores."""
+    """Deliver a result with a table and a method that writes it, such as `Results` and `Scores`."""
     texts = {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
     to.deliver(view, texts, summary, write or results.write)
 
 
 @contextmanager
 def progress(task: str) -> Iterator[Progress]:
-    """Show a bar with the time left on stderr, on a terminal; yield a function for `progress`.
+    """Show a progress bar with the remaining time on standard error; yield the function that updates it.
 
-    While the machine code of a kernel is made for the first time, the bar says so.
+    Without a terminal and with --quiet no bar is shown. While a kernel is compiled for the first time, the bar says so.
     """
-    if _said["quiet"] or not sys.stderr.isatty():
+    if _state["quiet"] or not sys.stderr.isatty():
         yield silent
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     class Counts(MofNCompleteColumn):
-        """How many of how many, where that is known."""
+        """Numbers of finished and of all items, shown once the latter is known."""
 
         def render(self, task: Any) -> Any:
             return super().render(task) if task.total is not None else ""
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Counts())
     with Progress(*columns, TimeRemainingColumn(), console=_console(stderr=True), transient=True) as shown:
-        under_way = shown.add_task(task, total=None)
-        said = task
+        bar = shown.add_task(task, total=None)
+        description = task
 
         def step(name: str, done: int | None, total: int | None) -> None:
-            nonlocal said
-            said = f"{task}: {name}" if name else task
-            shown.update(under_way, description=said, completed=done or 0, total=total)
+            nonlocal description
+            description = f"{task}: {name}" if name else task
+            shown.update(bar, description=description, completed=done or 0, total=total)
 
         def compiling(begun: bool) -> None:
-            shown.update(under_way, description=f"{said} (compiling, once)" if begun else said)
+            shown.update(bar, description=f"{description} (compiling, once)" if begun else description)
 
         with _compilations(compiling):
             yield step
@@ -222,13 +229,16 @@ def progress(task: str) -> Iterator[Progress]:
 
 @contextmanager
 def _compilations(tell: Callable[[bool], None]) -> Iterator[None]:
-    """Call `tell` when machine code has been made for a while, and when that ends; code that was kept is not made."""
+    """Call `tell(True)` when Numba has been compiling for a while, and `tell(False)` when it has finished.
+
+    Code that is loaded from the cache is not compiled.
+    """
     from threading import Timer
 
     from numba.core import event
 
     class Listener(event.Listener):
-        """Counts nested compilations: one tells of itself when it takes long."""
+        """Follow compilations, which may be nested; the outermost one starts a timer."""
 
         depth, timer = 0, Timer(0, tell)
 

@@ -1,4 +1,4 @@
-"""explore, report: pages over results, on this machine or in one file."""
+"""The commands explore and report: web pages of results, from a server on this machine or in one file."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from metric_oracle.commands.command import command, used
 from metric_oracle.commands.inputs import check_installed, check_web, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -20,6 +20,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
     "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n--samples EXPORT/samples.csv",
+    "oracle explore oracle.parquet --queries test.csv --sampled samples.jsonl",
     "oracle explore --index INDEX",
 )
 def explore(
@@ -33,25 +34,31 @@ def explore(
     queries: o.QueriesOption = None,
     foreign: o.Foreign = None,
     direction: o.Direction = None,
+    sampled: o.Sampled = None,
     port: o.Port = 0,
 ) -> None:
-    """Look at results in a browser: each test report with its oracles, their scores and what each metric saw.
+    """Explore results in a browser: test reports, the reports found for them, and what their scores are based on.
 
-    The pages are for this machine alone; the address that is printed has the key to them. From another machine: ssh -L.
+    The pages can be opened on this machine only, under the printed address, which contains a secret key. To open them
+    from another machine, forward the port with ssh -L.
     """
-    check_web("explore")
+    check_web()
     if not results and index is None:
-        msg = "explore: results or index must be given; got neither. Name result files, or an index with --index."
-        raise InputError(msg)
-    check_installed("explore", files)
-    others = [scores for _, scores in read_foreign_files(foreign, direction, "explore")]
+        raise InputError(
+            argument="results or index",
+            rule="must be given",
+            value="neither",
+            step=f"Name result files, or an index with {option('index')}.",
+        )
+    check_installed(files)
+    others = [scores for _, scores in read_foreign_files(foreign, direction)]
     from metric_oracle.web import server
 
-    with server.listen(port, "explore") as at:
+    with server.listen(port) as at:
         from metric_oracle.explorer.pages import Explorer
 
         read = [*(results or []), *others]
-        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, "explore"))
+        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled))
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -80,19 +87,23 @@ def report(
     direction: o.Direction = None,
     with_text: o.WithText = True,
 ) -> None:
-    """Write results as one page for a browser, which loads nothing: scores, and the reports with what each metric saw.
+    """Write results as one HTML page that works offline: scores, reports, and what the scores are based on.
 
-    Only its owner can read the file. --no-text leaves out reports and ids.
+    The file contains report text, and only its owner can read it. --no-text leaves out the reports and their ids.
     """
-    check_web("report")
+    check_web()
     if not results or to.out is None:
-        msg = "report: results and out must be given; got one of them or none. Name result files, and --out page.html."
-        raise InputError(msg)
-    check_installed("report", files)
+        raise InputError(
+            argument="results and out",
+            rule="must be given",
+            value="one of them or none",
+            step=f"Name result files, and {option('out', 'page.html')}.",
+        )
+    check_installed(files)
     from metric_oracle.explorer.report import write_report
 
-    others = [scores for _, scores in read_foreign_files(foreign, direction, "report")]
-    cases = _cases([*results, *others], index, queries, files, models, reading, rated, "report")
+    others = [scores for _, scores in read_foreign_files(foreign, direction)]
+    cases = _cases([*results, *others], index, queries, files, models, reading, rated)
     with progress("writing"):
         write_report(cases, to.out, text=with_text)
     note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
@@ -106,28 +117,38 @@ def _cases(
     models: o.Models,
     reading: o.Reading,
     rated: o.Rated,
-    function: str,
+    sampled: Any = None,
 ) -> Any:
-    """Read what the pages show."""
+    """Read the results, test reports and ratings that the pages show."""
     from metric_oracle import api
     from metric_oracle.explorer.cases import read_cases, read_result
     from metric_oracle.explorer.rated_cases import RatedCases
+    from metric_oracle.explorer.sampled_cases import SampledCases
     from metric_oracle.raters.ratings import read_ratings
 
-    beside = {**used(files), **used(models), **used(reading, o.Reading())}
-    if queries is None and beside:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in beside)
-        msg = f"{function}: queries must be given with {names}; got none. Add --queries, whose reports they belong to."
-        raise InputError(msg)
+    attached = {**used(files), **used(models), **used(reading, o.Reading())}
+    if queries is None and attached:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in attached)
+        raise InputError(
+            argument="queries",
+            rule=f"must be given with {names}",
+            value="none",
+            step=f"Add {option('queries')}, whose reports they belong to.",
+        )
     if rated.ratings is None and (rated.samples or rated.scores):
-        msg = f"{function}: ratings must be given with samples or scores; got none. Add --ratings."
-        raise InputError(msg)
+        raise InputError(
+            argument="ratings",
+            rule="must be given with samples or scores",
+            value="none",
+            step=f"Add {option('ratings')}.",
+        )
     opened = None if index is None else api.open_index(index)
     with progress("reading results"):
-        results = [read_result(one, function) for one in results]
+        results = [read_result(result) for result in results]
     batch = None if queries is None else load_tests(queries, files, models, reading, opened, *results)
     with progress("joining results"):
         counted = rated.ratings and RatedCases(
             read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
         )
-        return read_cases(results, opened, batch, function, counted or None)
+        samples = None if sampled is None else SampledCases(api.read_samples(sampled))
+        return read_cases(results, opened, batch, counted or None, samples)

@@ -1,4 +1,4 @@
-"""align, compare-metrics, failure-modes, agreement, fit-composite."""
+"""The commands align, compare-metrics, failure-modes, agreement and fit-composite."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ app = typer.Typer(rich_markup_mode="rich")
     plot=True,
 )
 def align(
-    ratings: o.Ratings,
+    ratings: o.GradedRatings,
     to: Destination,
     scores: o.Scores = None,
     samples: o.Samples = None,
@@ -37,19 +37,20 @@ def align(
     resamples: o.Resamples = 1000,
     seed: o.Seed = 0,
 ) -> None:
-    """Measure how well metrics agree with each radiologist and with their mean: Kendall's tau-b and Spearman's rho.
+    """Measure how well metrics agree with the errors that radiologists counted: Kendall's tau-b and Spearman's rho.
 
-    The tables of scores have a row for each pair, named by pair_id, or by study_id (or study_number) and
-    candidate_type, and a column for each metric. Without scores, the texts of --samples are scored.
+    Agreement is computed with each radiologist and with their mean. Without --scores, the texts of --samples are scored
+    under the metrics that need no other file. Tables of scores have one column for each metric and one row for each
+    pair, named by pair_id, or by study_id (or study_number) and candidate_type.
     """
     from metric_oracle.raters import metric_agreement
     from metric_oracle.raters.metric_agreement_layout import alignment_tables
     from metric_oracle.raters.plots import plot_alignment
 
     # Columns of other tools have names of their own.
-    names = metric_names(metric, "align") if not scores else metric and split_names(metric)
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function="align"))
-    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function="align")
+    names = metric_names(metric) if not scores else metric and split_names(metric)
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
+    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("align"):
         result = metric_agreement.align(
             ratings,
@@ -66,7 +67,7 @@ def align(
         plot_alignment(result, to.plot)
         note(f"{to.plot}: errors against scores of {len(result.scores)} metrics")
     tables = alignment_tables(result)
-    _deliver(to, "align", tables, tables, result.numbers, result)
+    _deliver(to, tables, tables, result.numbers, result)
 
 
 @command(
@@ -96,33 +97,36 @@ def compare_metrics(
     resamples: o.Resamples = 1000,
     seed: o.Seed = 0,
 ) -> None:
-    """Compare metrics by their agreement with radiologists on one or several rated sets, as papers on metrics do.
+    """Compare metrics by their agreement with radiologists, on one or several rated sets, in the tables of a paper.
 
-    A set has counted errors, grades, preferences between two candidates, or candidates in an order. If its texts are
-    known, the set without pairs of equal texts is added (ReXVal*), and metrics of this tool are scored and timed next
-    to the columns of the scores. --plot draws bars.
+    A rated set has counted errors, grades, preferences between two candidates, or candidates in an order. Where the
+    texts are known, metrics of this tool are scored and timed as well, and the set without pairs of equal texts is
+    added under its name with a star. --plot draws the agreement as bars.
     """
     from metric_oracle.presentation.matplotlib_io import check_plot
     from metric_oracle.raters import metric_agreement
     from metric_oracle.raters import plots as ratings_plots
     from metric_oracle.raters.metric_agreement_layout import comparison_tables
 
-    function = "compare_metrics"
-    ratings = dict(named(sets, "sets", "NAME=FILE", "=", function=function))
+    ratings = dict(named(sets, "sets", "NAME=FILE", "="))
     of_set: dict[str, dict[str, Any]] = {name: {"scores": [], "samples": None} for name in ratings}
     for argument, given in (("scores", scores), ("samples", samples)):
-        for name, file in named(given, argument, "NAME=FILE", "=", repeatable=argument == "scores", function=function):
+        for name, file in named(given, argument, "NAME=FILE", "=", repeatable=argument == "scores"):
             if name not in ratings:
-                msg = f"{function}: {argument} must name a set of {', '.join(ratings)}; got {name!r}. Add NAME=RATINGS."
-                raise InputError(msg)
+                raise InputError(
+                    argument=argument,
+                    rule=f"must name a set of {', '.join(ratings)}",
+                    value=repr(name),
+                    step="Add NAME=RATINGS.",
+                )
             if argument == "scores":
                 of_set[name]["scores"].append(file)
             else:
                 of_set[name]["samples"] = file
     if scatter is not None:
-        check_plot(scatter, function, [Path(given) for given in to.inputs if given])
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
-    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True, function=function)
+        check_plot(scatter, [Path(given) for given in to.inputs if given])
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
+    pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("compare-metrics"):
         result = metric_agreement.compare_metrics(
             {name: metric_agreement.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
@@ -130,7 +134,7 @@ def compare_metrics(
             directions=directions,
             paired=pairs,
             times=times,
-            ablations=dict(named(ablation, "ablation", "NAME=FILE", "=", function=function)),
+            ablations=dict(named(ablation, "ablation", "NAME=FILE", "=")),
             resample_raters=resample_raters,
             resamples=resamples,
             seed=seed,
@@ -143,7 +147,7 @@ def compare_metrics(
             draw(result, path)
             note(f"{path}: {what} of {len(result.metrics)} metrics")
     tables = comparison_tables(result)
-    _deliver(to, function, tables, tables, result.numbers, result)
+    _deliver(to, tables, tables, result.numbers, result)
 
 
 @command(
@@ -157,9 +161,10 @@ def compare_metrics(
     plot=True,
 )
 def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = None, rate: o.Rate = 0.01) -> None:
-    """Compare the errors that radiologists found in the reports of several metric-oracles, by error category.
+    """Compare the errors that radiologists counted in the reports of several metric-oracles, by error category.
 
-    A terminal gets the means and the significant differences; with --category, every test.
+    A terminal shows the means and the significant differences, and every test if --category is given; a file contains
+    all tests.
     """
     from metric_oracle.raters import failure_modes as modes
     from metric_oracle.raters.layout import failure_mode_tables, mean_tables, significant_table
@@ -171,7 +176,7 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
         note(f"{to.plot}: mean errors of {len(result.candidates)} candidate types")
     every = failure_mode_tables(result)
     shown = every if category else [*mean_tables(result), significant_table(result)]
-    _deliver(to, "failure_modes", shown, every, result.tests, result)
+    _deliver(to, shown, every, result.tests, result)
 
 
 @command(
@@ -185,9 +190,10 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
 def agreement(
     ratings: o.Ratings, to: Destination, repeated: o.Repeated = None, resamples: o.Resamples = 1000, seed: o.Seed = 0
 ) -> None:
-    """Measure how well radiologists agree with one another, by candidate type, and with themselves.
+    """Measure how well radiologists agree with one another, and with themselves where they rated a study twice.
 
-    Intraclass correlations ICC(A,1) and ICC(A,k): two-way, random raters, absolute agreement; also called ICC(2,1) and
+    The result has intraclass correlations for all pairs and for each candidate type: ICC(A,1) of one rater and ICC(A,k)
+    of the mean of all, in the two-way model with random raters and absolute agreement, also called ICC(2,1) and
     ICC(2,k).
     """
     from metric_oracle.raters import interrater
@@ -196,23 +202,23 @@ def agreement(
     with progress("agreement"):
         result = interrater.agreement(ratings, repeated, resamples=resamples, seed=seed)
     tables = agreement_tables(result)
-    _deliver(to, "agreement", tables, tables, result.table, result)
+    _deliver(to, tables, tables, result.table, result)
 
 
-def _deliver(to: Destination, function: str, shown: Any, every: Any, numbers: Any, result: Any) -> None:
-    """Deliver tables: to a terminal, Markdown and LaTeX as a paper has them, elsewhere all numbers."""
+def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any) -> None:
+    """Deliver tables: as in a paper on a terminal, in Markdown and in LaTeX; all numbers in other formats."""
+    from metric_oracle import api
     from metric_oracle.presentation import paper_table
-    from metric_oracle.retrieval.results import Results
 
     def view() -> list[Any]:
         note(paper_table.sources_line(result.signature))
         return [*shown, signed(result.signature)]
 
     def write(path: Any) -> None:
-        paper_table.write_tables(path, every, numbers, result.signature, function)
+        paper_table.write_tables(path, every, numbers, result.signature)
 
     texts = {
-        "jsonl": Results(numbers, result.signature).json_lines,
+        "jsonl": api.Results(numbers, result.signature).json_lines,
         "csv": lambda: csv_lines(numbers),
         "md": lambda: [paper_table.markdown(every, result.signature).removesuffix("\n")],
         "tex": lambda: [paper_table.latex(every, result.signature).removesuffix("\n")],
@@ -238,9 +244,10 @@ def fit_composite(
     study: o.Study = "study_id",
     name: o.Name = None,
 ) -> None:
-    """Fit a composite that predicts the number of errors, as RadCliQ does; retrieve searches under it.
+    """Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.
 
-    With --scores or --samples, TABLE is the counted errors, as for align.
+    oracle retrieve -m composite searches under the result. With --scores or --samples, TABLE is a file of counted
+    errors as for oracle align.
     """
     from metric_oracle.presentation.paper_table import plain
     from metric_oracle.raters.fit_composite import fit_composite as fit

@@ -1,4 +1,4 @@
-"""score, table, study, crg, f1-chexbert, f1-srr-bert."""
+"""The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,10 +10,10 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
-from metric_oracle.commands.inputs import check_device, check_installed, checkpoint, load_tests
+from metric_oracle.commands.inputs import attached, check_device, check_installed, checkpoint, load_tests
 from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
 from metric_oracle.commands.search import PLAIN
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -28,13 +28,13 @@ app = typer.Typer(rich_markup_mode="rich")
     formats=PLAIN,
 )
 def score(
-    references: o.Corpus,
+    references: o.References,
     predictions: o.Predictions,
     predicted: o.Predicted,
     files: o.Files,
     models: o.Models,
     bertscore: o.Bertscore,
-    beside: o.CrepeFiles,
+    crepe_files: o.CrepeFiles,
     reading: o.Reading,
     to: Destination,
     metric: o.Metrics = None,
@@ -47,43 +47,41 @@ def score(
     seed: o.Seed = 0,
     index: o.IndexOption = None,
 ) -> None:
-    """Score a model's reports against the radiologists', joined on ids."""
+    """Score a model's reports against the radiologists' reports of the same studies, joined on ids."""
     from metric_oracle import api
     from metric_oracle.presentation.terminal import scores_table
 
     if published_names and to.out is None:
-        msg = "score: --published-names must be given with --out; got none. Add --out FILE.csv."
-        raise InputError(msg)
+        raise InputError(
+            argument=option("published_names"),
+            rule=f"must be given with {option('out')}",
+            value="none",
+            step=f"Add {option('out', 'FILE.csv')}.",
+        )
     if published_names:
         to.check((".csv",), PLAIN)
-    names = metric_names(metric, "score")
-    check_installed("score", files, models.encoder, crepe)
-    check_device("score", files, models)
+    names = metric_names(metric)
+    check_installed(files, models.encoder, crepe)
+    check_device(files, models)
     of_predictions = given(predicted)
     inner = of_predictions.pop("inner")
-    own = {**of_predictions, **given(of_predictions.pop("predicted_files"))}
-    own = {name.removeprefix("predicted_"): value for name, value in own.items() if name != "predicted_files"}
-    split = reading.split if own["ids"] is not None else None
+    of_predictions |= given(of_predictions.pop("predicted_files"))
+    of_predictions = {name.removeprefix("predicted_"): value for name, value in of_predictions.items()}
+    split = reading.split if of_predictions["ids"] is not None else None
     with progress("scoring") as step:
-        written = api.reports(predictions, **own, split=split, seed=seed, **_of_text(predictions, reading))
-        asked = api.reports(
-            references,
-            **given(files),
-            **used(models),
-            **used(reading),
-            layer=layer,
-            rescale_table=rescale_table,
-            tell=note,
+        predicted_reports = api.reports(
+            predictions, **of_predictions, split=split, seed=seed, **_of_text(predictions, reading)
         )
+        reference_reports = attached(references, files, models, reading, layer=layer, rescale_table=rescale_table)
         scores = api.score(
-            asked,
-            written,
+            reference_reports,
+            predicted_reports,
             names,
             system=system,
             index=index,
             inner=inner,
             text=with_text or published_names,
-            crepe=checkpoint(crepe, beside, models) or None,
+            crepe=checkpoint(crepe, crepe_files, models) or None,
             options=api.SearchOptions(**given(bertscore)),
             progress=step,
         )
@@ -98,19 +96,14 @@ def score(
 
 
 def _of_text(predictions: Path, reading: o.Reading) -> dict[str, Any]:
-    """Return how the text of the references is read, as far as the predictions are such a file, too."""
-    from metric_oracle.corpora.tables import BINARY, ENDINGS, SEPARATED
-    from metric_oracle.corpora.text_files import file_ending
+    """Return the options of text files that apply to the file of the predictions as well."""
+    from metric_oracle import api
 
-    if not predictions.is_file():
-        return {}
-    kind = ENDINGS.get(file_ending(predictions))
-    names = ["encoding"] * (kind not in BINARY) + ["separator"] * (kind in SEPARATED)
-    return {name: getattr(reading, name) for name in names}
+    return {name: getattr(reading, name) for name in api.text_options(predictions)}
 
 
 def scores_mean(scores: Any, name: str) -> str:
-    """Return the mean of a metric over the pairs that it scored, for a line."""
+    """Return the mean of a metric over the pairs that have a score, as text."""
     import pyarrow.compute as pc
 
     mean = pc.mean(scores.table[name]).as_py()
@@ -140,10 +133,10 @@ def table(
     resamples: o.ResamplesOrNone = None,
     seed: o.Seed = 0,
 ) -> None:
-    """Put the scores of several systems into one table: means, 95 % intervals, ranges, as in Yu et al.
+    """Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.
 
-    A mean is over the studies that every system can score. Tables need equal signatures and the same studies. A name
-    that comes twice joins files of different metrics, and --foreign those of other tools.
+    Means are over the studies that all systems have scores for. All files must have equal signatures and references. A
+    name given twice joins files of different metrics into one row; --foreign adds the scores of other tools to a row.
     """
     from metric_oracle.tables.comparison import compare
     from metric_oracle.tables.comparison_layout import write
@@ -151,7 +144,7 @@ def table(
     files: dict[str, list[Any]] = {}
     for name, file in named(systems, "systems", "NAME=FILE", "=", repeatable=True):
         files.setdefault(name, []).append(file)
-    for name, scores in read_foreign_files(foreign, direction, "table"):
+    for name, scores in read_foreign_files(foreign, direction):
         files.setdefault(name, []).append(scores)
     oracles = dict(named(oracle, "oracle", "METRIC=NAME", "="))
     pairs = named(paired, "paired", "A,B", ",", repeatable=True)
@@ -174,18 +167,20 @@ def table(
     _deliver_comparison(to, compared, partial(write, compared), compared.summary())
 
 
-def read_foreign_files(
-    foreign: Sequence[str] | None, direction: Sequence[str] | None, function: str
-) -> list[tuple[str, Any]]:
-    """Read the scores of other tools, each with the name of its system."""
+def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] | None) -> list[tuple[str, Any]]:
+    """Return pairs of the name of a system and its scores by another tool, from --foreign and --direction."""
     from metric_oracle.tables.foreign import read_foreign
 
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "=", function=function))
-    files = named(foreign, "foreign", "NAME=FILE", "=", repeatable=True, function=function)
+    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
+    files = named(foreign, "foreign", "NAME=FILE", "=", repeatable=True)
     if directions and not files:
-        msg = f"{function}: direction must be given with foreign columns; got no --foreign. Drop it, or add the file."
-        raise InputError(msg)
-    return [(name, read_foreign(name, file, directions, function)) for name, file in files]
+        raise InputError(
+            argument="direction",
+            rule="must be given with foreign columns",
+            value=f"no {option('foreign')}",
+            step="Drop it, or add the file.",
+        )
+    return [(name, read_foreign(name, file, directions)) for name, file in files]
 
 
 def _deliver_comparison(to: Destination, compared: Any, write: Any, summary: str, brief: Any = None) -> None:
@@ -220,16 +215,21 @@ def study(
     model_ids: o.ModelIds = None,
     model_metadata: o.ModelMetadata = None,
     model_section: o.ModelSection = None,
+    scores: o.ScoredRows = None,
     inner: o.Inner = False,
+    overlap: o.OverlapOfStudy = False,
+    exact_chance: o.ExactChance = False,
     out: o.NewFolderOrNone = None,
     interval: o.IntervalMethod = "bca",
     threads: o.Threads = None,
     seed: o.Seed = 0,
 ) -> None:
-    """Run a whole study: every oracle, random retrieval (exact), the most frequent report and models, in one table.
+    """Run a complete study: compare the oracle of every metric, baselines and models in one table.
 
-    Each row is scored under every metric. At full size that takes a few minutes, and random retrieval under BERTScore,
-    which comes last, a quarter of an hour or more. The same command goes on where it was killed.
+    The rows are the oracle of each metric, random retrieval (its mean), the most frequent report, a perfect prediction
+    and the models; each is scored under every metric. For MIMIC-CXR this takes a few minutes, and with --exact-chance a
+    quarter of an hour or more for random retrieval under BERTScore, which comes last. With --out, the same command
+    resumes an interrupted study.
     """
     from metric_oracle import api
     from metric_oracle.tables import study as studies
@@ -237,26 +237,53 @@ def study(
 
     if out is not None:
         check_folder(out)
-    names = metric_names(metric, "study")
-    check_installed("study", files, models.encoder)
-    written = dict(named(model, "model", "NAME=FILE", "=", function="study"))
+    elif overlap:
+        raise InputError(
+            argument="out",
+            rule=f"must be given with {option('overlap')}",
+            value="none",
+            step=f"Add {option('out', 'FOLDER')}, or drop it.",
+        )
+    names = metric_names(metric)
+    check_installed(files, models.encoder)
+    written = dict(named(model, "model", "NAME=FILE", "="))
     of_model: dict[str, dict[str, Any]] = {}
     own = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
-    for option, values in {**own, "ids": model_ids, "metadata": model_metadata, "section": model_section}.items():
-        for name, path in named(values, f"model_{option}", "NAME=FILE", "=", function="study"):
+    for setting, values in {**own, "ids": model_ids, "metadata": model_metadata, "section": model_section}.items():
+        for name, path in named(values, f"model_{setting}", "NAME=FILE", "="):
             if name not in written:
-                msg = f"study: model_{option} must name a model; got {name!r}, which has no --model. Add it."
-                raise InputError(msg)
-            of_model.setdefault(name, {})[option] = path if option == "section" else Path(path)
-            if option == "ids" and reading.split is not None:
+                raise InputError(
+                    argument=f"model_{setting}",
+                    rule="must name a model",
+                    value=f"{name!r}, which has no {option('model')}",
+                    step="Add it.",
+                )
+            of_model.setdefault(name, {})[setting] = path if setting == "section" else Path(path)
+            if setting == "ids" and reading.split is not None:
                 of_model[name]["split"] = reading.split
     rows = {name: api.reports(Path(path), **of_model.get(name, {})) for name, path in written.items()}
+    further: dict[str, list[Any]] = {}
+    for name, file in named(scores, "scores", "NAME=FILE", "=", repeatable=True):
+        further.setdefault(name, []).append(file)
     opened = api.open_index(index)
-    batch = load_tests(queries, files, models, reading, opened)
+    both = []
+    if overlap and not api.is_prepared(queries):
+        both = [name for name in api.reports(queries, **used(reading)).column_names() if name in opened.columns]
+    batch = load_tests(queries, files, models, reading, opened, keep=both)
+    copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)
         systems = studies.run_study(
-            opened, batch, rows, metrics=chosen, inner=inner, out=out, threads=threads, progress=step
+            opened,
+            batch,
+            rows,
+            metrics=chosen,
+            scores=further,
+            inner=inner,
+            exact_chance=exact_chance,
+            out=out,
+            threads=threads,
+            progress=step,
         )
         compared = studies.compare_study(systems, step, method=interval, seed=seed)
     to.out = out
@@ -265,6 +292,24 @@ def study(
 
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
     _deliver_comparison(to, compared, partial(write_study, systems, compared), f"{compared.summary()}{table}", brief)
+    if copies is not None and out is not None:
+        from metric_oracle.copies.layout import write_overlap
+
+        for name in ("overlap.md", "overlap.csv"):
+            write_overlap(copies, out / name)
+        note(f"{out / 'overlap.md'}: {copies.summary()}")
+
+
+def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int, threads: int | None) -> Any:
+    """Return the report on copies in the models' reports, and in the test reports that every model has."""
+    from metric_oracle.copies.report import overlap
+
+    if inner:
+        written = [set(model.read(predictions=True)[0].ids) for model in rows.values()]
+        common = [row for row, study in enumerate(tests.ids) if all(study in ids for ids in written)]
+        tests = tests.take(common)
+    with progress("overlap") as step:
+        return overlap(index, rows, tests, seed=seed, threads=threads, progress=step)
 
 
 @command(
@@ -282,8 +327,8 @@ def crg(
     level: o.Levels = None,
     id_column: o.IdColumn = None,
 ) -> None:
-    """Score predicted labels by CRG (Hamamci et al. 2025), of CheXbert or any other names."""
-    from metric_oracle.retrieval.results import Results
+    """Score predicted labels of any kind with CRG (Hamamci et al. 2025)."""
+    from metric_oracle import api
     from metric_oracle.tables.crg import parse_levels, score_crg
     from metric_oracle.tables.views import crg_table
 
@@ -291,8 +336,8 @@ def crg(
     scored = score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column)
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
-    results = Results(scored.table, scored.signature)
-    deliver_results(to, results, lambda: [crg_table(scored)], scored.summary(), partial(results.write, function="crg"))
+    results = api.Results(scored.table, scored.signature)
+    deliver_results(to, results, lambda: [crg_table(scored)], scored.summary(), results.write)
 
 
 @command(
@@ -305,10 +350,10 @@ def crg(
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
 ) -> None:
-    """Score predicted CheXbert labels by F1 of 14 and 5 labels, under every policy for uncertain ones."""
+    """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels."""
     from metric_oracle.tables.f1_chexbert import score_f1_chexbert
 
-    _deliver_f1(to, score_f1_chexbert(reference, predicted, id_column=id_column), "f1_chexbert")
+    _deliver_f1(to, score_f1_chexbert(reference, predicted, id_column=id_column))
 
 
 @command(
@@ -319,18 +364,17 @@ def f1_chexbert(
     formats=PLAIN,
 )
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
-    """Score predicted labels of SRR-BERT, a finding with a status each, by F1."""
+    """Score predicted SRR-BERT labels (findings with their status) with F1."""
     from metric_oracle.tables.f1_chexbert import score_f1_srr
 
-    _deliver_f1(to, score_f1_srr(reference, predicted), "f1_srr_bert")
+    _deliver_f1(to, score_f1_srr(reference, predicted))
 
 
-def _deliver_f1(to: Destination, scored: Any, function: str) -> None:
-    from metric_oracle.retrieval.results import Results
+def _deliver_f1(to: Destination, scored: Any) -> None:
+    from metric_oracle import api
     from metric_oracle.tables.views import f1_table
 
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
-    results = Results(scored.table, scored.signature)
-    write = partial(results.write, function=function)
-    deliver_results(to, results, lambda: [f1_table(scored)], scored.summary(), write)
+    results = api.Results(scored.table, scored.signature)
+    deliver_results(to, results, lambda: [f1_table(scored)], scored.summary(), results.write)

@@ -1,4 +1,4 @@
-"""build-index, retrieve, verify, info, metrics."""
+"""The commands build-index, retrieve, rerank, merge, verify, info and metrics."""
 
 import csv
 import io
@@ -11,10 +11,10 @@ import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, one_metric, used
-from metric_oracle.commands.inputs import check_device, check_installed, checkpoint, load_tests, with_ids
+from metric_oracle.commands.command import command, given, metric_names, one_metric
+from metric_oracle.commands.inputs import attached, check_device, check_installed, checkpoint, load_tests, with_ids
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -45,35 +45,39 @@ def build_index(
     states: o.States = None,
     bf16: o.Bf16 = False,
     rescale_table: o.Rescaling = None,
-    max_memory: o.MaxMemory = None,
+    max_memory: o.EncodingMemory = None,
+    keep: o.Keep = None,
     shard_rows: o.ShardRows = None,
 ) -> None:
-    """Index a corpus of reports. A killed build resumes when the same command runs again.
+    """Build the index of a corpus of reports, which searches read.
 
-    With --shard-rows it builds a set of shards, which the same command in other processes helps to build.
+    An interrupted build resumes when the same command runs again. With --shard-rows the corpus becomes a set of shards.
+    Several processes that run the same command share the work.
     """
     from metric_oracle import api
 
-    names = metric_names(metric, "build_index")
-    check_installed("build_index", files, models.encoder)
-    check_device("build_index", files, models)
+    names = metric_names(metric)
+    check_installed(files, models.encoder)
+    check_device(files, models)
     if out.exists() and shard_rows is None:
-        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another folder."
-        raise InputError(msg)
-    with progress("building") as step:
-        corpus = api.reports(
-            reports,
-            **given(files),
-            **used(models),
-            **used(reading),
-            layer=layer,
-            states=states,
-            bf16=bf16,
-            rescale_table=rescale_table,
-            tell=note,
+        raise InputError(
+            argument="out",
+            rule="must be a new folder",
+            value=f"{out}, which exists",
+            step="Remove it or name another folder.",
         )
+    with progress("building") as step:
+        encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
+        corpus = attached(reports, files, models, reading, **encoding)
         index = api.build_index(
-            corpus, out, metrics=names, shard_rows=shard_rows, max_memory=max_memory, **given(running), progress=step
+            corpus,
+            out,
+            metrics=names,
+            keep=keep or (),
+            shard_rows=shard_rows,
+            max_memory=max_memory,
+            **given(running),
+            progress=step,
         )
     _show_info(index, to)
 
@@ -96,40 +100,63 @@ def retrieve(
     running: o.Running,
     to: Destination,
     queries: o.QueriesOrNone = None,
-    metric: o.Metric = o.BLEU,
+    metric: o.Summed = o.BLEU,
     text: o.Text = None,
     k: o.TopK = 1,
     backend: o.Backend = "auto",
     threads: o.Threads = None,
     max_memory: o.MaxMemory = None,
     weights: o.Weights = None,
+    exclude: o.Exclude = None,
+    min_score: o.MinScore = None,
+    where: o.Where = None,
     part: o.Part = None,
     components: o.Components = False,
     with_text: o.WithText = True,
 ) -> None:
-    """Find, for every test report, the k corpus reports that score best."""
+    """Find, for every test report, the k reports of the corpus that score best under a metric."""
     from metric_oracle import api
 
     if (queries is None) == (text is None):
         got = "neither" if queries is None else "both"
-        msg = f"retrieve: give either QUERIES or --text; got {got}. Name a file, or one report in quotes."
-        raise InputError(msg)
+        raise InputError(
+            f"give either QUERIES or {option('text')}; got {got}.", "Name a file, or one report in quotes."
+        )
     of_file = {name: value for name, value in given(reading).items() if name not in ("section", "profile")}
     ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
     if text is not None and ignored:
-        msg = f"retrieve: options of a file must be left out with --text; got {', '.join(ignored)}. Drop them."
-        raise InputError(msg)
-    name = one_metric(metric, "retrieve")
+        raise InputError(
+            argument="options of a file",
+            rule=f"must be left out with {option('text')}",
+            value=", ".join(ignored),
+            step="Drop them.",
+        )
+    name = one_metric(metric)
     if part is not None and to.out is None:
-        msg = "retrieve: out must be given with part; got none. Add --out FILE, which oracle merge takes."
-        raise InputError(msg)
-    asked = queries or str(text)
+        raise InputError(
+            argument="out",
+            rule="must be given with part",
+            value="none",
+            step=f"Add {option('out', 'FILE')}, which oracle merge takes.",
+        )
+    tests = queries or str(text)
     options = api.SearchOptions(
-        k, backend, threads, with_text, max_memory, **given(bertscore), weights=weights, part=part, **given(running)
+        k,
+        backend,
+        threads,
+        with_text,
+        max_memory,
+        **given(bertscore),
+        weights=weights,
+        exclude=exclude or (),
+        min_score=min_score,
+        where=where or (),
+        part=part,
+        **given(running),
     )
     plan = api.plan(index, name, options)
-    check_encoder(plan, asked, files)
-    batch = load_tests(asked, files, models, reading, plan.index)
+    check_encoder(plan, tests, files)
+    batch = load_tests(tests, files, models, reading, plan.index, keep=plan.columns)
     with progress("test reports") as step:
         results = plan.run(batch, step)
     if results.signature.get("truncated_queries"):
@@ -155,7 +182,7 @@ def rerank(
     index: o.Index,
     queries: o.Queries,
     crepe: o.Crepe,
-    beside: o.CrepeFiles,
+    crepe_files: o.CrepeFiles,
     bertscore: o.Bertscore,
     files: o.Files,
     models: o.Models,
@@ -170,16 +197,17 @@ def rerank(
     with_text: o.WithText = True,
     seed: o.Seed = 0,
 ) -> None:
-    """Find the reports with the fewest errors by CREPE, among those that another metric ranks first.
+    """Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.
 
-    CREPE allows no exact search. An answer with score 0 is certified; --audit counts the test reports whose best
-    report is not in the pool, and --recall chooses the pool's size by them.
+    No exact search exists for CREPE: only the reports of a pool are scored, and the best of the corpus may be missing
+    from it. Where the result has a score of 0 errors, no report can be better. --audit measures how often the pool
+    misses the best report; --recall chooses the size of the pool by this measurement.
     """
     from metric_oracle import api
 
-    check_installed("rerank", files, crepe)
+    check_installed(files, crepe)
     options = api.SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
-    plan = api.plan_rerank(index, checkpoint(crepe, beside, models), pool, audit, recall, seed, options)
+    plan = api.plan_rerank(index, checkpoint(crepe, crepe_files, models), pool, audit, recall, seed, options)
     batch = load_tests(queries, files, models, reading, plan.index)
     with progress("rerank") as step:
         results = plan.run(batch, step)
@@ -194,24 +222,23 @@ def rerank(
     formats=PLAIN,
 )
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
-    """Join the parts of a search of a set of shards: the answers of the whole, exactly."""
+    """Join the results of retrieve --part into the result of a search of the whole shard set."""
     from metric_oracle import api
 
     show_answers(to, api.merge(parts), None, components)
 
 
 def check_encoder(plan: Any, queries: Path | str, files: o.Files) -> None:
-    """Raise where the encoder of a plan's metric, or a model among the files, cannot run here."""
-    from metric_oracle.api.given import is_prepared
+    """Raise if the encoder of a plan's metric, or a model among the files, cannot run on this machine."""
+    from metric_oracle import api
 
-    # A prepared folder holds what an encoder makes; reports are encoded by the model that the index names.
-    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
-    check_installed("retrieve", files, f"metric {plan.metric.name!r}" if needs_encoder else None)
+    # A prepared folder contains token states; other reports are encoded by the model that the index names.
+    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not api.is_prepared(queries))
+    check_installed(files, f"metric {plan.metric.name!r}" if needs_encoder else None)
 
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
-    """Deliver the answers of a search or a baseline."""
-    from metric_oracle.indexes.store import to_numpy
+    """Show or write the results of a search or a baseline."""
 
     def view() -> list[Any]:
         from metric_oracle.presentation.terminal import answers_table
@@ -221,8 +248,7 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
     texts = None if batch is None else dict(zip(batch.ids, batch.texts, strict=True))
     n = results.table.num_rows
     noun = "answers" if results.signature.get("baseline") is None else "lines"
-    mean = to_numpy(results.table["score"]).mean() if n else float("nan")
-    deliver_results(to, results, view, f"{n:,} {noun}, mean score {mean:z.4f}")
+    deliver_results(to, results, view, f"{n:,} {noun}, mean score {results.mean_of_rows():z.4f}")
 
 
 @command(
@@ -245,13 +271,13 @@ def verify(
     corpus_vector_ids: o.CorpusVectorIds = None,
     query_vector_ids: o.QueryVectorIds = None,
 ) -> None:
-    """Score a result file again with the reference scorer, and search a sample of its queries by brute force.
+    """Check a result file: score it again with the reference scorer, and search a sample by brute force.
 
-    Ends with exit code 1 where anything differs or the index is damaged.
+    The exit code is 1 if anything differs or the index is damaged.
     """
     from metric_oracle import api
 
-    check_installed("verify", files)
+    check_installed(files)
     with checking():
         opened = api.open_index(index)
     batch = load_tests(queries, files, models, reading, opened)
@@ -273,9 +299,9 @@ def verify(
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))
 def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
-    """Show what an index holds: reports, representations, metrics, files, fingerprint.
+    """Show what an index contains: reports, representations, metrics, files and fingerprint.
 
-    With --check, ends with exit code 1 where a file is not the one that was written.
+    With --check, the exit code is 1 if a file differs from the one that was written.
     """
     from metric_oracle import api
 
@@ -297,15 +323,15 @@ def _show_info(index: Any, to: Destination) -> None:
 
 @command(app, "metrics", "oracle metrics", "oracle metrics --format jsonl", formats=PLAIN)
 def metrics(to: Destination) -> None:
-    """List the metrics: names, what each reads, the better direction, and whose numbers it equals."""
+    """List the metrics: name, files that it reads, better direction, and the publication whose numbers it equals."""
     rows = [metric_record(name) for name in METRICS]
 
     def csv_text() -> list[str]:
-        held = io.StringIO()
-        writer = csv.DictWriter(held, list(rows[0]), lineterminator="\n")
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        return [held.getvalue().removesuffix("\n")]
+        return [buffer.getvalue().removesuffix("\n")]
 
     def view() -> list[Any]:
         from metric_oracle.presentation.metrics_view import metrics_view
@@ -316,10 +342,12 @@ def metrics(to: Destination) -> None:
 
 
 def metric_record(name: str) -> dict[str, str]:
-    """Return what people ask of a metric, from its record."""
+    """Return the row of a metric in the list that `oracle metrics` shows."""
     record = METRICS[name]
     sources = [REPRESENTATIONS[kind].source for kind in record.representations]
-    reads = list(dict.fromkeys(source.option for source in sources if source is not None and source.option))
+    reads = list(
+        dict.fromkeys(in_terms_of_caller(source.option) for source in sources if source is not None and source.option)
+    )
     return {
         "metric": name,
         "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),

@@ -1,4 +1,4 @@
-"""survey create, serve, status, export."""
+"""The commands survey create, serve, status and export."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mo
     "create",
     "oracle survey create test.csv --candidates bleu=bleu.parquet \\\n"
     "--candidates radgraph=radgraph.parquet --raters anna,ben --out SURVEY",
-    function="create_survey",
 )
 def create(
     references: o.References,
@@ -38,11 +37,11 @@ def create(
     order: o.Order = "shared",
     seed: o.Seed = 0,
 ) -> None:
-    """Draw studies and shuffle their candidates, without names: by default 50, as in the paper."""
+    """Draw studies for a survey, and shuffle their candidates, whose origin raters do not see."""
     from metric_oracle.survey.create import create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
-    files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "=", function="create_survey"))
+    files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "="))
     survey = create_survey(
         references,
         files,
@@ -63,9 +62,9 @@ def create(
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
 
 
-@command(app, "status", "oracle survey status SURVEY", formats=("table", "jsonl"), function="survey_status")
+@command(app, "status", "oracle survey status SURVEY", formats=("table", "jsonl"))
 def status(survey: o.SurveyFolder, to: Destination) -> None:
-    """Say how far each rater is."""
+    """Show how many studies each rater has finished."""
     import json
 
     from metric_oracle.raters.layout import status_table
@@ -80,29 +79,35 @@ def status(survey: o.SurveyFolder, to: Destination) -> None:
     "export",
     "oracle survey export SURVEY --out EXPORT",
     "oracle survey export SURVEY --leave-out 'ben=stopped at 12' --out EXPORT",
-    function="export_survey",
 )
 def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False, leave_out: o.LeaveOut = None) -> None:
-    """Write the counts as align, failure-modes, agreement and fit-composite read them; no answer is never a 0."""
+    """Write the counted errors in files that align, failure-modes, agreement and fit-composite read.
+
+    A missing answer is never counted as 0 errors.
+    """
     from metric_oracle.survey.export import export_survey
 
-    reasons = dict(named(leave_out, "leave_out", "NAME=REASON", "=", function="export_survey"))
-    found = export_survey(survey, out, partial=partial, leave_out=reasons)
-    for warning in found.warnings():
+    reasons = dict(named(leave_out, "leave_out", "NAME=REASON", "="))
+    exported = export_survey(survey, out, partial=partial, leave_out=reasons)
+    for warning in exported.warnings():
         note(warning)
-    note(f"{out}: {found.summary()}")
+    note(f"{out}: {exported.summary()}")
     put(f"oracle align {out}/ratings.csv --scores {out}/scores.csv")
     put(f"oracle failure-modes {out}/ratings.csv")
-    put(f"oracle agreement {out}/ratings.csv" + f" --repeated {out}/repeats.csv" * bool(found.notes["repeated_pairs"]))
+    put(
+        f"oracle agreement {out}/ratings.csv"
+        + f" --repeated {out}/repeats.csv" * bool(exported.notes["repeated_pairs"])
+    )
 
 
-@command(app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765", function="survey")
+@command(app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765")
 def serve(survey: o.SurveyFolder, port: o.Port = 0) -> None:
-    """Show the pages of the raters, on this machine only; each rater has an address.
+    """Serve the web pages of the raters, on this machine only, and print the address of each rater.
 
-    The next time the addresses are the same: browsers keep counts under them that did not reach the server.
+    The addresses stay the same when the server is started again, because a browser keeps answers under them that did
+    not reach the server.
     """
-    check_web("survey")
+    check_web()
     from metric_oracle.survey.folder import open_survey
     from metric_oracle.survey.pages import serve_survey
 

@@ -1,6 +1,6 @@
-"""The process of a command: its streams, signals and terminal.
+"""The process of a command: standard streams, signals, and the properties of the terminal.
 
-By the standard library alone: the list of commands is shown before anything is imported.
+Only the standard library is imported here, because the list of commands is shown before any other import.
 """
 
 import errno
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 
 def prepare() -> None:
-    """Make stdout fit what is printed: UTF-8 for programs whatever the locale, and what a terminal can show."""
+    """Set the encoding of standard output: UTF-8 in a pipe or file; a terminal shows what it can."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="replace")
@@ -25,12 +25,12 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Repeat an interruption that Python drops because it arrives in a callback of LLVM or in a finalizer."""
+    """Send an interruption (Ctrl-C) again if Python dropped it, as it does in a callback of LLVM or in a finalizer."""
     before = sys.unraisablehook
 
     def repeat(dropped: Any) -> None:
         if dropped.exc_type is KeyboardInterrupt:
-            # At once, it would arrive in the same callback.
+            # Sent at once, it would arrive in the same callback.
             again = Timer(0.05, signal.pthread_kill, [main_thread().ident, signal.SIGINT])
             again.daemon = True
             again.start()
@@ -45,10 +45,11 @@ def interruptible() -> Iterator[None]:
 
 
 def own_process() -> None:
-    """Give a process the streams that a command expects, and let a termination end it like an error.
+    """Prepare the standard streams and the signal handlers of a process that runs commands.
 
-    A stream that was closed, as by ``>&-``, is reopened, so that no file of the command takes its number: writing to
-    such a stdout is an error, notes on such a stderr are dropped.
+    A stream that was closed, as by ``>&-``, is reopened, so that no file of the command gets its number. Writing to
+    such a standard output is an error; notes on such a standard error are dropped. A termination signal ends the
+    process as an error does, so that temporary files are removed.
     """
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -66,26 +67,26 @@ def own_process() -> None:
 
 
 def _end(number: int, frame: Any) -> NoReturn:
-    """End at a signal; whatever is being written beside its place is removed on the way. A second one ends at once."""
+    """End at a signal, so that temporary files are removed; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(128 + number)
 
 
 class _Closed(io.TextIOBase):
-    """The stdout of a process that was started without one."""
+    """Standard output of a process that was started without one: writing to it is an error."""
 
     def write(self, text: str) -> NoReturn:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
 
 
 def leave() -> NoReturn:
-    """End because who reads has enough: what is left unsaid must not fail either."""
+    """End after a broken pipe; pending output is discarded, so that flushing it does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(1) from None
 
 
 def width() -> int:
-    """Return the columns of the terminal, 80 where there is none; COLUMNS says otherwise."""
+    """Return the number of columns: that of the variable COLUMNS, or of the terminal, or 80."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
@@ -96,11 +97,11 @@ def width() -> int:
 
 
 def shows_styles() -> bool:
-    """Tell whether stdout is a terminal that understands escape sequences, and wants them."""
+    """Return whether standard output is a terminal with colours, which NO_COLOR and TERM=dumb switch off."""
     is_plain = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return sys.stdout.isatty() and not is_plain
 
 
 def shows_lines() -> bool:
-    """Tell whether stdout has characters that draw boxes."""
+    """Return whether standard output can show the characters that draw boxes."""
     return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")

@@ -1,4 +1,4 @@
-"""demo, synth, bench, example, annotate."""
+"""The commands demo, example, synth, annotate and bench."""
 
 import typer
 
@@ -12,9 +12,10 @@ app = typer.Typer(rich_markup_mode="rich")
 
 @command(app, "demo", "oracle demo", "oracle demo try --reports 2000 --tests 100")
 def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
-    """Make a synthetic corpus, index it and run every oracle that is installed: the whole tool in a minute or two.
+    """Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.
 
-    With FOLDER corpus and index stay there.
+    Metrics whose libraries are not installed are left out. With FOLDER, corpus and index are kept there; otherwise they
+    are deleted.
     """
     from metric_oracle.synthetic.demo import COMMANDS, run_demo
     from metric_oracle.synthetic.view import demo_tables
@@ -29,7 +30,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
 
 @command(app, "example", "oracle example try && cd try")
 def example(folder: o.Folder, seed: o.Seed = 0) -> None:
-    """Write a dozen small files of every family, and print the commands to try on them."""
+    """Write a dozen small example files (reports, graphs, labels, ratings), and print commands to try on them."""
     from metric_oracle.synthetic.example import write_example
 
     written = write_example(folder, seed=seed)
@@ -51,10 +52,10 @@ def synth(
     models: o.Generated = False,
     errors: o.WithErrors = False,
 ) -> None:
-    """Write a synthetic corpus of chest X-ray impressions with gold RadGraph graphs and CheXbert labels.
+    """Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.
 
-    With --errors also a candidate for every report with zero to six errors put in, and their gold counts: categories 1
-    to 6 of ReXVal, A to F of CREPE.
+    With --errors each report also gets a candidate: a copy with zero to six artificial errors. The number of errors is
+    written by category: 1 to 6 of ReXVal, A to F of CREPE.
     """
     from metric_oracle.synthetic.corpus import write_synthetic
 
@@ -70,26 +71,26 @@ def synth(
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
     "oracle annotate test.csv --chexbert chexbert.pth --out test.npz",
     "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
+    "oracle annotate samples.jsonl --radgraph radgraph.tar.gz --out g.json",
     "oracle annotate t.csv --entities NER --entity-encoder BioLORD --out e.parquet",
     endings=(".json", ".npz", ".csv", ".parquet"),
 )
 def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
-    """Run models over reports and keep what they make: graphs, embeddings, labels or entities.
+    """Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.
 
-    RadGraph gives .json; CheXbert gives embeddings (.npz) or labels (.csv); RaTEScore's two models give entities with
-    their vectors (.parquet). Each command takes these files in place of the models.
+    RadGraph makes graphs (.json), CheXbert makes embeddings (.npz) or labels (.csv), and the two models of RaTEScore
+    make entities with their vectors (.parquet); name one model, and the ending of --out chooses between embeddings and
+    labels. Every other command accepts these files instead of the models. Several reports for each study, as consensus
+    and best-of take them, are annotated as well.
     """
     from metric_oracle import api
-    from metric_oracle.api.annotating import check_annotation
 
-    _, _, out = check_annotation(given(files), to.out)
-    check_installed("annotate", files)
-    read = api.read_reports(reports, **given(reading))
-    if read.left_out:
-        note(read.left_out)
+    _, _, out = api.check_annotation(given(files), to.out)
+    check_installed(files)
+    given_reports = api.reports(reports, **used(files), **used(models), **used(reading, o.Reading()), tell=note)
     with progress("reports annotated") as step:
-        api.annotate(api.reports(read, **used(files), **used(models), tell=note), out, progress=step)
-    note(f"{out}: {len(read.ids):,} reports")
+        n_reports = api.annotate(given_reports, out, progress=step)
+    note(f"{out}: {n_reports:,} reports")
 
 
 @command(
@@ -115,9 +116,10 @@ def bench(
     tests: o.NTestsOrNone = None,
     repetitions: o.Repetitions = 5,
 ) -> None:
-    """Time the oracles on this machine, CPU beside GPU, after comparing their answers with the reference's.
+    """Measure how fast searches are on this machine, on CPU and GPU, after checking their results.
 
-    Without INDEX and QUERIES a synthetic corpus is made.
+    The results are compared with those of the plain reference scorer first. Without INDEX and QUERIES the searches run
+    on a synthetic corpus.
     """
     from metric_oracle.bench import search as timings
     from metric_oracle.bench.view import bench_tables
@@ -128,7 +130,7 @@ def bench(
         rows = timings.run_bench(
             index,
             queries,
-            metrics=metric_names(metric, "bench"),
+            metrics=metric_names(metric),
             backends=split_names(backends),
             reports=reports,
             tests=tests,

@@ -1,4 +1,4 @@
-"""train-crepe."""
+"""The command train-crepe."""
 
 import typer
 
@@ -29,18 +29,29 @@ def train_crepe(
     presence_weight: o.PresenceWeight = 0.5,
     seed: o.Seed = 0,
 ) -> None:
-    """Train CREPE on pairs of reports whose errors of six categories are counted; oracle synth --errors makes some.
+    """Train CREPE on pairs of reports whose errors were counted in six categories.
 
-    The dual loss of Cho et al.: (1 - w) of the squared error of counts, w of the cross-entropy of presence. The folder
-    has the published layout, and training.json.
+    oracle synth --errors writes such pairs. The loss is that of Cho et al.: (1 - W) times the squared error of the
+    counts, plus W times the cross-entropy of the presence of errors. The new folder has the layout of the published
+    checkpoint, and a record of the training in training.json.
     """
-    from metric_oracle.encoders.crepe_training import Settings, train
-    from metric_oracle.raters.counted_pairs import read_counted_pairs
+    from metric_oracle.raters import counted_pairs
 
-    check_installed("train_crepe", o.Annotators(), base)
-    found = read_counted_pairs(references, predictions, ratings, note)
-    settings = Settings(epochs, batch_size, learning_rate, presence_weight, seed)
+    check_installed(o.Annotators(), base)
     with progress("training") as step:
-        made = train(found.pairs, found.counts, base, out, settings, progress=step)
-    losses = ", ".join(f"{loss:.4f}" for loss in made["losses"])
-    note(f"{out}: {made['pairs']:,} pairs, mean loss of each epoch {losses}")
+        record = counted_pairs.train_crepe(
+            references,
+            predictions,
+            ratings,
+            base,
+            out,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            presence_weight=presence_weight,
+            seed=seed,
+            tell=note,
+            progress=step,
+        )
+    losses = ", ".join(f"{loss:.4f}" for loss in record["losses"])
+    note(f"{out}: {record['pairs']:,} pairs, mean loss of each epoch {losses}")

@@ -12,7 +12,7 @@ from metric_oracle.corpora.tables import Table, table_of_objects
 from metric_oracle.errors import InputError
 
 
-def in_memory(data: Any, function: str) -> tuple[Table | None, list[Any] | None]:
+def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
     """Return a table where the container has columns or ids, else the list of its texts.
 
     Parameters

@@ -54,7 +54,7 @@ def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
         for name in files:
             try:
                 member = archive.getinfo(name)
-                check_unpacked(member.compress_size, member.file_size, path, "read_reports")
+                check_unpacked(member.compress_size, member.file_size, path)
                 raw = archive.read(name)
             except InputError:
                 raise

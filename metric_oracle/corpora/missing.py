@@ -26,7 +26,7 @@ def state_of(text: str | None) -> str:
     return "" if _ALPHANUMERIC.search(text) else "tokenless" if text.strip() else "empty"
 
 
-def checked_texts(texts: Sequence[object], function: str, where: str) -> list[str | None]:
+def checked_texts(texts: Sequence[object], where: str) -> list[str | None]:
     """Return texts, with None for missing values. Any other value that is not a string is an error."""
     for position, text in enumerate(texts):
         if not isinstance(text, str) and not is_missing(text):
@@ -34,6 +34,6 @@ def checked_texts(texts: Sequence[object], function: str, where: str) -> list[st
                 argument=where,
                 rule="must be text or None",
                 value=f"{type(text).__name__} at position {position}",
-                step="Drop it.",
+                step="Convert it to text, or pass None for a missing report.",
             )
     return [text if isinstance(text, str) else None for text in texts]

@@ -38,7 +38,6 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
 from metric_oracle.errors import InputError, option
 
-_NAME = "read_predictions"
 # A column with one of these names is the prediction; the file may hold the reference in another column.
 _GENERATED = ("model_prediction", "prediction", "report generated", "predicted")
 _TEXTS = (*_GENERATED, "report", "report_text", "text", "report impression", "impression", "findings", "filtered")
@@ -89,7 +88,7 @@ class _Options(NamedTuple):
     section: str | None = None
 
 
-def as_predictions(predictions: Any, *, function: str = "as_predictions", **reading: Any) -> Reports:
+def as_predictions(predictions: Any, **reading: Any) -> Reports:
     """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
 
     Empty reports are kept. Texts without ids get the ids "0", "1", ...
@@ -107,21 +106,21 @@ def as_predictions(predictions: Any, *, function: str = "as_predictions", **read
     InputError
         If the predictions cannot be read, or an option does not apply to them.
     """
-    check_options(reading, (*_Options._fields, "id_column", "text_column", "encoding", "separator"), function)
+    check_options(reading, (*_Options._fields, "id_column", "text_column", "encoding", "separator"))
     if isinstance(predictions, str | Path):
         return read_predictions(predictions, **reading)
     given = [name for name, value in reading.items() if value not in (None, False, 0)]
     if isinstance(predictions, Reports):
-        check_left_out(given, (), function, "Reports, which are read")
+        check_left_out(given, (), "Reports, which are read")
         return predictions
     options = _Options(**{name: value for name, value in reading.items() if name in _Options._fields})
-    table, texts = in_memory(predictions, function)
+    table, texts = in_memory(predictions)
     if table is not None:
-        check_left_out([name for name in given if name in ("encoding", "separator")], (), function, str(table.path))
+        check_left_out([name for name in given if name in ("encoding", "separator")], (), str(table.path))
         rows = _of_table(table, reading.get("id_column"), reading.get("text_column"))
         return _assembled(rows, table.path, options)
-    check_left_out(given, ("seed", "after_impression", "section"), function, "texts without columns")
-    cells = checked_texts(texts or [], function, "the predictions in memory")
+    check_left_out(given, ("seed", "after_impression", "section"), "texts without columns")
+    cells = checked_texts(texts or [], "the predictions in memory")
     rows = _Rows("texts in memory", cells, _Keys([str(i) for i in range(len(cells))], None, "place"))
     return _assembled(rows, "the texts in memory", options)
 
@@ -184,7 +183,7 @@ def read_predictions(
     >>> len(mo.read_predictions("strong.csv").ids)
     24
     """
-    path = existing_file(Path(path), _NAME, "predictions")
+    path = existing_file(Path(path), "predictions")
     rows = _read_rows(path, id_column, text_column, encoding, separator)
     return _assembled(rows, path, _Options(ids, split, metadata, seed, after_impression, section))
 
@@ -193,14 +192,14 @@ def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
     """Return one report per study."""
     ids, split, metadata, seed, after_impression, section = options
     if section is not None:
-        check_section(section, _NAME)
+        check_section(section)
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
         problem = f"{path} has {'no ids' if ids is None else f'ids, and {ids} is given for them'} ({what})."
         step = f"Pass {option('ids', 'FILE')} with one id per row, in the same order." if ids is None else "Drop ids."
         raise InputError(problem, step)
     if keys is None:
-        keys = _read_keys(existing_file(Path(str(ids)), _NAME, "ids"), split or "test")
+        keys = _read_keys(existing_file(Path(str(ids)), "ids"), split or "test")
         n_ids = len(keys.studies or keys.images or [])
         if n_ids != len(rows.texts):
             raise InputError(
@@ -222,7 +221,7 @@ def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    return sort_out(first, f"{what}, id {keys.name}", counts, path, _NAME, keep_empty=True, section=said)
+    return sort_out(first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=said)
 
 
 def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[str | None, str]:
@@ -257,23 +256,23 @@ def _read_rows(
             )
         return _read_lines(path, encoding)
     if ending == ".csv":
-        table_kind(path, _NAME, encoding=encoding, separator=separator)
-        text, note = read_text(path, _NAME, encoding)
-        column = _one_column(text, separator_of(text, "CSV", checked_separator(separator, _NAME)), path)
+        table_kind(path, encoding=encoding, separator=separator)
+        text, note = read_text(path, encoding)
+        column = _one_column(text, separator_of(text, "CSV", checked_separator(separator)), path)
         if column is not None:
             is_header = bool(column[0]) and column[0].strip().lower() in (*_TEXTS, (text_column or "").lower())
             _check_no_columns(path, id_column, None if is_header else text_column)
             what = f"CSV with the column {column[0].strip()} alone" if is_header else _NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None
             return _Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
-    return _of_table(read_table(path, _NAME, encoding=encoding, separator=separator), id_column, text_column)
+    return _of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column)
 
 
 def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _Rows:
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = _text_name(table, text_column)
-    texts = table.column(name, _NAME, "text_column", is_text=True)
+    texts = table.column(name, "text_column", is_text=True)
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
             raise InputError(
@@ -300,7 +299,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
 
 def _read_lines(path: Path, encoding: str | None) -> _Rows:
     """Read text with one report per line, blank lines included, or the samples of M2 Trans."""
-    text, note = read_text(path, _NAME, encoding)
+    text, note = read_text(path, encoding)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if _SAMPLE.fullmatch(lines[0]) is None:
         return _Rows(", ".join(filter(None, ["text, a report a line", note])), list(lines), None)
@@ -308,10 +307,10 @@ def _read_lines(path: Path, encoding: str | None) -> _Rows:
     if None in samples:
         raise InputError(
             f"{path} has a line that is not `id score text` as the first one is: line {samples.index(None) + 1}.",
-            "The file is cut short or damaged.",
+            "Correct the line, or fetch the file again.",
         )
     parts = [(sample[1].partition("__"), sample[2] or "") for sample in samples if sample is not None]
-    studies = canonical_ids([key[0] for key, _ in parts], _NAME, f"the first field of {path}")
+    studies = canonical_ids([key[0] for key, _ in parts], f"the first field of {path}")
     images = [key[2] for key, _ in parts]
     keys = _Keys(studies, images if all(images) else None, "first field")
     return _Rows("M2 Trans samples", [text for _, text in parts], keys)
@@ -345,7 +344,8 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
             cells.append(row[0] if row else "")
     except csv.Error:
         raise InputError(
-            f"{path} has a quote that is never closed, in row {len(cells) + 1}.", "The file is cut short or damaged."
+            f"{path} has a quote that is never closed, in row {len(cells) + 1}.",
+            "Close the quote, or fetch the file again.",
         ) from None
     return cells
 
@@ -372,33 +372,33 @@ def _text_name(table: Table, text_column: str | None) -> str:
 def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
     """Return the ids of the rows of a table; None if no column has a usual id name."""
     image_name = table.image_name
-    id_cells = table.id_cells(_NAME, id_column)
+    id_cells = table.id_cells(id_column)
     if id_cells is None:
         return None
     cells, name = id_cells
-    ids = canonical_ids(cells, _NAME, f"{name!r} in {table.path}")
+    ids = canonical_ids(cells, f"{name!r} in {table.path}")
     if name == "path_to_image":
-        return _Keys(chexpert_studies(ids, _NAME, f"{name!r} in {table.path}")[0], ids, name)
+        return _Keys(chexpert_studies(ids, f"{name!r} in {table.path}")[0], ids, name)
     if name == image_name:
         return _Keys(None, ids, name)
     images = None
     if image_name is not None:
-        images = canonical_ids(table.column(image_name, _NAME, "id_column"), _NAME, f"{image_name!r} in {table.path}")
+        images = canonical_ids(table.column(image_name, "id_column"), f"{image_name!r} in {table.path}")
     return _Keys(ids, images, name)
 
 
 def _read_keys(path: Path, wanted: str) -> _Keys:
     """Read the ids for predictions that have none."""
     if file_ending(path) in _LINES:
-        text, _ = read_text(path, _NAME)
-        return _Keys(canonical_ids(text.rstrip("\r\n").split("\n"), _NAME, str(path)), None, "line")
-    table = read_table(path, _NAME)
+        text, _ = read_text(path)
+        return _Keys(canonical_ids(text.rstrip("\r\n").split("\n"), str(path)), None, "line")
+    table = read_table(path)
     keys = _keys(table)
     if keys is None:
         raise InputError(f"{path} has no column with a usual id name.", f"Columns: {table.header}.")
     if "split" not in table.names:
         return keys
-    splits = table.column("split", _NAME, "ids")
+    splits = table.column("split", "ids")
     rows = [row for row, name in enumerate(splits) if name in wanted.split("+")]
     if not rows:
         raise InputError(
@@ -415,7 +415,7 @@ def _read_keys(path: Path, wanted: str) -> _Keys:
 def _one_each(keys: _Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
     """Return the text of each id. Images of a study must have the same text unless their names give an order."""
     if keys.name == "path_to_image":
-        studies, rows = chexpert_studies(keys.images or [], _NAME, str(path))
+        studies, rows = chexpert_studies(keys.images or [], str(path))
         return {studies[row]: texts[row] for row in rows}
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}
@@ -469,12 +469,12 @@ def _collapse(
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the study and the view of each image. A missing view is derived from its code."""
-    table = read_table(existing_file(path, _NAME, "metadata"), _NAME)
-    cells = [table.column(name, _NAME, "metadata") for name in ("dicom_id", "study_id", "ViewPosition")]
-    images = canonical_ids(cells[0], _NAME, f"'dicom_id' in {path}")
-    studies = canonical_ids(cells[1], _NAME, f"'study_id' in {path}")
+    table = read_table(existing_file(path, "metadata"))
+    cells = [table.column(name, "metadata") for name in ("dicom_id", "study_id", "ViewPosition")]
+    images = canonical_ids(cells[0], f"'dicom_id' in {path}")
+    studies = canonical_ids(cells[1], f"'study_id' in {path}")
     code = "ViewCodeSequence_CodeMeaning"
-    codes = table.column(code, _NAME, "metadata") if code in table.names else [None] * len(images)
+    codes = table.column(code, "metadata") if code in table.names else [None] * len(images)
     views = [
         _VIEW_OF_CODE.get(str(meaning)) if is_missing(view) else view
         for view, meaning in zip(cells[2], codes, strict=True)

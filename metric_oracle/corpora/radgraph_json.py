@@ -7,7 +7,7 @@ Layouts: an object keyed by report path (PhysioNet), by study id (CXR-Report-Met
 import json
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -33,6 +33,7 @@ _SCHEMAS = {
     ),
 }
 _skip_blanks = re.compile(r"[ \t\n\r]*").match
+_TEXT = frozenset((str,))
 LONGEST = 1 << 28  # characters of one graph; in a broken file that seems to have more nothing is read on
 # Below these shares of equal texts, a join by study id (by position) is one to other sections (other reports).
 _MIN_STUDY_AGREEMENT = 0.5
@@ -121,15 +122,25 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
     path : the file, .json or .json.gz
     annotator : the annotator to read where each graph has several
     """
-    path = existing_file(Path(path), "read_graphs")
+    path = existing_file(Path(path))
     try:
-        return parse_graphs(text_pieces(path, "read_graphs"), path, annotator=annotator)
+        return parse_graphs(text_pieces(path), path, annotator=annotator)
     except UnicodeDecodeError:
-        return parse_graphs([read_text(path, "read_graphs")[0]], path, annotator=annotator)
+        return parse_graphs([read_text(path)[0]], path, annotator=annotator)
 
 
 def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | None = None) -> GraphTable:
     """Read RadGraph JSON that comes in pieces; `path` says in messages where it is from."""
+    return _table(_items(_Text(iter(pieces)), path), path, annotator)
+
+
+def graphs_in_memory(graphs: Mapping[str, dict[str, Any]], path: str | Path) -> GraphTable:
+    """Return the table of a dict key -> graph, the same as of its JSON; `path` says in messages where it is from."""
+    return _table(graphs.items(), path)
+
+
+def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
+    """Return the table of keys and graphs, as JSON has them."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -138,15 +149,14 @@ def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | No
     entity_token, entity_label = array("i"), array("i")
     relation_source, relation_target, relation_type = array("i"), array("i"), array("i")
     n_dangling = 0
-    text = _Text(iter(pieces))
 
-    for key, graph in _items(text, path):
+    for key, graph in items:
         try:
             graph_text = graph.get("text")
             if annotator is not None or "entities" not in graph:
                 graph = _of_annotator(graph, annotator, key, path)
                 graph_text = graph.get("text", graph_text)
-            entities = graph["entities"]
+            entities = with_text_keys(graph["entities"])
             mentions = entities.values()
             entity_token.extend([tokens[entity["tokens"]] for entity in mentions])
             entity_label.extend([labels[entity["label"]] for entity in mentions])
@@ -164,18 +174,18 @@ def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | No
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
-            msg = (
-                f"read_graphs: each graph must have entities with tokens, label and relations; got another form for "
-                f"{shown_names([key])} in {path}. Pass a RadGraph file."
-            )
-            raise InputError(msg) from None
+            raise InputError(
+                argument="each graph",
+                rule="must have entities with tokens, label and relations",
+                value=f"another form for {shown_names([key])} in {path}",
+                step="Pass a RadGraph file.",
+            ) from None
         keys.append(key)
         entity_ptr.append(len(entity_token))
         relation_ptr.append(len(relation_source))
 
     if not keys:
-        msg = f"read_graphs: path must hold at least one graph; got none in {path}. Check the file."
-        raise InputError(msg)
+        raise InputError(f"{path} has no graph.", "Check the file.")
     for column, strings in (
         ("tokens", tokens),
         ("label", labels),
@@ -183,15 +193,16 @@ def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | No
         ("text", same_text),
     ):
         if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
-            msg = f"read_graphs: {column} must be text everywhere; got another type in {path}. Pass a RadGraph file."
-            raise InputError(msg)
-    by_position = text.is_list or _are_positions(keys)
-    if text.is_list:
-        # One-key objects all carry the key "0"; the place in the list is what they mean.
-        keys = [str(place) for place in range(len(keys))]
-    else:
-        keys = keys if by_position else canonical_ids(keys, "read_graphs", f"the keys of {path}")
-        check_unique(keys, "read_graphs", f"the keys of {path}")
+            raise InputError(
+                argument=column,
+                rule="must be text everywhere",
+                value=f"another type in {path}",
+                step="Pass a RadGraph file.",
+            )
+    by_position = _are_positions(keys)
+    if not by_position:
+        keys = canonical_ids(keys, f"the keys of {path}")
+        check_unique(keys, f"the keys of {path}")
     return GraphTable(
         keys=keys,
         keyed_by="position" if by_position else "study",
@@ -237,32 +248,33 @@ def align_graphs(
     were annotated, may all have none, and have no order in common with the graphs.
     """
     if len(ids) != len(texts):
-        msg = (
-            f"align_graphs: texts must be as many as ids; got {len(texts)} texts and {len(ids)} ids. "
-            "Pass both of one corpus."
+        raise InputError(
+            argument="texts",
+            rule="must be as many as ids",
+            value=f"{len(texts)} texts and {len(ids)} ids",
+            step="Pass both of one corpus.",
         )
-        raise InputError(msg)
     report_texts = [_without_blanks(text) for text in texts]
 
     if graphs.keyed_by == "study":
-        joined = [graphs.place_of.get(study, -1) for study in canonical_ids(ids, "align_graphs", "ids")]
+        joined = [graphs.place_of.get(study, -1) for study in canonical_ids(ids, "ids")]
         # Of graphs of a whole corpus a shard looks at its own.
         pairs = [(graphs.texts[place], text) for place, text in zip(joined, report_texts, strict=True) if place >= 0]
         equal = [_without_blanks(graph_text) == text for graph_text, text in pairs if graph_text is not None]
         if max(joined, default=-1) < 0 and not some:
-            msg = (
-                f"align_graphs: ids must occur among the study ids of {graphs.path}; got none of {len(ids)} reports. "
-                "Pass the graphs of this corpus."
+            raise InputError(
+                argument="ids",
+                rule=f"must occur among the study ids of {graphs.path}",
+                value=f"none of {len(ids)} reports",
+                step="Pass the graphs of this corpus.",
             )
-            raise InputError(msg)
         if sum(equal) < _MIN_STUDY_AGREEMENT * len(equal):
-            msg = (
-                "align_graphs: graphs must describe the reports' own text; "
-                f"got {sum(equal)} equal texts among {len(equal)} joined by study id in {graphs.path}, "
-                "so the graphs describe other sections of these studies. "
-                "Pass graphs made from the same section."
+            raise InputError(
+                argument="graphs",
+                rule="must describe the reports' own text",
+                value=f"{sum(equal)} equal texts among {len(equal)} joined by study id in {graphs.path}",
+                step="They describe other sections of these studies: pass graphs made from the same section.",
             )
-            raise InputError(msg)
         return np.array(joined, np.int64)
 
     graph_texts = [text if text is None else _without_blanks(text) for text in graphs.texts]
@@ -275,12 +287,12 @@ def align_graphs(
         first_of.setdefault(text, place)
     joined = [first_of.get(text, -1) for text in report_texts]
     if max(joined, default=-1) < 0 and not some:
-        msg = (
-            "align_graphs: graphs keyed by position must carry the reports' texts; "
-            f"got no equal text among {len(graph_texts)} "
-            f"graphs of {graphs.path} and {len(report_texts)} reports. Pass graphs made from the same section."
+        raise InputError(
+            argument="graphs keyed by position",
+            rule="must carry the reports' texts",
+            value=f"no equal text among {len(graph_texts)} graphs of {graphs.path} and {len(report_texts)} reports",
+            step="Pass graphs made from the same section.",
         )
-        raise InputError(msg)
     return np.array(joined, np.int64)
 
 
@@ -290,7 +302,6 @@ class _Text:
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces, self._decode = pieces, json.JSONDecoder().raw_decode
         self._text, self._place = "", 0
-        self.is_list = False
 
     def _read_on(self) -> bool:
         for piece in self._pieces:
@@ -336,7 +347,6 @@ def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
     try:
         opening = text.sign()
         closing = {"{": "}", "[": "]"}[opening]
-        text.is_list = opening == "["
         sign = "," if text.next() != closing else text.sign()
         while sign == ",":
             item = text.value()
@@ -346,9 +356,9 @@ def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
                 key = item
                 item = text.value()
             else:
-                (key, item), *others = item.items()
-                if others:
-                    raise ValueError
+                # One-key objects all carry the key "0"; the place in the list is what they mean.
+                key = str(number)
+                (item,) = item.values()
             yield key, item
             number += 1
             sign = text.sign()
@@ -359,11 +369,15 @@ def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
     except (InputError, UnicodeDecodeError):  # of the file, whatever it holds
         raise
     except (ValueError, LookupError, AttributeError, RecursionError):
-        msg = (
-            f"read_graphs: path must be a whole JSON object of graphs or list of one-key objects; got {path}, "
-            f"broken after {number} graphs. Fetch or make it again."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            f"{path} is not a whole JSON object of graphs or list of one-key objects: it breaks after {number} graphs.",
+            "Fetch or make it again.",
+        ) from None
+
+
+def with_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return values by texts, as JSON has them and as relations name their targets."""
+    return values if _TEXT.issuperset(map(type, values)) else json.loads(json.dumps(values))
 
 
 def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: str | Path) -> dict[str, Any]:
@@ -373,12 +387,12 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
     if not names and annotator is None:
         raise KeyError
     listed = shown_names(names) or "no annotator level"
-    msg = (
-        "read_graphs: annotator must be one of those in the file; "
-        f"got {annotator!r} where {shown_names([key])} in {path} has "
-        f"{listed}. Pass one of these, or none where there is no such level."
+    raise InputError(
+        argument="annotator",
+        rule="must be one of those in the file",
+        value=f"{annotator!r} where {shown_names([key])} in {path} has {listed}",
+        step="Pass one of these, or none where there is no such level.",
     )
-    raise InputError(msg)
 
 
 def _are_positions(keys: list[str]) -> bool:
@@ -394,17 +408,17 @@ def _schema(labels: _Numbers, path: str | Path) -> str:
     for label in labels:
         schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)
         if schema is None:
-            msg = (
-                f"read_graphs: labels must be those of RadGraph or RadGraph-XL; got others in {path}. "
-                "Pass a RadGraph file."
+            raise InputError(
+                f"{path} has labels of entities that are neither RadGraph's nor RadGraph-XL's.", "Pass a RadGraph file."
             )
-            raise InputError(msg)
         schemas.add(schema)
     if len(schemas) > 1:
-        msg = (
-            f"read_graphs: labels must be of one schema; got {' and '.join(sorted(schemas))} in {path}. Split the file."
+        raise InputError(
+            argument="labels",
+            rule="must be of one schema",
+            value=f"{' and '.join(sorted(schemas))} in {path}",
+            step="Split the file.",
         )
-        raise InputError(msg)
     return next(iter(schemas), "radgraph")
 
 

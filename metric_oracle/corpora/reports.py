@@ -1,14 +1,15 @@
 """Reports with ids from the files people have: MIMIC-CXR, IU X-ray, CheXpert Plus, CXR-Report-Metric, plain tables."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
 from metric_oracle.corpora.sections import extract_mit, extract_yu2023
@@ -76,6 +77,8 @@ class Reports:
         tabulate the models that write such files.
     words : dict of str to int
         How many reports count as missing because they consist of a word such as "nan" or "NULL".
+    columns : dict of str to list of str
+        Columns that were kept: the value of each report, "" where it has none.
 
     See Also
     --------
@@ -98,6 +101,7 @@ class Reports:
     section: str | None = None
     section_by: str = ""
     words: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def said(self) -> tuple[str | None, str]:
@@ -151,7 +155,7 @@ class Reports:
         InputError
             If ids and texts differ in number, an id occurs twice, or there is no such section.
         """
-        return _from_texts(list(texts), ids, section, keep_empty, "Reports.from_texts", "the texts")
+        return _from_texts(list(texts), ids, section, keep_empty, "the texts")
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ class _Source:
     said: tuple[str | None, str]
     splits: list[Any] | None = None
     first_images: list[int] | None = None
+    kept: dict[str, list[str]] = field(default_factory=dict)
 
 
 def read_reports(
@@ -178,6 +183,7 @@ def read_reports(
     keep_empty: bool = False,
     encoding: str | None = None,
     separator: str | None = None,
+    keep: str | Sequence[str] = (),
 ) -> Reports:
     """Read reports from a file or folder, whose layout follows from its header and content.
 
@@ -207,6 +213,8 @@ def read_reports(
     separator : str, optional
         Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most
         columns.
+    keep : str or sequence of str, optional
+        Columns of a table whose values are kept with the reports, such as ``"subject_id"``.
 
     Returns
     -------
@@ -226,7 +234,7 @@ def read_reports(
     """
     path = Path(path)
     if section is not None:
-        check_section(section, "read_reports")
+        check_section(section)
     check_profile(profile)
     if split_file is not None and split is None:
         raise InputError(
@@ -235,11 +243,11 @@ def read_reports(
     if not path.exists():
         raise InputError(f"there is no file or folder {path}.", "Check the name: it is never read as text.")
     if not path.is_dir():
-        existing_file(path, "read_reports")
+        existing_file(path)
 
     if path.is_dir() or path.suffix.lower() == ".zip":
         of_table = {"id_column": id_column, "text_column": text_column, "encoding": encoding, "separator": separator}
-        given = [name for name, value in of_table.items() if value is not None]
+        given = [name for name, value in {**of_table, "keep": keep or None}.items() if value is not None]
         if given:
             raise InputError(
                 argument=", ".join(given),
@@ -256,8 +264,8 @@ def read_reports(
             )
         source = _mimic_source(path, profile, section or USUAL)
     else:
-        table = read_table(path, "read_reports", encoding=encoding, separator=separator)
-        source = table_source(table, section, id_column, text_column)
+        table = read_table(path, encoding=encoding, separator=separator)
+        source = table_source(table, section, id_column, text_column, keep)
     return _chosen(source, path, split, split_file, keep_empty=keep_empty)
 
 
@@ -265,11 +273,12 @@ def read_reports(
 _DEFAULTS: dict[str, Any] = {
     "profile": "yu2023",
     "keep_empty": False,
+    "keep": (),
     **dict.fromkeys(("section", "id_column", "text_column", "split", "split_file", "encoding", "separator")),
 }
 
 
-def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) -> Reports:
+def as_reports(reports: Any, **reading: Any) -> Reports:
     """Return reports from a file or from a container in memory, by the same rules.
 
     Parameters
@@ -293,32 +302,33 @@ def as_reports(reports: Any, *, function: str = "as_reports", **reading: Any) ->
     InputError
         If the reports cannot be read, or an option does not apply to them.
     """
-    check_options(reading, _DEFAULTS, function)
+    check_options(reading, _DEFAULTS)
     if isinstance(reports, str | Path):
         return read_reports(reports, **reading)
     given = {name: value for name, value in reading.items() if value is not None and value != _DEFAULTS[name]}
     if isinstance(reports, Reports):
-        check_left_out(given, (), function, "Reports, which are read already")
+        check_left_out(given, (), "Reports, which are read already")
         return reports
-    table, texts = in_memory(reports, function)
+    table, texts = in_memory(reports)
     if texts is not None:
-        check_left_out(given, ("section", "keep_empty"), function, "texts without columns")
+        check_left_out(given, ("section", "keep_empty"), "texts without columns")
         return _from_texts(
-            texts, None, reading.get("section"), bool(reading.get("keep_empty")), function, "the reports in memory"
+            texts, None, reading.get("section"), bool(reading.get("keep_empty")), "the reports in memory"
         )
     assert table is not None
     of_files = ("profile", "encoding", "separator")
-    check_left_out(given, [name for name in _DEFAULTS if name not in of_files], function, str(table.path))
+    check_left_out(given, [name for name in _DEFAULTS if name not in of_files], str(table.path))
     section = reading.get("section")
     if section is not None:
-        check_section(section, function)
-    source = table_source(table, section, reading.get("id_column"), reading.get("text_column"))
+        check_section(section)
+    columns = reading.get("id_column"), reading.get("text_column"), reading.get("keep") or ()
+    source = table_source(table, section, *columns)
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
     )
 
 
-def check_options(options: Iterable[str], known: Iterable[str], function: str) -> None:
+def check_options(options: Iterable[str], known: Iterable[str]) -> None:
     """Raise if an option does not exist."""
     for name in options:
         if name not in known:
@@ -327,7 +337,7 @@ def check_options(options: Iterable[str], known: Iterable[str], function: str) -
             raise ArgumentError(f"there is no argument {name!r}.", step)
 
 
-def check_left_out(given: Iterable[str], allowed: Container[str], function: str, what: str) -> None:
+def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> None:
     """Raise if an option is given that does not apply to `what`."""
     foreign = [name for name in given if name not in allowed]
     if foreign:
@@ -336,7 +346,7 @@ def check_left_out(given: Iterable[str], allowed: Container[str], function: str,
         )
 
 
-def check_section(section: object, function: str) -> None:
+def check_section(section: object) -> None:
     """Raise unless `section` is the name of a section."""
     if section not in SECTIONS:
         raise InputError(
@@ -359,21 +369,21 @@ def check_profile(profile: object) -> None:
 
 
 def _from_texts(
-    texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, function: str, where: str
+    texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, where: str
 ) -> Reports:
     if section is not None:
-        check_section(section, function)
-    texts = checked_texts(texts, function, where)
+        check_section(section)
+    texts = checked_texts(texts, where)
     keys = [str(i) for i in range(len(texts))]
     if ids is not None:
-        keys = canonical_ids(ids, function, "ids")
+        keys = canonical_ids(ids, "ids")
         if len(keys) != len(texts):
             raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass an id for each text.")
-        check_unique(keys, function, "ids")
+        check_unique(keys, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
     said = (section, "caller" if section else "")
     reports = dict(zip(keys, texts, strict=True))
-    return sort_out(reports, where, counts, where, function, keep_empty=keep_empty, section=said)
+    return sort_out(reports, where, counts, where, keep_empty=keep_empty, section=said)
 
 
 def _chosen(
@@ -397,7 +407,16 @@ def _chosen(
         text_of_row = dict(zip(rows, texts, strict=True))
         first = {source.ids[row]: text_of_row[row] for row in source.first_images if row in text_of_row}
     counts["duplicate"] = len(ids) - len(first)
-    return sort_out(first, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=source.said)
+    columns = {
+        name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
+    }
+    reports = sort_out(first, source.what, counts, path, keep_empty=keep_empty, section=source.said)
+    return with_columns(reports, columns)
+
+
+def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:
+    """Return reports with kept columns: name -> id -> value."""
+    return replace(reports, columns={name: [of[study] for study in reports.ids] for name, of in columns.items()})
 
 
 def sort_out(
@@ -405,7 +424,6 @@ def sort_out(
     what: str,
     counts: dict[str, int],
     path: str | Path,
-    function: str,
     *,
     keep_empty: bool,
     section: tuple[str | None, str] = (None, ""),
@@ -442,12 +460,34 @@ def words_line(words: Counter[str]) -> str:
 # Tables
 
 
-def table_source(table: Table, section: str | None, id_column: str | None, text_column: str | None) -> _Source:
-    """Find ids, texts and splits in a table of reports."""
+def column_names(reports: Any, encoding: str | None = None, separator: str | None = None) -> list[str]:
+    """Return the names of the columns of a file or container of reports; none where it has no columns.
+
+    Parameters
+    ----------
+    reports : path, Reports, or a container
+        See `as_reports`.
+    encoding, separator : str, optional
+        See `read_reports`.
+    """
+    if isinstance(reports, Reports):
+        return [*reports.columns]
+    if isinstance(reports, str | Path):
+        path = Path(reports)
+        is_table = path.is_file() and path.suffix.lower() != ".zip"
+        return read_table(path, encoding=encoding, separator=separator).names if is_table else []
+    table = None if isinstance(reports, Iterator) else in_memory(reports)[0]
+    return [] if table is None else table.names
+
+
+def table_source(
+    table: Table, section: str | None, id_column: str | None, text_column: str | None, keep: str | Sequence[str] = ()
+) -> _Source:
+    """Find ids, texts, splits and the columns to keep in a table of reports."""
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
         raise InputError(f"{path} holds RadGraph graphs, not reports.", f"Pass it as {option('radgraph', 'FILE')}.")
-    id_cells = table.id_cells("read_reports", id_column)
+    id_cells = table.id_cells(id_column)
     if id_cells is None:
         raise InputError(
             f"{path} has no column with a usual id name.",
@@ -455,13 +495,13 @@ def table_source(table: Table, section: str | None, id_column: str | None, text_
         )
     cells, id_name = id_cells
     where = f"{id_name!r} in {path}"
-    ids = canonical_ids(cells, "read_reports", where)
+    ids = canonical_ids(cells, where)
     first_images = None
     if id_name == "path_to_image":
-        ids, first_images = chexpert_studies(ids, "read_reports", where)
+        ids, first_images = chexpert_studies(ids, where)
     names, of_section = _text_names(table, section or USUAL, text_column)
     said = (of_section, "column") if of_section else (section, "caller" if section else "")
-    columns = {name: table.column(name, "read_reports", "text_column", is_text=True) for name in names}
+    columns = {name: table.column(name, "text_column", is_text=True) for name in names}
 
     def texts(rows: Sequence[int]) -> list[str | None]:
         for name, cells in columns.items():
@@ -476,8 +516,9 @@ def table_source(table: Table, section: str | None, id_column: str | None, text_
 
     layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
     what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
-    splits = table.column("split", "read_reports", "split") if "split" in table.names else None
-    return _Source(what, ids, texts, said, splits, first_images)
+    splits = table.column("split", "split") if "split" in table.names else None
+    kept = {name: kept_values(table.column(name, "keep")) for name in check_kept(keep)}
+    return _Source(what, ids, texts, said, splits, first_images, kept)
 
 
 def section_of_column(name: str) -> str | None:
@@ -541,4 +582,4 @@ def _mimic_source(path: Path, profile: str, section: str) -> _Source:
         return [_joined_sections(map(extract_mit(report).get, section.split("+"))) for report in reports]
 
     what = f"MIMIC-CXR report files, profile {profile}, section {section}"
-    return _Source(what, canonical_ids(names, "read_reports", str(path)), texts, (section, "headers"))
+    return _Source(what, canonical_ids(names, str(path)), texts, (section, "headers"))

@@ -104,24 +104,24 @@ def _mit_name(header: str) -> str:
 
 
 def check_sections(
-    function: str,
     one: tuple[str | None, str],
     other: tuple[str | None, str],
     names: tuple[str, str] = ("references", "predictions"),
     step: str = "",
+    option_of_other: str = "model_section",
 ) -> str | None:
     """Compare the sections of two sets of reports; one that is not known agrees with all.
 
     Parameters
     ----------
-    function : str
-        The public function, for the error line.
     one, other : (section or None, what says it)
         See `corpora.reports.Reports`.
     names : (str, str)
         What the two are, for the error line.
     step : str
         The next step; by default to read `one` in the section of `other`.
+    option_of_other : str
+        The option that says the section of `other`, for the warning.
 
     Returns
     -------
@@ -138,8 +138,7 @@ def check_sections(
     if "paper" in (one[1], other[1]):
         return (
             f"the {names[0]} are of section {one[0]}, but Yu et al. (2023) compare such {names[1]} with {other[0]}: "
-            f"pass --section {other[0]}, or say by --{'predicted' if function == 'score' else 'model'}-section what "
-            "the model writes"
+            f"pass {option('section', other[0])}, or say by {option(option_of_other)} what the model writes"
         )
     raise InputError(
         argument=f"{names[0]} and {names[1]}",

@@ -41,9 +41,9 @@ def ids_of_split(
     import polars as pl
 
     if split_file is not None:
-        path = existing_file(Path(split_file), "read_reports", "split_file")
-        table = read_table(path, "read_reports")
-        names = table.column("split", "read_reports", "split_file")
+        path = existing_file(Path(split_file), "split_file")
+        table = read_table(path)
+        names = table.column("split", "split_file")
         ids = _split_file_ids(table, set(ids))
     elif names is None:
         raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
@@ -76,8 +76,8 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     seen: set[str] = set()
     for name in table.names:
         if name.lower() in STUDY_ID_NAMES:
-            cells = table.column(name, "read_reports", "split_file")
-            ids = canonical_ids(cells, "read_reports", f"{name!r} in {table.path}")
+            cells = table.column(name, "split_file")
+            ids = canonical_ids(cells, f"{name!r} in {table.path}")
             seen |= set(ids)
             n_found = len(report_ids.intersection(ids))
             if n_found > n_best:

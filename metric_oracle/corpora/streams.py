@@ -4,15 +4,16 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from pyarrow import parquet
 
+from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.missing import state_of
-from metric_oracle.corpora.reports import Reports, check_section, sort_out, table_source
+from metric_oracle.corpora.reports import Reports, check_section, sort_out, table_source, with_columns
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
@@ -46,7 +47,7 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
     kind = ENDINGS.get(file_ending(path))
     if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):
         return False
-    table = next(_pieces(path, "read_reports", encoding, separator), None)
+    table = next(_pieces(path, encoding, separator), None)
     return table is not None and "path_to_image" not in table.names
 
 
@@ -65,6 +66,7 @@ def stream_reports(
     keep_empty: bool = False,
     encoding: str | None = None,
     separator: str | None = None,
+    keep: str | Sequence[str] = (),
 ) -> Iterator[Reports]:
     """Yield the reports of a file in pieces of `n`; the last piece may be smaller. Options as in `read_reports`.
 
@@ -72,18 +74,26 @@ def stream_reports(
     lie less than `n` reports apart. `indexes.shards` raises if two pieces share an id.
     """
     if section is not None:
-        check_section(section, "read_reports")
+        check_section(section)
     before: dict[str, str | None] = {}
     reports: dict[str, str | None] = {}
+    columns: dict[str, dict[str, str]] = {}
+    names = check_kept(keep)
     n_rows = n_kept = 0
     source: Any = None
 
     def piece() -> Reports:
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
-        return sort_out(reports, source.what, counts, path, "read_reports", keep_empty=keep_empty, section=source.said)
+        made = sort_out(reports, source.what, counts, path, keep_empty=keep_empty, section=source.said)
+        return with_columns(made, columns)
 
-    for table in _pieces(path, "read_reports", encoding, separator):
-        source = table_source(table, section, id_column, text_column)
+    for table in _pieces(path, encoding, separator):
+        source = table_source(table, section, id_column, text_column, names)
+        for name in names:
+            # Of the ids of the last piece, whose reports may go on in this one.
+            of_piece = {study: value for study, value in columns.get(name, {}).items() if study in reports}
+            ids, values = [*of_piece, *source.ids], [*of_piece.values(), *source.kept[name]]
+            columns[name] = values_of_ids(name, ids, values, path)
         for study, text in zip(source.ids, source.texts(range(len(source.ids))), strict=True):
             earlier = reports if study in reports else before
             if study in earlier:
@@ -106,33 +116,33 @@ def stream_reports(
     yield piece()
 
 
-def _pieces(path: Path, function: str, encoding: str | None, separator: str | None) -> Iterator[Table]:
-    kind = table_kind(path, function, encoding=encoding, separator=separator)
+def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator[Table]:
+    kind = table_kind(path, encoding=encoding, separator=separator)
     if kind == "Parquet":
-        yield from _parquet(path, function)
+        yield from _parquet(path)
         return
-    requested = checked_encoding(encoding, function)
+    requested = checked_encoding(encoding)
     name = ""
     try:
-        name = stream_encoding(path, function, encoding)
+        name = stream_encoding(path, encoding)
         # A lone carriage return ends a row of CSV only.
         with io.TextIOWrapper(opened(path), name, newline="\n" if kind == "JSON Lines" else "") as file:
-            lines = _checked(file, requested, path, function)
+            lines = _checked(file, requested, path)
             if kind == "JSON Lines":
-                yield from _json_lines(lines, path, encoding_note(name), function)
+                yield from _json_lines(lines, path, encoding_note(name))
             else:
                 head = _head(path, name)
-                delimiter = separator_of(head, kind, checked_separator(separator, function))
-                yield from _csv(lines, path, kind, encoding_note(name), function, delimiter)
+                delimiter = separator_of(head, kind, checked_separator(separator))
+                yield from _csv(lines, path, kind, encoding_note(name), delimiter)
     except UnicodeError:
-        raise wrong_encoding(name, path, function) from None
+        raise wrong_encoding(name, path) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: it is damaged or cut short.", "Fetch it again.") from error
 
 
-def _checked(file: IO[str], requested: str | None, path: Path, function: str) -> Iterator[str]:
+def _checked(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
     for line in file:
-        check_characters(line, requested, path, function)
+        check_characters(line, requested, path)
         yield line
 
 
@@ -142,14 +152,14 @@ def _head(path: Path, encoding: str) -> str:
         return file.read(HEAD)
 
 
-def _parquet(path: Path, function: str) -> Iterator[Table]:
-    with whole_parquet(path, function):
+def _parquet(path: Path) -> Iterator[Table]:
+    with whole_parquet(path):
         for batch in parquet.ParquetFile(str(path)).iter_batches(AT_ONCE):
             batch.validate(full=True)
             yield Table(path, "Parquet", batch.schema.names, batch.columns, batch.num_rows)
 
 
-def _csv(lines: Iterable[str], path: Path, kind: str, note: str, function: str, delimiter: str) -> Iterator[Table]:
+def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
     """Cut a file into runs of rows with Python's reader, and read each run as a whole file is read."""
     recorded: list[str] = []
 
@@ -170,16 +180,16 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, function: str, 
         header = header.lstrip("\r\n").rstrip("\r\n") + "\n"
         while n := sum(1 for _ in islice(rows, AT_ONCE)):
             where = f"{path} (rows {first:,} to {first + n - 1:,} below the header)"
-            yield read_csv(where, kind, header + "".join(recorded), note, function, delimiter)
+            yield read_csv(where, kind, header + "".join(recorded), note, delimiter)
             recorded.clear()
             first += n
     except csv.Error:
         raise InputError(f"{path} has a row that cannot be parsed after row {first:,}.", "Close its quotes.") from None
 
 
-def _json_lines(lines: Iterator[str], path: Path, note: str, function: str) -> Iterator[Table]:
+def _json_lines(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:
     first = 1
     while piece := list(islice(lines, AT_ONCE)):
         where = f"{path} (from line {first:,})"
-        yield read_json_lines(where, "".join(piece), note, function)
+        yield read_json_lines(where, "".join(piece), note)
         first += len(piece)

@@ -40,9 +40,18 @@ ENDINGS = {
 }
 BINARY, SEPARATED = ("Parquet", "Excel"), ("CSV", "TSV")
 
+
+def text_options(path: Path) -> list[str]:
+    """Return the names of the options of text files, ``encoding`` and ``separator``, that apply to a file or folder."""
+    if not path.is_file():
+        return []
+    kind = ENDINGS.get(file_ending(path))
+    return ["encoding"] * (kind not in BINARY) + ["separator"] * (kind in SEPARATED)
+
+
 _MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
-_SHOWABLE = re.compile(r"[\w./:+-]{0,79}\w|Unnamed: \d+|Report (?:Impression|Generated)")
+_SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = {*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "split", "report", "text", "impression", "findings"}
 _END_OF_FILE = "end-of-file"
@@ -67,6 +76,8 @@ class Table:
         The keys of a JSON object, one per row.
     note : str
         A remark on how the file was read, such as "read as cp1252".
+    lines : list of int or None
+        Line of each row in a JSON Lines file, from 1.
     """
 
     path: str | Path
@@ -76,19 +87,20 @@ class Table:
     n_rows: int
     keys: list[str] | None = None
     note: str = ""
+    lines: list[int] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
-    def column(self, name: str, function: str, argument: str, *, is_text: bool = False) -> list[Any]:
+    def column(self, name: str, argument: str, *, is_text: bool = False) -> list[Any]:
         """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
         matches = [number for number, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
             raise InputError(f"{self.path} {problem} {name!r}.", f"Columns: {self.header}.")
-        return self.cells(matches[0], function, is_text=is_text)
+        return self.cells(matches[0], is_text=is_text)
 
-    def cells(self, number: int, function: str, *, is_text: bool = False) -> list[Any]:
+    def cells(self, number: int, *, is_text: bool = False) -> list[Any]:
         """Return the cells of a column by its number, see `column`."""
         column = self.columns[number]
         try:
@@ -99,6 +111,10 @@ class Table:
                 "Convert the column to text.",
             ) from None
         return cells if is_text else [None if cell == "" else cell for cell in cells]
+
+    def place_of(self, row: int) -> str:
+        """Return the place of a row for a message: its line in a JSON Lines file, otherwise its number from 1."""
+        return f"row {row + 1} of {self.path}" if self.lines is None else f"line {self.lines[row]} of {self.path}"
 
     @property
     def header(self) -> str:
@@ -120,13 +136,13 @@ class Table:
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() and self.keys is None else set()
         return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
 
-    def id_cells(self, function: str, id_column: str | None = None) -> tuple[list[Any], str] | None:
+    def id_cells(self, id_column: str | None = None) -> tuple[list[Any], str] | None:
         """Return the id cells and the name of their column, or None if no column has a usual id name.
 
         Study-level names win over image-level ones, because the unit of analysis is the study.
         """
         if id_column is not None:
-            return self.column(id_column, function, "id_column"), id_column
+            return self.column(id_column, "id_column"), id_column
         if self.keys is not None:
             return list(self.keys), "object key"
         image_name = self.image_name
@@ -140,7 +156,7 @@ class Table:
                     f"Pass {option('id_column', 'NAME')}.",
                 )
             if names:
-                return self.column(names[0], function, "id_column"), names[0]
+                return self.column(names[0], "id_column"), names[0]
         return None
 
 
@@ -159,7 +175,7 @@ def number_of(cell: object) -> float:
         return math.nan
 
 
-def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: bool = True) -> list[str]:
+def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) -> list[str]:
     """Return id cells as strings; every row must have one.
 
     MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
@@ -177,7 +193,7 @@ def canonical_ids(cells: Iterable[object], function: str, where: str, *, mimic: 
     return ids
 
 
-def chexpert_studies(images: Sequence[str], function: str, where: str) -> tuple[list[str], list[int]]:
+def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list[int]]:
     """Return the study of each CheXpert Plus image path, and for each study the row of its first image in path order.
 
     Labels and texts of one study can differ between its images (dates were drawn anew for each), so one must be chosen.
@@ -197,7 +213,7 @@ def chexpert_studies(images: Sequence[str], function: str, where: str) -> tuple[
     return studies, list(first.values())
 
 
-def check_unique(ids: Sequence[str], function: str, where: str) -> None:
+def check_unique(ids: Sequence[str], where: str) -> None:
     """Raise if an id occurs twice."""
     seen: set[str] = set()
     doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
@@ -218,7 +234,7 @@ def zeros_hint(ids: Iterable[str], others: Iterable[str]) -> str:
     return f" Ids differ by leading zeros, which spreadsheets drop ({shown_names(pair)}): write them as text."
 
 
-def read_table(path: Path, function: str, *, encoding: str | None = None, separator: str | None = None) -> Table:
+def read_table(path: Path, *, encoding: str | None = None, separator: str | None = None) -> Table:
     """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz), .parquet or .xlsx.
 
     Parameters
@@ -229,25 +245,25 @@ def read_table(path: Path, function: str, *, encoding: str | None = None, separa
     separator : str, optional
         Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that gives the header most columns.
     """
-    kind = table_kind(path, function, encoding=encoding, separator=separator)
+    kind = table_kind(path, encoding=encoding, separator=separator)
     if kind == "Parquet":
-        return _read_parquet(path, function)
+        return _read_parquet(path)
     if kind == "Excel":
         from metric_oracle.corpora.workbooks import read_workbook
 
-        return read_workbook(path, function)
-    text, note = read_text(path, function, encoding)
+        return read_workbook(path)
+    text, note = read_text(path, encoding)
     if kind == "JSON":
-        return _read_json(path, text, note, function)
+        return _read_json(path, text, note)
     if kind == "JSON Lines":
-        return read_json_lines(path, text, note, function)
-    delimiter = separator_of(text, kind, checked_separator(separator, function))
-    return read_csv(path, kind, text, note, function, delimiter)
+        return read_json_lines(path, text, note)
+    delimiter = separator_of(text, kind, checked_separator(separator))
+    return read_csv(path, kind, text, note, delimiter)
 
 
-def table_kind(path: Path, function: str, *, encoding: str | None = None, separator: str | None = None) -> str:
+def table_kind(path: Path, *, encoding: str | None = None, separator: str | None = None) -> str:
     """Return the kind of a table by its ending; raise if an option does not apply to that kind."""
-    existing_file(path, function)
+    existing_file(path)
     kind = ENDINGS.get(file_ending(path))
     is_binary = kind in BINARY
     if kind is None or (is_binary and path.suffix.lower() == ".gz"):
@@ -268,7 +284,7 @@ def table_kind(path: Path, function: str, *, encoding: str | None = None, separa
 
 
 @contextmanager
-def whole_parquet(path: Path, function: str) -> Iterator[None]:
+def whole_parquet(path: Path) -> Iterator[None]:
     """Turn Arrow's errors for a damaged file into one line."""
     try:
         yield
@@ -280,10 +296,10 @@ def whole_parquet(path: Path, function: str) -> Iterator[None]:
         ) from None
 
 
-def _read_parquet(path: Path, function: str) -> Table:
+def _read_parquet(path: Path) -> Table:
     from pyarrow import parquet
 
-    with whole_parquet(path, function):
+    with whole_parquet(path):
         # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
         table = parquet.ParquetFile(str(path)).read()
         table.validate(full=True)
@@ -291,7 +307,7 @@ def _read_parquet(path: Path, function: str) -> Table:
     return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 
-def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, delimiter: str) -> Table:
+def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) -> Table:
     """Parse the text of a CSV or TSV file; `path` is for messages."""
     text = text.lstrip("\r\n")
     names = header_names(text, delimiter)
@@ -336,16 +352,16 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, function: str, d
             f"Repair the file, or pass {option('separator', 'CHARACTER')}.",
         ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
-        raise InputError(f"{path} has a quote that is never closed.", "The file is cut short or damaged.")
+        raise InputError(f"{path} has a quote that is never closed.", "Close the quote, or fetch the file again.")
     table = table.slice(0, table.num_rows - 1)
     return Table(path, kind, names, table.columns, table.num_rows, note=note)
 
 
-def _read_json(path: Path, text: str, note: str, function: str) -> Table:
+def _read_json(path: Path, text: str, note: str) -> Table:
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs):
-            check_unique([key for key, _ in pairs], function, f"objects in {path}")
+            check_unique([key for key, _ in pairs], f"objects in {path}")
         return content
 
     try:
@@ -353,7 +369,7 @@ def _read_json(path: Path, text: str, note: str, function: str) -> Table:
     except json.JSONDecodeError as error:
         # CheXpert Plus calls JSON Lines .json: one value, then more.
         if error.msg == "Extra data":
-            return read_json_lines(path, text, note, function)
+            return read_json_lines(path, text, note)
         raise InputError(
             f"{path} is not valid JSON: it is broken at line {error.lineno} column {error.colno}.", "Repair the file."
         ) from None
@@ -389,9 +405,9 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
     return None
 
 
-def read_json_lines(path: str | Path, text: str, note: str, function: str) -> Table:
+def read_json_lines(path: str | Path, text: str, note: str) -> Table:
     """Read JSON Lines that are text already; `path` is for messages."""
-    records = []
+    records, lines = [], []
     # Not splitlines: a JSON string may hold U+2028 as it is.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -405,13 +421,18 @@ def read_json_lines(path: str | Path, text: str, note: str, function: str) -> Ta
                 f"{path} has no JSON object in line {number}.", "Each line must be one object; repair the file."
             )
         records.append(record)
-    return _from_records(path, "JSON Lines", records, None, note)
+        lines.append(number)
+    return _from_records(path, "JSON Lines", records, None, note, lines)
 
 
 def _from_records(
-    path: str | Path, kind: str, records: list[dict[str, Any]], keys: list[str] | None, note: str
+    path: str | Path,
+    kind: str,
+    records: list[dict[str, Any]],
+    keys: list[str] | None,
+    note: str,
+    lines: list[int] | None = None,
 ) -> Table:
     names = list(dict.fromkeys(name for record in records for name in record))
-    return Table(
-        path, kind, names, [[record.get(name) for record in records] for name in names], len(records), keys, note
-    )
+    columns = [[record.get(name) for record in records] for name in names]
+    return Table(path, kind, names, columns, len(records), keys, note, lines)

@@ -32,7 +32,7 @@ _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
 _STEP = f"Save the file in UTF-8, or name its encoding: {option('encoding', 'NAME')} for tables of reports."
 
 
-def existing_file(path: Path, function: str, argument: str = "path") -> Path:
+def existing_file(path: Path, argument: str = "path") -> Path:
     """Return `path` if it is a regular file. Pipes are refused: reading one could block for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"{path} is a pipe or device.", "Write it to a file first.")
@@ -51,29 +51,29 @@ def is_packed(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
-def read_bytes(path: Path, function: str) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """Read a whole file, decompressed if its name ends with `.gz`."""
-    existing_file(path, function)
+    existing_file(path)
     try:
-        return b"".join(unpacked(path, function)) if is_packed(path) else path.read_bytes()
+        return b"".join(unpacked(path)) if is_packed(path) else path.read_bytes()
     except MemoryError:
         raise InputError(f"{path} does not fit into memory.", "Split the file.") from None
 
 
-def unpacked(path: Path, function: str) -> Iterator[bytes]:
+def unpacked(path: Path) -> Iterator[bytes]:
     """Yield the content of a gzip file in pieces."""
     packed, n = path.stat().st_size, 0
     try:
         with gzip.open(path) as file:
             while piece := file.read(PIECE):
                 n += len(piece)
-                check_unpacked(packed, n, path, function)
+                check_unpacked(packed, n, path)
                 yield piece
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InputError(f"{path} is not a whole gzip file: it is damaged or cut short.", "Fetch it again.") from None
 
 
-def check_unpacked(packed: int, size: int, path: Path, function: str) -> None:
+def check_unpacked(packed: int, size: int, path: Path) -> None:
     """Raise if a compressed file unpacks to far more bytes than reports, vectors or tables do.
 
     Repetitive reports unpack to 50 times their size; a file made to fill the memory, to 1,000 times.
@@ -85,7 +85,7 @@ def check_unpacked(packed: int, size: int, path: Path, function: str) -> None:
 # Encodings
 
 
-def checked_encoding(encoding: str | None, function: str) -> str | None:
+def checked_encoding(encoding: str | None) -> str | None:
     """Return Python's name of an encoding."""
     if encoding is None:
         return None
@@ -101,7 +101,7 @@ def checked_encoding(encoding: str | None, function: str) -> str | None:
         ) from None
 
 
-def _of_mark(head: bytes, requested: str | None, path: Path, function: str) -> str | None:
+def _of_mark(head: bytes, requested: str | None, path: Path) -> str | None:
     """Return the requested encoding or that of the byte-order mark; None if there is neither."""
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     if requested is None or marked is None:
@@ -127,20 +127,20 @@ def _utf8(pieces: Iterable[bytes]) -> bool | None:
     return None if is_ascii else True
 
 
-def _check_requested(requested: str, pieces: Iterable[bytes], path: Path, function: str) -> None:
+def _check_requested(requested: str, pieces: Iterable[bytes], path: Path) -> None:
     """Raise if another encoding is requested for a file that is UTF-8 with characters beyond ASCII."""
     if not requested.startswith("utf") and _utf8(pieces):
         raise InputError(f"{path} is in UTF-8, not in {requested}.", f"Leave {option('encoding')} out.")
 
 
-def _guessed(lines: Iterable[bytes], path: Path, function: str) -> str:
+def _guessed(lines: Iterable[bytes], path: Path) -> str:
     """Return the encoding of lines that are not all UTF-8: cp1252 if it fits every line that is not ASCII."""
     n_utf8 = n_others = n_beyond = n_letters = 0
     first: list[int] = []
     is_cp1252 = True
     for number, line in enumerate(lines, start=1):
         if b"\0" in line:
-            refuse_binary(path, function)
+            refuse_binary(path)
         if line.isascii():
             continue
         try:
@@ -152,7 +152,7 @@ def _guessed(lines: Iterable[bytes], path: Path, function: str) -> str:
         if len(first) < 5:
             first.append(number)
         if _CONTROLS.search(line):
-            refuse_binary(path, function)
+            refuse_binary(path)
         try:
             text = line.decode("cp1252")
         except UnicodeDecodeError:
@@ -178,7 +178,7 @@ def encoding_note(encoding: str) -> str:
     return "" if encoding.startswith(("utf-8", "ascii")) else f"read as {encoding}"
 
 
-def read_text(path: Path, function: str, encoding: str | None = None) -> tuple[str, str]:
+def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
     """Return the text of a file without its byte-order mark, and a note if its encoding is not UTF-8.
 
     Parameters
@@ -187,43 +187,43 @@ def read_text(path: Path, function: str, encoding: str | None = None) -> tuple[s
     encoding : str, optional
         By default that of the byte-order mark, else UTF-8, else cp1252 if it fits every line that is not ASCII.
     """
-    requested = checked_encoding(encoding, function)
-    raw = read_bytes(path, function)
+    requested = checked_encoding(encoding)
+    raw = read_bytes(path)
     if raw.startswith(_MAGIC):
-        refuse_binary(path, function)
-    known = _of_mark(raw[:4], requested, path, function)
+        refuse_binary(path)
+    known = _of_mark(raw[:4], requested, path)
     if requested is not None:
-        _check_requested(requested, [raw], path, function)
+        _check_requested(requested, [raw], path)
     name = known or "utf-8"
     try:
         text = raw.decode(name)
     except ValueError:  # some codecs raise no UnicodeDecodeError
         if known is not None:
-            raise wrong_encoding(name, path, function) from None
-        name = _guessed(raw.splitlines(), path, function)
+            raise wrong_encoding(name, path) from None
+        name = _guessed(raw.splitlines(), path)
         text = raw.decode(name)
     if not text.strip():
         raise InputError(f"{path} is empty.", "Fetch it again.")
-    check_characters(text, requested, path, function)
+    check_characters(text, requested, path)
     return text, encoding_note(name)
 
 
-def stream_encoding(path: Path, function: str, encoding: str | None = None) -> str:
+def stream_encoding(path: Path, encoding: str | None = None) -> str:
     """Return the encoding of a file that is read in pieces, by the rules of `read_text`. Reads the file once."""
-    requested = checked_encoding(encoding, function)
+    requested = checked_encoding(encoding)
     with opened(path) as file:
         head = file.read(4)
     if head.startswith(_MAGIC):
-        refuse_binary(path, function)
-    known = _of_mark(head, requested, path, function)
+        refuse_binary(path)
+    known = _of_mark(head, requested, path)
     if requested is not None:
-        _check_requested(requested, _pieces(path), path, function)
+        _check_requested(requested, _pieces(path), path)
     if known is not None:
         return known
     if _utf8(_pieces(path)) is not False:
         return "utf-8"
     with opened(path) as file:
-        return _guessed((part for line in file for part in line.splitlines()), path, function)
+        return _guessed((part for line in file for part in line.splitlines()), path)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -237,23 +237,23 @@ def opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if is_packed(path) else path.open("rb")  # type: ignore[return-value]
 
 
-def check_characters(text: str, requested: str | None, path: str | Path, function: str) -> None:
+def check_characters(text: str, requested: str | None, path: str | Path) -> None:
     """Raise if a text has NUL or control characters, which a wrong encoding makes.
 
     Latin-1 has control characters where cp1252 has quotation marks and dashes.
     """
     if "\0" in text:
-        refuse_binary(path, function)
+        refuse_binary(path)
     if requested is not None and not requested.startswith("utf") and _C1.search(text):
         raise InputError(f"{path} is not in {requested}, which makes control characters of some bytes.", "Try cp1252.")
 
 
-def wrong_encoding(encoding: str, path: str | Path, function: str) -> InputError:
+def wrong_encoding(encoding: str, path: str | Path) -> InputError:
     """Return the error for bytes that are not valid in an encoding."""
     return InputError(f"{path} is not in {encoding}: it has bytes that {encoding} does not.", _STEP)
 
 
-def text_pieces(path: Path, function: str) -> Iterator[str]:
+def text_pieces(path: Path) -> Iterator[str]:
     """Yield the text of a file: whole if it is small or compressed (see `read_text`), else in pieces.
 
     Raises
@@ -261,24 +261,24 @@ def text_pieces(path: Path, function: str) -> Iterator[str]:
     UnicodeDecodeError
         If a large file is not in UTF-8, maybe after some pieces.
     """
-    existing_file(path, function)
+    existing_file(path)
     with path.open("rb") as file:
-        mark = _of_mark(file.read(4), None, path, function)
+        mark = _of_mark(file.read(4), None, path)
     if is_packed(path) or path.stat().st_size <= PIECE or mark not in (None, "utf-8-sig"):
-        yield read_text(path, function)[0]
+        yield read_text(path)[0]
         return
     decode = codecs.getincrementaldecoder("utf-8-sig")().decode
     with path.open("rb") as file:
         is_first = True
         while raw := file.read(PIECE):
             if (is_first and raw.startswith(_MAGIC)) or b"\0" in raw:
-                refuse_binary(path, function)
+                refuse_binary(path)
             is_first = False
             yield decode(raw)
     yield decode(b"", final=True)
 
 
-def refuse_binary(path: str | Path, function: str) -> NoReturn:
+def refuse_binary(path: str | Path) -> NoReturn:
     """Raise because a file is not text."""
     raise InputError(f"{path} is a binary file, which its ending does not say.", "Rename or convert it.")
 
@@ -286,7 +286,7 @@ def refuse_binary(path: str | Path, function: str) -> NoReturn:
 # Separators
 
 
-def checked_separator(separator: str | None, function: str) -> str | None:
+def checked_separator(separator: str | None) -> str | None:
     """Return a separator as one character. The name "tab" stands for the tab."""
     if separator in (None, "tab", "\\t"):
         return None if separator is None else "\t"

@@ -26,7 +26,7 @@ from metric_oracle.corpora.tables import (
     shown_names,
 )
 from metric_oracle.corpora.text_files import check_unpacked, read_text
-from metric_oracle.errors import DtypeError, InputError, not_installed
+from metric_oracle.errors import DtypeError, InputError, not_installed, option
 
 LABELS = (
     "Enlarged Cardiomediastinum",
@@ -96,23 +96,24 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
         lists; `.pt` with a tensor or with CXR-Report-Metric's object row -> vector
     ids : the file of ids where `path` has none: `.txt` with one a line, or a table with an id column
     """
-    path = existing_file(Path(path), "read_embeddings")
+    path = existing_file(Path(path))
     readers = {".npy": _read_npy, ".npz": read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        msg = f"read_embeddings: path must end with one of {', '.join(readers)}; got {path}. Convert the file."
-        raise InputError(msg)
+        raise InputError(
+            f"{path} is not a file of vectors by its ending, which must be one of {', '.join(readers)}.",
+            "Convert the file.",
+        )
     own_ids, array = reader(path)
     if (own_ids is None) == (ids is None):
         rule = "given where the file holds no ids" if ids is None else "left out where the file holds ids"
-        msg = f"read_embeddings: ids must be {rule}; got {ids} for {path}. Pass ids once."
-        raise InputError(msg)
+        raise InputError(argument="ids", rule=f"must be {rule}", value=f"{ids} for {path}", step="Pass ids once.")
     if ids is not None:
         where = str(ids)
-        id_list = _read_ids(existing_file(Path(ids), "read_embeddings", "ids"))
+        id_list = read_ids(existing_file(Path(ids), "ids"))
     else:
         where = f"the ids of {path}"
-        id_list = canonical_ids(own_ids or [], "read_embeddings", where)
+        id_list = canonical_ids(own_ids or [], where)
     return Vectors(id_list, checked_vectors(array, id_list, path, where))
 
 
@@ -123,7 +124,7 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
     case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
     `id_column` is for ids under an unusual name.
     """
-    return labels_of_table(read_table(existing_file(Path(path), "read_labels"), "read_labels"), id_column=id_column)
+    return labels_of_table(read_table(existing_file(Path(path))), id_column=id_column)
 
 
 def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
@@ -133,30 +134,26 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
     names = _SNAKE_LABELS if is_snake else LABELS
     absent = [name for name in names if name not in table.names]
     if absent:
-        msg = (
-            f"read_labels: path must have the 14 CheXbert columns; got none called {', '.join(absent)} in {path}. "
-            "Rename them."
-        )
-        raise InputError(msg)
+        raise InputError(f"{path} lacks columns of the 14 CheXbert labels: {', '.join(absent)}.", "Rename them.")
     values = np.empty((table.n_rows, len(LABELS)), np.uint8)
     for place, name in enumerate(names):
         class_of = _CLASS_OF_INDEX if is_snake else _CLASS_OF_VALUE
         if LABELS[place] == "No Finding":
             class_of = _NO_FINDING_CLASS
         values[:, place] = _classes(
-            table.column(name, "read_labels", "path"), class_of, f"column {name!r}", path, may_miss=not is_snake
+            table.column(name, "path"), class_of, f"column {name!r}", path, may_miss=not is_snake
         )
 
-    found = table.id_cells("read_labels", id_column)
+    found = table.id_cells(id_column)
     if found is None:
         return Labels(None, values)
     cells, id_name = found
     where = f"{id_name!r} in {path}"
-    ids = canonical_ids(cells, "read_labels", where)
+    ids = canonical_ids(cells, where)
     if id_name == "path_to_image":
-        studies, rows = chexpert_studies(ids, "read_labels", where)
+        studies, rows = chexpert_studies(ids, where)
         ids, values = [studies[row] for row in rows], values[rows]
-    check_unique(ids, "read_labels", where)
+    check_unique(ids, where)
     return Labels(ids, values)
 
 
@@ -171,28 +168,28 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
     path : CSV, TSV, Parquet, JSON or JSON Lines
     id_column : the column of the ids, where its name does not say it
     """
-    return label_table_of(read_table(existing_file(Path(path), "read_label_table"), "read_label_table"), id_column)
+    return label_table_of(read_table(existing_file(Path(path))), id_column)
 
 
 def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool = False) -> LabelTable:
-    """Take labels of any names from a table that is in memory, see `read_label_table`.
+    """Return the labels in a table that is in memory. The label columns may have any names, see `read_label_table`.
 
-    Without ids they are an error or, with `by_place`, the places "0", "1", ...
+    A table without a column of ids raises InputError. With `by_place` its row numbers "0", "1", ... are the ids.
     """
     path = table.path
     if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        found = table.id_cells("read_label_table", id_column)
-        ids = None if found is None else canonical_ids(found[0], "read_label_table", f"{found[1]!r} in {path}")
+        found = table.id_cells(id_column)
+        ids = None if found is None else canonical_ids(found[0], f"{found[1]!r} in {path}")
         known = (*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "")
         names = [
             name
             for name in table.names
             if name.lower() not in known and not name.startswith("Unnamed:") and (found is None or name != found[1])
         ]
-        columns = [table.column(name, "read_label_table", "path") for name in names]
+        columns = [table.column(name, "path") for name in names]
         values = np.array(
             [
                 _classes(cells, _CLASS_OF_VALUE, f"label column {place} ({shown_names([name])})", path, may_miss=True)
@@ -203,15 +200,15 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
     if ids is None and by_place:
         ids = [str(place) for place in range(len(values))]
     if ids is None:
-        msg = f"read_label_table: path must have a column of ids; got {table.header} in {path}. Pass --id-column NAME."
-        raise InputError(msg)
-    if not ids or not names:
-        msg = (
-            f"read_label_table: path must have at least one report and one label; got {len(ids)} and {len(names)} in "
-            f"{path}. Check the file."
+        raise InputError(
+            f"{path} has no column of ids; its columns are {table.header}.", f"Pass {option('id_column', 'NAME')}."
         )
-        raise InputError(msg)
-    check_unique(ids, "read_label_table", str(path))
+    if not ids or not names:
+        raise InputError(
+            f"{path} must have at least one report and one label; it has {len(ids)} and {len(names)}.",
+            "Check the file.",
+        )
+    check_unique(ids, str(path))
     return LabelTable(ids, names, values)
 
 
@@ -221,11 +218,12 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
     found = [classes[cell] for cell in cells]
     if None in found:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
-        msg = (
-            f"read_labels: {what} of {path} must hold {allowed}; "
-            f"got another cell in row {found.index(None) + 1}. Repair it."
+        raise InputError(
+            argument=f"{what} of {path}",
+            rule=f"must hold {allowed}",
+            value=f"another cell in row {found.index(None) + 1}",
+            step="Repair it.",
         )
-        raise InputError(msg)
     return found  # type: ignore[return-value]
 
 
@@ -238,57 +236,62 @@ def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | No
         return None
 
 
-def _read_ids(path: Path) -> list[str]:
+def read_ids(path: Path) -> list[str]:
+    """Return the ids of a text file, one a line, or of the id column of a table."""
     if path.suffix.lower() == ".txt":
-        text, _ = read_text(path, "read_embeddings")
-        return canonical_ids(text.rstrip("\r\n").split("\n"), "read_embeddings", str(path))
-    table = read_table(path, "read_embeddings")
-    found = table.id_cells("read_embeddings")
+        text, _ = read_text(path)
+        return canonical_ids(text.rstrip("\r\n").split("\n"), str(path))
+    table = read_table(path)
+    found = table.id_cells()
     if found is None:
-        msg = f"read_embeddings: ids must have a column with a usual id name; got {path}. Columns: {table.header}."
-        raise InputError(msg)
-    return canonical_ids(found[0], "read_embeddings", f"{found[1]!r} in {path}")
+        raise InputError(
+            argument="ids", rule="must have a column with a usual id name", value=path, step=f"Columns: {table.header}."
+        )
+    return canonical_ids(found[0], f"{found[1]!r} in {path}")
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
     """Return the vectors as float32 after all checks; a zero vector has no cosine."""
     if array.ndim != 2 or array.dtype.kind != "f":
-        msg = (
-            "read_embeddings: vectors must be a floating 2-d array; "
-            f"got shape {array.shape} and dtype {array.dtype} in {path}. "
-            "Save one row a report."
+        raise DtypeError(
+            argument="vectors",
+            rule="must be a floating 2-d array",
+            value=f"shape {array.shape} and dtype {array.dtype} in {path}",
+            step="Save one row a report.",
         )
-        raise DtypeError(msg)
     if not array.size:
-        msg = f"read_embeddings: vectors must be at least one; got shape {array.shape} in {path}. Check the file."
-        raise InputError(msg)
-    if len(ids) != len(array):
-        msg = (
-            f"read_embeddings: ids must be as many as vectors; got {len(ids)} in {where} and {len(array)} in {path}. "
-            "Pass its ids."
+        raise InputError(
+            argument="vectors",
+            rule="must be at least one",
+            value=f"shape {array.shape} in {path}",
+            step="Check the file.",
         )
-        raise InputError(msg)
-    check_unique(ids, "read_embeddings", where)
+    if len(ids) != len(array):
+        raise InputError(
+            argument="ids",
+            rule="must be as many as vectors",
+            value=f"{len(ids)} in {where} and {len(array)} in {path}",
+            step="Pass its ids.",
+        )
+    check_unique(ids, where)
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(array, np.float32)
     for rule, is_bad in (("finite", ~np.isfinite(values).all(axis=1)), ("other than zero", ~values.any(axis=1))):
         if is_bad.any():
             row = int(is_bad.argmax())
-            msg = (
-                f"read_embeddings: every vector must be {rule}; "
-                f"got row {row + 1} (id {shown_names([ids[row]])}) in {path}. "
-                "Repair or drop it."
+            raise InputError(
+                argument="every vector",
+                rule=f"must be {rule}",
+                value=f"row {row + 1} (id {shown_names([ids[row]])}) in {path}",
+                step="Repair or drop it.",
             )
-            raise InputError(msg)
     return values
 
 
 def _damaged(path: Path, kind: str) -> InputError:
-    msg = (
-        f"read_embeddings: path must be a whole {kind} without pickled objects; got a damaged or foreign one, {path}. "
-        "Save it anew."
+    return InputError(
+        f"{path} is not a whole {kind} without pickled objects: it is damaged or of another format.", "Save it anew."
     )
-    return InputError(msg)
 
 
 def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
@@ -325,7 +328,7 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
                 name = member.filename.removesuffix(".npy")
                 if name in arrays or name == member.filename:
                     raise _damaged(path, ".npz file")
-                check_unpacked(member.compress_size, member.file_size, path, "read_embeddings")
+                check_unpacked(member.compress_size, member.file_size, path)
                 with archive.open(member) as file:
                     arrays[name] = _read_array(file, member.file_size)
     except (PermissionError, InputError):
@@ -336,28 +339,33 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
     try:
         id_list = None if ids is None else ids.astype(str).ravel().tolist()
     except UnicodeDecodeError:
-        msg = f"read_embeddings: ids must be text or numbers; got bytes beyond ASCII in {path}. Save them as text."
-        raise InputError(msg) from None
+        raise InputError(
+            argument="ids",
+            rule="must be text or numbers",
+            value=f"bytes beyond ASCII in {path}",
+            step="Save them as text.",
+        ) from None
     if len(arrays) != 1:
-        msg = (
-            "read_embeddings: an .npz file must hold ids and one array of vectors; "
-            f"got {len(arrays)} arrays in {path}. Save it anew."
+        raise InputError(
+            argument="an .npz file",
+            rule="must hold ids and one array of vectors",
+            value=f"{len(arrays)} arrays in {path}",
+            step="Save it anew.",
         )
-        raise InputError(msg)
     return id_list, next(iter(arrays.values()))
 
 
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
-    table = read_table(path, "read_embeddings")
-    found = table.id_cells("read_embeddings")
+    table = read_table(path)
+    found = table.id_cells()
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
     if found is None or len(lists) != 1:
-        msg = (
-            "read_embeddings: a Parquet file must have an id column and one column of lists; "
-            f"got {len(lists)} columns of lists "
-            f"in {path}. Columns: {table.header}."
+        raise InputError(
+            argument="a Parquet file",
+            rule="must have an id column and one column of lists",
+            value=f"{len(lists)} columns of lists in {path}",
+            step=f"Columns: {table.header}.",
         )
-        raise InputError(msg)
     column = lists[0].combine_chunks()  # type: ignore[union-attr]
     # flatten() heeds the offset of a slice and drops missing lists; .values does neither.
     flat = column.flatten()
@@ -365,10 +373,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
 
     widths = set(pc.list_value_length(column).to_pylist())
     if len(widths) != 1 or None in widths or flat.null_count:
-        msg = (
-            f"read_embeddings: vectors must have one width and no missing value; got others in {path}. Repair the file."
-        )
-        raise InputError(msg)
+        raise InputError(f"the vectors of {path} must have one width and no missing value.", "Write the file again.")
     return found[0], flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
@@ -380,9 +385,7 @@ def _read_pt(path: Path) -> tuple[None, Any]:
     try:
         import torch
     except ImportError:
-        raise not_installed(
-            function="read_embeddings", subject=f"the .pt file {path}", module="torch", extra="encoders"
-        ) from None
+        raise not_installed(subject=f"the .pt file {path}", module="torch", extra="encoders") from None
     try:
         # PyTorch does not look at the checksums of the archive.
         if zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip() is not None:
@@ -394,26 +397,26 @@ def _read_pt(path: Path) -> tuple[None, Any]:
         raise _damaged(path, ".pt file") from None
     if isinstance(data, dict) and data:
         if sorted(data, key=str) != sorted(range(len(data)), key=str):
-            msg = (
-                f"read_embeddings: keys of a .pt object must be the rows 0 to {len(data) - 1}; got others in {path}. "
-                "Save it anew."
+            raise InputError(
+                f"the keys of the dict in {path} must be the rows from 0 to {len(data) - 1}.", "Save it with these."
             )
-            raise InputError(msg)
         rows = [data[row] for row in range(len(data))]
         if not all(_is_plain(torch, row) and row.shape == rows[0].shape for row in rows):
-            msg = (
-                f"read_embeddings: a .pt object must hold dense tensors of one shape; got other values in {path}. "
-                "Run encode.py without the logits flag."
+            raise DtypeError(
+                argument="a .pt object",
+                rule="must hold dense tensors of one shape",
+                value=f"other values in {path}",
+                step="Run encode.py without the logits flag.",
             )
-            raise DtypeError(msg)
         data = torch.stack(rows)
     if not _is_plain(torch, data):
         got = f"a {data.layout} {data.dtype} tensor" if isinstance(data, torch.Tensor) else type(data).__name__
-        msg = (
-            "read_embeddings: a .pt file must hold a dense tensor of numbers or an object row -> tensor; "
-            f"got {got} in {path}. Convert it."
+        raise DtypeError(
+            argument="a .pt file",
+            rule="must hold a dense tensor of numbers or an object row -> tensor",
+            value=f"{got} in {path}",
+            step="Convert it.",
         )
-        raise DtypeError(msg)
     # NumPy has no bfloat16, and no conjugates that are still to be taken.
     return None, (data.float() if data.is_floating_point() else data).detach().resolve_conj().resolve_neg().numpy()
 

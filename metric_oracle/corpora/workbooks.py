@@ -9,7 +9,7 @@ from metric_oracle.corpora.text_files import check_unpacked, existing_file
 from metric_oracle.errors import InputError, not_installed
 
 
-def read_workbook(path: Path, function: str) -> Table:
+def read_workbook(path: Path) -> Table:
     """Read the first visible sheet.
 
     Numbers become text without an exponent or a needless ".0", dates as ``2020-01-31 00:00:00``. A cell without
@@ -18,22 +18,20 @@ def read_workbook(path: Path, function: str) -> Table:
     Parameters
     ----------
     path : Path
-    function : str
-        For error lines.
     """
-    existing_file(path, function)
+    existing_file(path)
     try:
         import fastexcel
     except ImportError:
-        raise not_installed(function, str(path), "fastexcel", "excel") from None
-    _check_archive(path, function)
+        raise not_installed(str(path), "fastexcel", "excel") from None
+    _check_archive(path)
     try:
         workbook = fastexcel.read_excel(path)
         sheets = (workbook.load_sheet(name, header_row=None, dtypes="string") for name in workbook.sheet_names)
         sheet = next((sheet for sheet in sheets if sheet.visible == "visible"), None)
         cells = None if sheet is None else sheet.to_arrow()
     except fastexcel.FastExcelError:
-        raise _damaged(path, function) from None
+        raise _damaged(path) from None
     if sheet is None or cells is None or not cells.num_rows:
         raise InputError(f"{path} has no table in its first sheet.", "Check the file.")
     columns = [column.to_pylist() for column in cells.columns]
@@ -44,22 +42,22 @@ def read_workbook(path: Path, function: str) -> Table:
     return Table(path, "Excel", names, [[column[row] for row in rows] for column in columns], len(rows), note=note)
 
 
-def _check_archive(path: Path, function: str) -> None:
+def _check_archive(path: Path) -> None:
     """Raise if the zip archive of a workbook is damaged, or unpacks to more than memory holds."""
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                check_unpacked(member.compress_size, member.file_size, path, function)
+                check_unpacked(member.compress_size, member.file_size, path)
             if archive.testzip() is None:
                 return
     except (PermissionError, InputError):
         raise
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError, NotImplementedError):
-        raise _damaged(path, function) from None
-    raise _damaged(path, function)
+        raise _damaged(path) from None
+    raise _damaged(path)
 
 
-def _damaged(path: Path, function: str) -> InputError:
+def _damaged(path: Path) -> InputError:
     return InputError(
         f"{path} is not a whole .xlsx file: it is damaged, locked or of another format.", "Save it again."
     )

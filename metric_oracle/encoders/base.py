@@ -1,4 +1,4 @@
-"""Base of the models that read reports: files, device, signature, and runs that resume part by part."""
+"""Base class of the models that read reports: files, device, signature, and runs that resume part by part."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from metric_oracle.encoders.batches import digest, environment, part_bounds
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.encoders.parts import Parts
+from metric_oracle.errors import InputError
 from metric_oracle.progress import Count
 
 _Sequence = TypeVar("_Sequence", str, bytes)
@@ -29,8 +30,6 @@ class Encoder:
         File or folder of the model; each subclass says which.
     device : {"auto", "cpu", "cuda"}
         "auto" takes the GPU if there is one.
-    function : str
-        Name in error messages.
     **files : path
         Further files, as each subclass lists them.
 
@@ -42,17 +41,16 @@ class Encoder:
         Device and settings. The last bits of the output may differ between two environments, and nothing else may.
     """
 
-    title: ClassVar[str]
-    part_name: ClassVar[str]  # begins the names of the files of parts
-    # Tokens of one batch, see `batches`, and size of a part that is kept on disk: about half a minute on two cores.
+    title: ClassVar[str]  # name of the model in messages
+    part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts
+    # Tokens per batch, see `batches`.
     batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}
+    # Size of a part that is kept on disk: about half a minute of work on two cores.
     part_size: ClassVar[dict[str, int]] = {"cpu": 1 << 15, "cuda": 1 << 20}
 
-    def __init__(
-        self, path: str | Path, *, device: str = "auto", function: str = "build_index", **files: str | Path | None
-    ) -> None:
-        torch, transformers = import_libraries(function, self.title)
-        self._function, self._device = function, choose_device(device, function)
+    def __init__(self, path: str | Path, *, device: str = "auto", **files: str | Path | None) -> None:
+        torch, transformers = import_libraries(self.title)
+        self._device = choose_device(device)
         self._path = Path(path)
         versions = {"torch": str(torch.__version__), "transformers": transformers.__version__}
         self._signature = self._open(**files) | versions
@@ -60,20 +58,32 @@ class Encoder:
 
     @property
     def signature(self) -> dict[str, str]:
-        """What reproduces the model."""
+        """Name of the model, checksums of its files and versions of the libraries: what reproduces the output."""
         return dict(self._signature)
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Where it runs."""
+        """Device, versions and settings on which the last bits of the output depend."""
         return dict(self._environment)
 
     def _open(self, *args: Any, **files: Any) -> dict[str, str]:
-        """Read the model from `self._path` and further files; return its part of the signature."""
+        """Read the model from `self._path` and the further files; return the model's entries of the signature."""
         raise NotImplementedError
 
+    def _check_finite(
+        self, is_finite: Any, argument: str, path: Path | None = None, value: str = "NaN or infinity"
+    ) -> None:
+        """Raise InputError unless `is_finite`: a model with damaged weights can return NaN or infinity."""
+        if not is_finite:
+            raise InputError(
+                argument=argument,
+                rule="must give finite numbers",
+                value=f"{value} from {path or self._path}",
+                step="Fetch it again.",
+            )
+
     def _pack(self, output: Any) -> bytes:
-        """Return the content of the file of a finished part."""
+        """Return the output of a part as the content of its file."""
         return json.dumps(output).encode()
 
     def _unpack(self, content: bytes) -> Any:
@@ -89,22 +99,29 @@ class Encoder:
         scratch: Path | None,
         progress: Count | None,
     ) -> Iterator[tuple[slice, Any]]:
-        """Run the model on distinct sequences part by part; read the parts that an earlier call finished.
+        """Run the model on distinct sequences part by part; parts that an earlier call finished are read from disk.
 
         Parameters
         ----------
         run : function
-            Sequences of a part -> output; it reports its own progress.
+            Slice of sequences -> output; it reports its own progress.
         ptr : int64[n + 1]
-            Offsets of the sequences in the unit of `part_size`.
+            Cumulative sizes of the sequences, measured like `part_size`.
         counts : int[n]
-            How many texts have each sequence.
+            Number of texts that have each sequence.
         key : sequence
-            What the output depends on, in addition to the model and its environment: values for JSON, then arrays.
+            Everything but the model and its environment that the output depends on: values for JSON, then arrays.
         scratch : path or None
             Folder that keeps the parts.
         progress : function
-            Called with the number of texts of a part that was read.
+            Called with the number of texts of each part that is read from disk.
+
+        Yields
+        ------
+        part : slice
+            Sequences of the part.
+        output
+            Return value of `run`.
         """
         size = self.part_size[self._device]
         settings = [value for value in key if not isinstance(value, np.ndarray)]
@@ -123,9 +140,9 @@ class Encoder:
 
 
 def longest_first(sizes: Mapping[_Sequence, int]) -> tuple[list[_Sequence], npt.NDArray[np.int64]]:
-    """Return distinct sequences and the offsets of their sizes, int64[n + 1], longest first, ties by content.
+    """Return the sequences of a dict of sizes, longest first and ties by content, and their offsets int64[n + 1].
 
-    So the parts of a run depend on the set of its texts, not on their order.
+    The parts of a run thus depend on the set of its texts, not on their order.
     """
     ordered: list[_Sequence] = sorted(sizes, key=lambda sequence: (-sizes[sequence], sequence))
     return ordered, np.cumsum([0, *(sizes[sequence] for sequence in ordered)])

@@ -1,11 +1,11 @@
-"""Batches whose numbers do not depend on the company: one shape for each length, every product in one thread.
+"""Batches in which the output for a sequence has the same bits whatever other sequences are in the batch.
 
-The order in which a product of matrices is summed follows from its shape and its number of threads. So a sequence of
-some length always runs in a batch of the same shape, filled up by repeating where texts are few, in one thread of
-PyTorch's; several batches run side by side. With that, the last bits of a sequence's numbers did not change with its
-place in the batch or with its neighbours on any code path of MKL (SSE4.2, AVX2, AVX-512), while two threads for one
-product did change them. Lengths are never mixed: padding would cost more, and its mask changes last bits too.
-`run_model` has the one exception.
+The order in which a matrix product is summed depends on its shape and its number of threads. Therefore all sequences of
+one length run in batches of one shape, and each batch runs in one thread of PyTorch; several batches run in parallel.
+If the sequences of a length do not fill a batch, they are repeated. In tests on all code paths of MKL (SSE4.2, AVX2,
+AVX-512), the last bits of the output then depended neither on the position in the batch nor on the other sequences; two
+threads per product did change them. A batch never mixes lengths, because padding costs time and its mask changes last
+bits too. The only padding is that of `run_model`.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ import numpy.typing as npt
 
 from metric_oracle.encoders.model_files import n_positions
 
-# A `map` whose results come in order.
+# A parallel `map`, whose results come in the order of the arguments.
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @contextmanager
 def one_thread_each(device: str) -> Iterator[RunAll]:
-    """Give a `map` whose calls have one thread of PyTorch's each; as many run at once as PyTorch had threads.
+    """Yield a parallel `map`. Each call uses one thread of PyTorch; as many calls run at once as PyTorch had threads.
 
-    The caller's number of threads is not touched. On a GPU calls run one after the other.
+    The caller's number of threads stays as it is. On a GPU the calls run one after the other.
     """
     torch = sys.modules.get("torch")
     if device != "cpu" or torch is None:
@@ -39,7 +39,8 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
     n_threads = torch.get_num_threads()
 
     def begin() -> None:
-        # A thread that first asks takes the number that any caller has set last, which may be after ours.
+        # The first call in a thread copies the number that any thread has set last. Without it, a number that another
+        # thread sets later would replace the 1.
         torch.get_num_threads()
         torch.set_num_threads(1)
 
@@ -48,7 +49,7 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
             yield pool.map
         finally:
             pool.shutdown(cancel_futures=True)
-            # The number is each thread's own, but the last one set is also that of threads to come.
+            # Each thread has its own number, but new threads start with the number that was set last: that was 1.
             torch.set_num_threads(n_threads)
 
 
@@ -57,69 +58,77 @@ def run_batches(
     ids: npt.NDArray[np.int32],
     ptr: npt.NDArray[np.int64],
     batch_tokens: int,
-    run_all: RunAll,
-) -> Iterator[npt.NDArray[np.int64]]:
-    """Run a model on sequences, longest first, in batches whose shape follows from the length alone.
+    device: str,
+    finished: Callable[[npt.NDArray[np.int64]], object] | None = None,
+) -> None:
+    """Run a model on sequences, longest first, in batches whose shape depends on the length alone.
 
     Parameters
     ----------
     run : function
-        Called with the places int64[n] of n sequences of one length L and with a batch int64[B, L], whose first n rows
-        they are. It stores what it makes, from any thread.
+        Called with the positions int64[n] of n sequences of one length L, and with a batch int64[B, L] that has these
+        sequences as its first n rows. It stores its output, and must work in any thread.
     ids : int32[T]
     ptr : int64[n + 1]
-        Offsets of each sequence in `ids`; one without ids is left out.
+        Offsets of the sequences in `ids`; empty sequences are left out.
     batch_tokens : int
-        Ids of a batch; a longer sequence is a batch of its own.
-    run_all : function
-        Of `one_thread_each`.
-
-    Yields
-    ------
-    int64[n]
-        Places of finished sequences.
+        Number of ids in a batch; a longer sequence is a batch of its own.
+    device : {"cpu", "cuda"}
+        Device of the model, see `one_thread_each`.
+    finished : function
+        Called with the positions int64[n] of the sequences of each finished batch, in this thread.
     """
     length = np.diff(ptr)
 
-    def one(some: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        n_ids = int(length[some[0]])
-        filled = np.resize(some, max(1, batch_tokens // n_ids))
-        run(some, ids[ptr[filled, None] + np.arange(n_ids)].astype(np.int64))
-        return some
+    def run_batch(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        n_ids = int(length[positions[0]])
+        repeated = np.resize(positions, max(1, batch_tokens // n_ids))
+        run(positions, ids[ptr[repeated, None] + np.arange(n_ids)].astype(np.int64))
+        return positions
 
     batches = []
     for n_ids in np.unique(length[length > 0])[::-1]:
-        same = np.flatnonzero(length == n_ids)
+        same_length = np.flatnonzero(length == n_ids)
         n_texts = max(1, batch_tokens // int(n_ids))
-        batches += [same[first : first + n_texts] for first in range(0, len(same), n_texts)]
-    yield from run_all(one, batches)
+        batches += [same_length[first : first + n_texts] for first in range(0, len(same_length), n_texts)]
+    with one_thread_each(device) as run_all:
+        for positions in run_all(run_batch, batches):
+            if finished is not None:
+                finished(positions)
 
 
 def flatten(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Join lists of ids: int32[T] and the offsets of each list, int64[n + 1]."""
+    """Concatenate lists of ids; return int32[T] and the offsets of the lists, int64[n + 1]."""
     return np.fromiter(chain.from_iterable(sequences), np.int32), np.cumsum([0, *map(len, sequences)])
 
 
 def store_tokens(
     output: Any, ptr: npt.NDArray[np.int64], run: Callable[[npt.NDArray[np.int64]], Any]
 ) -> Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None]:
-    """Return a function for `run_batches`: `run`, int64[B, L] -> [B, L, ...], stores a row a token in `output`.
+    """Return a function for `run_batches` that stores the output of `run`, one row of `output` per token.
 
-    `ptr`, int64[n + 1], has the offsets of each sequence in `output`, an array or a tensor.
+    Parameters
+    ----------
+    output : array or tensor [T, ...]
+    ptr : int64[n + 1]
+        Offsets of the sequences in `output`.
+    run : function
+        int64[B, L] -> [B, L, ...].
     """
 
-    def store(places: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
-        output[ptr[places, None] + np.arange(batch.shape[1])] = run(batch)[: len(places)]
+    def store(positions: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
+        output[ptr[positions, None] + np.arange(batch.shape[1])] = run(batch)[: len(positions)]
 
     return store
 
 
 def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
-    """Return what a model of transformers makes first of word pieces, int64[B, L] -> tensor [B, L, ...].
+    """Return the first output of a Transformers model for token ids int64[B, L]: hidden states or logits, [B, L, ...].
 
-    What has no fused attention there (MPNet, DeBERTa) multiplies heads as a stack of matrices, and on AMD's processors
-    MKL sums each in an order that depends on its address. Filled up to a multiple of four rows all begin at 64 bytes
-    alike; what is filled up is masked and cut off.
+    Models without fused attention (MPNet, DeBERTa) multiply their heads as a stack of L x L matrices, and on AMD
+    processors MKL sums each product in an order that depends on the matrix's address. If L is a multiple of four, every
+    matrix begins on a 64-byte boundary, and results repeat exactly. The sequences of these models are therefore padded;
+    the padding is masked and cut from the output.
     """
     import torch
 
@@ -134,7 +143,13 @@ def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:
-    """Return the first sequence of each part of at most so many tokens, and the number of sequences."""
+    """Divide sequences into parts of at most `part_tokens` tokens, or of one sequence; return the parts' bounds.
+
+    Returns
+    -------
+    list of int
+        The first sequence of each part, then the number of sequences.
+    """
     bounds = [0]
     while bounds[-1] < len(ptr) - 1:
         stop = int(np.searchsorted(ptr, ptr[bounds[-1]] + part_tokens, "right")) - 1
@@ -143,7 +158,7 @@ def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:
 
 
 def environment(device: str, batch_tokens: int) -> dict[str, Any]:
-    """Return what the last bits of a model's numbers depend on beside the model and its libraries."""
+    """Return the device, versions and settings on which the last bits of a model's output depend."""
     import torch
 
     is_cuda = device == "cuda"

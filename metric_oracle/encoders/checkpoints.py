@@ -1,56 +1,85 @@
-"""Checkpoints, read without running their code and taken only where every tensor fits."""
+"""Checkpoints of PyTorch: they are read without running code in them, and rejected unless every tensor fits."""
 
 import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 
 
-def read_torch(path: Path, function: str, step: str) -> Any:
-    """Read a file of torch.save that holds tensors and no code; `step` says what to do about another."""
+class Published(NamedTuple):
+    """Words of error messages about a published checkpoint: argument, model, and the file that users should pass."""
+
+    argument: str
+    model: str
+    file: str
+
+
+def read_torch(path: Path, step: str) -> Any:
+    """Read a file of torch.save that contains tensors and no code; `step` is the next step in the error message."""
     import torch
 
     try:
         with warnings.catch_warnings(action="ignore"):
             # PyTorch before 1.6 wrote files that cannot be mapped.
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    # At a damaged byte PyTorch's reader fails with whatever that byte leads it to: IndexError, AttributeError, ...
+    # A damaged file can raise any error in PyTorch's reader: IndexError, AttributeError, ...
     except Exception:
-        msg = (
-            f"{function}: checkpoint must be a whole PyTorch file of tensors without code; "
-            f"got a damaged or foreign one, {path}. {step}."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            argument="checkpoint",
+            rule="must be a whole PyTorch file of tensors without code",
+            value=f"a damaged or foreign one, {path}",
+            step=f"{step}.",
+        ) from None
 
 
-def load_strictly(model: Any, tensors: Mapping[str, Any], path: Path, function: str, called: tuple[str, str]) -> None:
-    """Give a module its tensors: all of them, and no other, must fit; `called` has its name and the file to pass."""
-    expected = model.state_dict()
-    check_names(
-        function,
-        path,
-        called,
-        missing=[name for name in expected if name not in tensors],
-        unexpected=[name for name in tensors if name not in expected],
-        misshapen=[name for name in expected if name in tensors and tensors[name].shape != expected[name].shape],
-    )
+def named_tensors(content: Any) -> dict[str, Any] | None:
+    """Return the tensors of a checkpoint by name, or None if `content` is not a dict of tensors."""
+    import torch
+
+    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        return None
+    return {str(name): value for name, value in content.items()}
+
+
+def load_strictly(model: Any, tensors: dict[str, Any], path: Path, published: Published) -> None:
+    """Load tensors into a module; raise InputError unless names and shapes are exactly those of the module.
+
+    The constant ``bert.embeddings.position_ids``, which old versions of transformers saved, is ignored.
+    """
+    tensors = {name: value for name, value in tensors.items() if name != "bert.embeddings.position_ids"}
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    check_tensors(tensors, expected, path, published)
     model.load_state_dict(tensors)
 
 
-def check_names(function: str, path: Path, called: tuple[str, str], **problems: list[str]) -> None:
-    """Raise where a list of tensor names is not empty; the first three of each are named."""
-    found = [
-        f"{len(names)} {kind} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
-        for kind, names in problems.items()
+def check_tensors(
+    tensors: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], path: Path, published: Published
+) -> None:
+    """Raise InputError unless tensors have exactly the expected names and shapes."""
+    check_names(
+        path,
+        published,
+        missing=[name for name in expected if name not in tensors],
+        unexpected=[name for name in tensors if name not in expected],
+        misshapen=[name for name in expected if name in tensors and tuple(tensors[name].shape) != expected[name]],
+    )
+
+
+def check_names(path: Path, published: Published, **problems: list[str]) -> None:
+    """Raise InputError if any list of tensor names is not empty; the message has the first three of each list."""
+    lists = [
+        f"{len(names)} {problem} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for problem, names in problems.items()
         if names
     ]
-    if found:
-        msg = (
-            f"{function}: checkpoint must hold the tensors of {called[0]} and no other; got {', '.join(found)} in "
-            f"{path}. Pass {called[1]}."
+    if lists:
+        raise InputError(
+            argument=published.argument,
+            rule=f"must hold the tensors of {published.model} and no other",
+            value=f"{', '.join(lists)} in {path}",
+            step=f"Pass {published.file}.",
         )
-        raise InputError(msg)

@@ -1,11 +1,11 @@
 """CheXbert from its published checkpoint: reports -> embeddings and the classes of 14 findings.
 
-CheXbert is a BertModel with 14 linear heads over the state of [CLS]. `chexbert.pth` holds its tensors as DataParallel
-names them, and the state of Adam, which is left alone.
+CheXbert is a BertModel with 14 linear heads over the state of [CLS]. `chexbert.pth` contains its tensors, with the
+names that DataParallel gives them, and the state of the Adam optimiser, which is not used.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import numpy as np
 
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import one_thread_each, run_batches, run_model
-from metric_oracle.encoders.checkpoints import check_names, load_strictly, read_torch
+from metric_oracle.encoders.batches import run_batches, run_model
+from metric_oracle.encoders.checkpoints import Published, check_names, load_strictly, named_tensors, read_torch
+from metric_oracle.encoders.model_files import cached_file
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
 from metric_oracle.progress import Count
 
-# Classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
+# Number of classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
-_CALLED = "CheXbert", "chexbert.pth"  # the model, and the file that people pass
+_PUBLISHED = Published("checkpoint", "CheXbert", "chexbert.pth")
 _MAX_PIECES = 512
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _VOCABULARY_NAMES = ("bert-base-uncased", "google-bert/bert-base-uncased")
@@ -29,15 +30,15 @@ _TEXTS_PER_BLOCK = 1_024
 
 
 class CheXbert(Encoder):
-    """CheXbert: reports -> embeddings and classes. Parameters that are not listed are those of `Encoder`.
+    """CheXbert: reports -> embeddings and classes. `Encoder` describes the other parameters.
 
     Parameters
     ----------
     path : path
         `chexbert.pth` as published.
     vocabulary : path
-        `vocab.txt` of bert-base-uncased; by default the one in the folder of the checkpoint, else that of the local
-        Hugging Face cache.
+        `vocab.txt` of bert-base-uncased; by default the one in the folder of the checkpoint, otherwise the one in the
+        local Hugging Face cache.
     """
 
     title, part_name = "CheXbert", "chexbert"
@@ -45,15 +46,14 @@ class CheXbert(Encoder):
     def _open(self, *, vocabulary: str | Path | None = None) -> dict[str, str]:
         from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
-        function = self._function
-        existing_file(self._path, function, "checkpoint")
-        model = _build_model(_read_tensors(self._path, function), self._path, function)
+        existing_file(self._path, "checkpoint")
+        model = _build_model(_read_tensors(self._path), self._path)
         self._model = model.eval().to(self._device)
         config = model["bert"].config
         self._dtype = np.dtype([("embedding", np.float32, config.hidden_size), ("classes", np.uint8, len(_HEADS))])
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
-        words = _find_vocabulary(vocabulary, self._path, config.vocab_size, function)
-        self._tokenizer = BertTokenizerFast(str(words), do_lower_case=True)
+        vocabulary = _find_vocabulary(vocabulary, self._path, config.vocab_size)
+        self._tokenizer = BertTokenizerFast(str(vocabulary), do_lower_case=True)
         return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
@@ -64,11 +64,11 @@ class CheXbert(Encoder):
         Parameters
         ----------
         texts : sequence of str
-            An empty one is encoded as [CLS] [SEP].
+            An empty text is encoded as [CLS] [SEP].
         progress : function
             Called with the number of texts finished since the last call.
         scratch : path
-            Folder that keeps finished parts, for the caller to remove: the same call after a kill resumes with them.
+            Folder for finished parts. After a kill, the same call continues from them. The caller removes it.
 
         Returns
         -------
@@ -77,21 +77,30 @@ class CheXbert(Encoder):
         classes : uint8[n, 14]
             0 blank, 1 positive, 2 negative, 3 uncertain, in the order of `corpora.vectors.LABELS`.
         n_truncated : int
-            How many texts have more than 512 word pieces, of which the first 511 and [SEP] are read.
+            Number of texts with more than 512 word pieces, of which the first 511 and [SEP] are read.
         """
         clean = [" ".join(text.split()) for text in texts]
         pieces, truncated = self._split(dict.fromkeys(clean))
         distinct, ptr = longest_first({ids: len(ids) // 4 for ids in pieces.values()})
-        place = {ids: number for number, ids in enumerate(distinct)}
-        which = np.array([place[pieces[text]] for text in clean], np.int64)
+        position = {ids: number for number, ids in enumerate(distinct)}
+        which = np.array([position[pieces[text]] for text in clean], np.int64)
         counts = np.bincount(which, minlength=len(distinct))
         ids = np.frombuffer(b"".join(distinct), np.int32)
         output = np.empty(len(distinct), self._dtype)
 
         def run(part: slice) -> np.ndarray:
-            for done in self._run_part(ids, ptr[part.start : part.stop + 1], output[part]):
+            embeddings, classes = output["embedding"][part], output["classes"][part]
+
+            def store(positions: np.ndarray, batch: np.ndarray) -> None:
+                rows = self._run(batch)
+                embeddings[positions], classes[positions] = (values[: len(positions)] for values in rows)
+
+            def finished(positions: np.ndarray) -> None:
                 if progress is not None:
-                    progress(int(counts[part][done].sum()))
+                    progress(int(counts[part][positions].sum()))
+
+            offsets = ptr[part.start : part.stop + 1]
+            run_batches(store, ids, offsets, self.batch_tokens[self._device], self._device, finished)
             return output[part]
 
         for part, rows in self._run_parts(run, ptr, counts, [ptr, ids], scratch, progress):
@@ -105,23 +114,13 @@ class CheXbert(Encoder):
     def _unpack(self, content: bytes) -> np.ndarray:
         return np.frombuffer(content, self._dtype)
 
-    def _run_part(self, ids: np.ndarray, ptr: np.ndarray, output: np.ndarray) -> Iterator[np.ndarray]:
-        """Fill in embeddings and classes of sequences; yield the places of those that are finished."""
-
-        def run(places: np.ndarray, batch: np.ndarray) -> None:
-            embeddings, classes = self._run(batch)
-            output["embedding"][places], output["classes"][places] = embeddings[: len(places)], classes[: len(places)]
-
-        with one_thread_each(self._device) as run_all:
-            yield from run_batches(run, ids, ptr, self.batch_tokens[self._device], run_all)
-
     def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
-        """Return the word pieces of each text (int32 ids as bytes, compact and hashable) and the texts cut off."""
-        todo = list(texts)
+        """Return the word pieces of each text (int32 ids as bytes, which are hashable) and the texts that are cut."""
+        texts = list(texts)
         pieces: dict[str, bytes] = {}
         truncated = set()
-        for first in range(0, len(todo), _TEXTS_PER_BLOCK):
-            block = todo[first : first + _TEXTS_PER_BLOCK]
+        for first in range(0, len(texts), _TEXTS_PER_BLOCK):
+            block = texts[first : first + _TEXTS_PER_BLOCK]
             for text, ids in zip(block, self._tokenizer(block)["input_ids"], strict=True):
                 if len(ids) > self._max_pieces:
                     truncated.add(text)
@@ -138,35 +137,27 @@ class CheXbert(Encoder):
             logits = [head(states) for head in self._model["linear_heads"]]
             is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
             classes = torch.stack([values.argmax(1) for values in logits], 1)
-        if not is_finite:
-            msg = (
-                f"{self._function}: checkpoint must give finite numbers; got NaN or infinity from {self._path}. "
-                "Fetch chexbert.pth again."
-            )
-            raise InputError(msg)
+        self._check_finite(is_finite, "checkpoint")
         return states.cpu().numpy(), classes.cpu().numpy()
 
 
-def _read_tensors(path: Path, function: str) -> dict[str, Any]:
-    """Read the model's tensors from a checkpoint, under their names without DataParallel's prefix."""
-    import torch
-
-    checkpoint = read_torch(path, function, "Fetch chexbert.pth again")
-    tensors = checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None
-    if not isinstance(tensors, dict) or not all(isinstance(value, torch.Tensor) for value in tensors.values()):
-        msg = (
-            f'{function}: checkpoint must hold tensors under "model_state_dict"; got none in {path}. Pass chexbert.pth.'
+def _read_tensors(path: Path) -> dict[str, Any]:
+    """Return the tensors of the model by name, without the prefix of DataParallel."""
+    checkpoint = read_torch(path, "Fetch chexbert.pth again")
+    tensors = named_tensors(checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None)
+    if tensors is None:
+        raise InputError(
+            argument="checkpoint",
+            rule='must hold tensors under "model_state_dict"',
+            value=f"none in {path}",
+            step="Pass chexbert.pth.",
         )
-        raise InputError(msg)
-    prefix = "module." if all(str(name).startswith("module.") for name in tensors) else ""
-    tensors = {str(name)[len(prefix) :]: value for name, value in tensors.items()}
-    # Old versions of transformers saved this constant.
-    tensors.pop("bert.embeddings.position_ids", None)
-    return tensors
+    prefix = "module." if all(name.startswith("module.") for name in tensors) else ""
+    return {name[len(prefix) :]: value for name, value in tensors.items()}
 
 
-def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
-    """Return the module whose sizes and weights are those of the tensors; all of them, and no other, must fit."""
+def _build_model(tensors: dict[str, Any], path: Path) -> Any:
+    """Return the module with these tensors, whose shapes set its sizes."""
     from torch import nn
     from transformers import BertConfig, BertModel
 
@@ -176,15 +167,15 @@ def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
         "bert.embeddings.token_type_embeddings.weight",
         "bert.encoder.layer.0.intermediate.dense.weight",
     )
-    check_names(function, path, _CALLED, missing=[name for name in sources if name not in tensors])
-    check_names(function, path, _CALLED, misshapen=[name for name in sources if tensors[name].ndim != 2])
+    check_names(path, _PUBLISHED, missing=[name for name in sources if name not in tensors])
+    check_names(path, _PUBLISHED, misshapen=[name for name in sources if tensors[name].ndim != 2])
     (vocabulary, hidden), (positions, _), (types, _), (intermediate, _) = (tensors[name].shape for name in sources)
-    layers = {found[1] for name in tensors if (found := re.match(r"bert\.encoder\.layer\.(\d+)\.", name))}
+    layers = {match[1] for name in tensors if (match := re.match(r"bert\.encoder\.layer\.(\d+)\.", name))}
     config = BertConfig(
         vocab_size=vocabulary,
         hidden_size=hidden,
         num_hidden_layers=len(layers),
-        # BERT's heads are 64 wide at every published size; a tiny test model has one.
+        # The heads of every published BERT are 64 wide; the tiny models of the tests have one head.
         num_attention_heads=hidden // 64 if hidden and hidden % 64 == 0 else 1,
         intermediate_size=intermediate,
         max_position_embeddings=positions,
@@ -192,39 +183,37 @@ def _build_model(tensors: dict[str, Any], path: Path, function: str) -> Any:
     )
     heads = nn.ModuleList(nn.Linear(hidden, n_classes) for n_classes in _HEADS)
     model = nn.ModuleDict({"bert": BertModel(config), "linear_heads": heads})
-    load_strictly(model, tensors, path, function, _CALLED)
+    load_strictly(model, tensors, path, _PUBLISHED)
     return model
 
 
-def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: int, function: str) -> Path:
-    """Return the file of word pieces, which must be as many as the model has embeddings."""
-    from huggingface_hub import try_to_load_from_cache
-
-    beside = checkpoint.with_name("vocab.txt")
+def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: int) -> Path:
+    """Return the file of word pieces, of which there must be one for each embedding of the model."""
+    default = checkpoint.with_name("vocab.txt")
     if vocabulary is not None:
-        path = existing_file(Path(vocabulary), function, "vocabulary")
-    elif beside.is_file():
-        path = beside
+        path = existing_file(Path(vocabulary), "vocabulary")
+    elif default.is_file():
+        path = default
     else:
-        cached = [try_to_load_from_cache(name, "vocab.txt") for name in _VOCABULARY_NAMES]
-        # Not a path: no such file, or a note that the repository has none.
-        found = [Path(name) for name in cached if isinstance(name, str)]
-        if not found:
-            msg = (
-                f"{function}: vocabulary must be the vocab.txt of bert-base-uncased; got none beside the checkpoint or "
-                f"in the Hugging Face cache. Put it at {beside}."
+        cached = [file for name in _VOCABULARY_NAMES if (file := cached_file(name, "vocab.txt"))]
+        if not cached:
+            raise InputError(
+                argument="vocabulary",
+                rule="must be the vocab.txt of bert-base-uncased",
+                value="none in the checkpoint's folder or in the Hugging Face cache",
+                step=f"Put it at {default}.",
             )
-            raise InputError(msg)
-        path = found[0]
+        path = cached[0]
     try:
         pieces = path.read_text("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
         pieces = []
     if len(pieces) != n_pieces or not set(_SPECIAL_PIECES) <= set(pieces):
-        msg = (
-            f"{function}: vocabulary must have one word piece a line, {n_pieces} as in the checkpoint, "
-            f"with {' '.join(_SPECIAL_PIECES)}; got {len(pieces)} lines in {path}. "
-            "Pass the vocab.txt of bert-base-uncased."
+        raise InputError(
+            argument="vocabulary",
+            rule=f"must have one word piece per line, {n_pieces} as in the checkpoint, with "
+            f"{' '.join(_SPECIAL_PIECES)}",
+            value=f"{len(pieces)} lines in {path}",
+            step="Pass the vocab.txt of bert-base-uncased.",
         )
-        raise InputError(msg)
     return path

@@ -1,4 +1,4 @@
-"""PyTorch and transformers, which encoders import when they are made, and the device that they run on."""
+"""PyTorch and transformers, which are imported when an encoder is created, and the choice of the device."""
 
 import warnings
 from collections.abc import Iterator
@@ -9,33 +9,31 @@ from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, InputError, not_installed
 
 
-def import_libraries(function: str, model: str) -> tuple[Any, Any]:
-    """Import PyTorch and transformers, or say which extra is lacking for a model of some kind."""
+def import_libraries(model: str) -> tuple[Any, Any]:
+    """Import PyTorch and transformers for a model, which the error names if one of them is not installed."""
     try:
         import torch
         import transformers
     except ImportError as error:
-        raise not_installed(function, model, error.name, "encoders") from error
+        raise not_installed(model, error.name, "encoders") from error
     return torch, transformers
 
 
-def choose_device(device: str, function: str) -> str:
-    """Return "cpu" or "cuda"; for "auto" the latter where there is one."""
+def choose_device(device: str) -> str:
+    """Return "cpu" or "cuda"; "auto" means "cuda" if a GPU is available."""
     import torch
 
     if device not in ("auto", *DEVICES):
-        msg = f'{function}: device must be auto, cpu or cuda; got {device!r}. Use "auto".'
-        raise InputError(msg)
+        raise InputError(argument="device", rule="must be auto, cpu or cuda", value=repr(device), step='Use "auto".')
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
-        msg = f'{function}: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".'
-        raise BackendError(msg)
+        raise BackendError('device "cuda" is not usable: no CUDA device found.', 'Use "cpu" or "auto".')
     return device if device != "auto" else "cuda" if has_cuda else "cpu"
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep notes and bars of transformers off the terminal, and leave its settings as they were."""
+    """Turn off the log messages and progress bars of transformers, and restore its settings afterwards."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars
     from transformers.utils import logging
 

@@ -1,7 +1,7 @@
-"""METEOR 1.5 (Denkowski and Lavie, WMT 2014), as papers after R2Gen print it: a Java program that pycocoevalcap brings.
+"""METEOR 1.5 (Denkowski and Lavie, WMT 2014), which R2Gen and the papers that follow it report.
 
-It matches stems, WordNet's synonyms and a table of paraphrases, and normalises the texts itself, so that its numbers
-are far from those of nltk's METEOR, which is another metric.
+METEOR 1.5 is a Java program in the package pycocoevalcap. It matches stems, synonyms of WordNet and the paraphrases of
+a table, and normalises the texts itself. Its scores are not comparable with those of NLTK's METEOR.
 """
 
 import re
@@ -18,19 +18,14 @@ from metric_oracle.files import sha256
 from metric_oracle.progress import Count
 
 JAR = "meteor-1.5.jar"
-# As pycocoevalcap calls it, but for the encoding, which is not left to the language of the terminal.
+# The call of pycocoevalcap, with a fixed encoding, which otherwise depends on the locale.
 _CALL = ("-Dfile.encoding=UTF-8", "-Xmx2G", "-jar", JAR, "-", "-", "-stdio", "-l", "en", "-norm")
-_BETWEEN = "|||"  # between the fields of a line that the program reads
-_LINE_BREAK = re.compile("[\r\n]+")  # what ends a line for Java
+_SEPARATOR = "|||"  # between the fields of a line that the program reads
+_LINE_BREAK = re.compile("[\r\n]+")  # line ends in Java
 
 
 class MeteorJar:
-    """METEOR 1.5, ready to be started.
-
-    Parameters
-    ----------
-    function : str
-        Name for error messages.
+    """METEOR 1.5. The program is started for each call of `score_pairs`.
 
     Raises
     ------
@@ -38,75 +33,76 @@ class MeteorJar:
         If Java or pycocoevalcap is not installed.
     """
 
-    def __init__(self, function: str = "score") -> None:
-        self._function = function
+    def __init__(self) -> None:
         package = find_spec("pycocoevalcap")
-        places = package.submodule_search_locations if package is not None else None
-        folders = [Path(place) / "meteor" for place in places or ()]
-        folder = next((one for one in folders if (one / JAR).is_file()), None)
+        locations = package.submodule_search_locations if package is not None else None
+        folders = [Path(location) / "meteor" for location in locations or ()]
+        folder = next((path for path in folders if (path / JAR).is_file()), None)
         java = shutil.which("java")
         if folder is None or java is None:
             lacking, step = "java on the PATH", "a Java runtime, such as Debian's default-jre-headless"
             if folder is None:
                 lacking, step = f"{JAR} of pycocoevalcap", "it: pip install --no-deps pycocoevalcap"
-            msg = (
-                f"{function}: meteor:1.5 must have Java and pycocoevalcap installed; got no {lacking}. Install {step}. "
-                "meteor:nltk is another metric."
+            raise BackendError(
+                argument="meteor:1.5",
+                rule="must have Java and pycocoevalcap installed",
+                value=f"no {lacking}",
+                step=f"Install {step}. meteor:nltk is another metric.",
             )
-            raise BackendError(msg)
         self._java, self._folder = java, folder
 
     @property
     def signature(self) -> dict[str, str]:
-        """What reproduces the scores: the program by its SHA-256."""
+        """Name and SHA-256 of the program, which determine the scores."""
         return {"model": JAR, "sha256": sha256(self._folder / JAR)}
 
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
-        """Score candidates, each distinct pair once.
+        """Score candidates. Each distinct pair is scored once.
 
         Parameters
         ----------
         pairs : sequence of (reference, candidate)
-            A line break counts as a blank, and ``|||`` as nothing.
+            Line breaks are read as blanks, and ``|||`` is removed.
         progress : function
             Called with the number of distinct pairs finished since the last call.
 
         Returns
         -------
-        found : list of (score, no components)
-        noted : dict
-            ``corpus``, what the program gives for all pairs together, from the added counts of their matches: papers
-            print this number.
+        scores : list of (float, dict)
+            The score of each pair, and an empty dict, as METEOR has no components.
+        notes : dict
+            ``corpus``: the score of all pairs together, from the sums of their counts of matches, as papers print it.
 
         Raises
         ------
         BackendError
-            If the program ends early, or answers with anything but numbers.
+            If the program ends early, or its answer is not a number.
         """
         counts: dict[tuple[str, str], str] = {}
         lines = [(_clean(reference), _clean(candidate)) for reference, candidate in pairs]
         try:
             with self._started() as ask:
                 for pair in dict.fromkeys(lines):
-                    counts[pair] = ask(f"SCORE {_BETWEEN} {pair[0]} {_BETWEEN} {pair[1]}", 1)[0]
+                    counts[pair] = ask(f"SCORE {_SEPARATOR} {pair[0]} {_SEPARATOR} {pair[1]}", 1)[0]
                     if progress is not None:
                         progress(1)
-                answers = ask(f" {_BETWEEN} ".join(["EVAL", *(counts[pair] for pair in lines)]), len(lines) + 1)
-            *values, whole = map(float, answers)
+                answers = ask(f" {_SEPARATOR} ".join(["EVAL", *(counts[pair] for pair in lines)]), len(lines) + 1)
+            *values, corpus = map(float, answers)
         except (OSError, EOFError, ValueError) as error:
-            got = "another answer" if isinstance(error, ValueError) else "an end"
-            msg = (
-                f"{self._function}: {JAR} must answer each pair with numbers; got {got} before the last one. Run it by "
-                f"hand: java -Xmx2G -jar {JAR} in {self._folder}."
-            )
-            raise BackendError(msg) from None
-        return [(value, {}) for value in values], {"corpus": whole}
+            event = "another answer" if isinstance(error, ValueError) else "an end"
+            raise BackendError(
+                argument=JAR,
+                rule="must answer each pair with numbers",
+                value=f"{event} before the last one",
+                step=f"Run it by hand: java -Xmx2G -jar {JAR} in {self._folder}.",
+            ) from None
+        return [(value, {}) for value in values], {"corpus": corpus}
 
     @contextmanager
     def _started(self) -> Iterator[Callable[[str, int], list[str]]]:
-        """Start the program; yield a function that sends a line and returns so many lines of its answer."""
+        """Start the program; yield a function (line, n) that sends a line and returns the n lines of the answer."""
         pipe = subprocess.PIPE
         with subprocess.Popen(
             [self._java, *_CALL], cwd=self._folder, encoding="utf-8", stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
@@ -117,10 +113,10 @@ class MeteorJar:
                 assert program.stdout is not None
                 program.stdin.write(f"{line}\n")
                 program.stdin.flush()
-                found = [program.stdout.readline().strip() for _ in range(n_answers)]
-                if not all(found):
+                answers = [program.stdout.readline().strip() for _ in range(n_answers)]
+                if not all(answers):
                     raise EOFError
-                return found
+                return answers
 
             try:
                 yield ask
@@ -129,5 +125,5 @@ class MeteorJar:
 
 
 def _clean(text: str) -> str:
-    """Return a text as one field of one line, as pycocoevalcap does; it lets a line break end the line."""
-    return _LINE_BREAK.sub(" ", text.replace(_BETWEEN, ""))
+    """Return a text as one field of one line. pycocoevalcap, in contrast, leaves line breaks in the text."""
+    return _LINE_BREAK.sub(" ", text.replace(_SEPARATOR, ""))

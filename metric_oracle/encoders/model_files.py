@@ -1,4 +1,4 @@
-"""Models of the Hugging Face kind on disk: found in a folder or the local cache, checked, loaded and cut."""
+"""Hugging Face models on disk: finding them in a folder or the local cache, checking, loading and cutting them."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.encoders.libraries import quiet
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.files import sha256
 
 _TOKENIZER_FILES = (
@@ -19,15 +19,15 @@ _TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# Places of the list of layers, by family: BERT and its many relatives, DistilBERT, ModernBERT and encoders of BART.
+# Names of the list of layers in BERT and its many relatives, in DistilBERT, and in ModernBERT and encoders of BART.
 _LAYER_LISTS = ("encoder.layer", "transformer.layer", "layers")
 
 
-def find(model: str | Path, function: str) -> tuple[Path, str]:
-    """Return the folder of a model, and its name in results."""
+def find(model: str | Path) -> tuple[Path, str]:
+    """Return the folder of a model, which may be given by its name on the Hugging Face hub, and its name in results."""
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return whole_folder(folder, function, "encoder"), str(folder.resolve())
+        return whole_folder(folder, "encoder"), str(folder.resolve())
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:
@@ -36,35 +36,46 @@ def find(model: str | Path, function: str) -> tuple[Path, str]:
     except HFValidationError:
         is_name = False
     if not is_name:
-        msg = (
-            f"{function}: encoder must be an existing folder or the name of a Hugging Face model; got {model}. "
-            "Check the path."
+        raise InputError(
+            argument="encoder",
+            rule="must be an existing folder or the name of a Hugging Face model",
+            value=model,
+            step="Check the path.",
         )
-        raise InputError(msg)
-    return _find_on_hub(str(model), function), str(model)
+    return _find_on_hub(str(model)), str(model)
 
 
-def whole_folder(model: str | Path, function: str, argument: str) -> Path:
-    """Return the folder of a model, or raise unless it has all files that are needed."""
+def whole_folder(model: str | Path, argument: str) -> Path:
+    """Return a model's folder; raise InputError, with the name of the argument, unless it has all needed files."""
     folder = Path(model).expanduser()
     lacking = _lacking(folder)
     if lacking:
-        msg = (
-            f"{function}: {argument} must be a folder with {lacking[0]}; got none in {folder}. "
-            "Save the whole model there, tokenizer included."
+        raise InputError(
+            argument=argument,
+            rule=f"must be a folder with {lacking[0]}",
+            value=f"none in {folder}",
+            step="Save the whole model there, tokenizer included.",
         )
-        raise InputError(msg)
     return folder
 
 
-def _find_on_hub(name: str, function: str) -> Path:
-    """Return the folder of a model in the local Hugging Face cache, downloaded where it is not there."""
-    from huggingface_hub import constants, snapshot_download, try_to_load_from_cache
+def cached_file(model: str, file: str) -> Path | None:
+    """Return the path of a file in the local Hugging Face cache, or None if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, "config.json")
-    # Not a path: no such file, or a note that the repository has none.
-    cache = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
-    folder = Path(found).parent if isinstance(found, str) else cache
+    try:
+        path = try_to_load_from_cache(model, file)
+    except ValueError:  # no valid name of a model
+        return None
+    return Path(path) if isinstance(path, str) else None  # the library has a marker for files that a model lacks
+
+
+def _find_on_hub(name: str) -> Path:
+    """Return the folder of a model in the local Hugging Face cache, into which it is downloaded if missing."""
+    from huggingface_hub import constants, snapshot_download
+
+    config = cached_file(name, "config.json")
+    folder = config.parent if config else Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     reason = ""
     if _lacking(folder):
         patterns = ["*.json", "*.txt", "*.model", "model*.safetensors"]
@@ -73,22 +84,22 @@ def _find_on_hub(name: str, function: str) -> Path:
                 folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns="*/*"))
                 if _lacking(folder):
                     snapshot_download(name, allow_patterns="pytorch_model*", ignore_patterns="*/*")
-        # The many errors of the hub and of the two HTTP libraries under it have no narrower parent.
+        # The errors of the hub and of its two HTTP libraries have no narrower common class.
         except Exception as error:
             reason = f" ({type(error).__name__})"
     lacking = _lacking(folder)
     if lacking:
-        msg = (
-            f"{function}: encoder must be a local folder, or the name of a model in the Hugging Face cache or on its "
-            f"hub; got {name} without {', '.join(lacking)} in {folder}, and no download{reason}. "
-            "Pass a local folder, or run once with network."
+        raise InputError(
+            argument="encoder",
+            rule="must be a local folder, or the name of a model in the Hugging Face cache or on its hub",
+            value=f"{name} without {', '.join(lacking)} in {folder}, and no download{reason}",
+            step="Pass a local folder, or run once with network.",
         )
-        raise InputError(msg)
     return folder
 
 
 def _lacking(folder: Path) -> list[str]:
-    """Return the names of the files that a folder lacks of a whole model."""
+    """Return the names of the files of a complete model that a folder lacks."""
     needed = ["config.json", *(weight_files(folder) or ["model.safetensors or pytorch_model.bin"])]
     lacking = [name for name in needed if not (folder / name).is_file()]
     vocabularies = ("tokenizer.json", "vocab.txt", "merges.txt", ".model")
@@ -104,7 +115,7 @@ def weight_files(folder: Path) -> list[str]:
             return [name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            # A damaged index is for transformers to find.
+            # transformers reports a damaged index.
             with suppress(ValueError, TypeError, KeyError, AttributeError):
                 shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
                 return [index.name, *sorted(set(shards))]
@@ -113,21 +124,36 @@ def weight_files(folder: Path) -> list[str]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """Return the names of the files that make the tokenizer; `*.model` are those of SentencePiece."""
+    """Return the names of the tokenizer's files; `*.model` are files of SentencePiece."""
     names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
     return names + sorted(path.name for path in folder.glob("*.model"))
 
 
 def hash_files(folder: Path) -> str:
-    """Return the SHA-256 of what makes a model and its tokenizer, wherever the folder lies."""
+    """Return the SHA-256 of the files of a model and its tokenizer; it does not depend on the folder's path."""
     hasher = hashlib.sha256()
     for name in ["config.json", *weight_files(folder), *tokenizer_files(folder)]:
         hasher.update(f"{name} {sha256(folder / name)}\n".encode())
     return hasher.hexdigest()
 
 
-def read(folder: Path, kind: Any, function: str, argument: str) -> tuple[Any, Any, list[str]]:
-    """Return the tokenizer and the model of a kind of transformers', and the tensors that its files lack."""
+def read(folder: Path, kind: Any, argument: str) -> tuple[Any, Any, list[str]]:
+    """Read a model without running its code.
+
+    Parameters
+    ----------
+    folder : path
+    kind : class
+        Class of transformers that loads the model, such as AutoModel.
+    argument : str
+        Name of the argument for error messages.
+
+    Returns
+    -------
+    tokenizer, model
+    missing : list of str
+        Names of the tensors that the files lack.
+    """
     import torch
     from transformers import AutoTokenizer
 
@@ -137,78 +163,84 @@ def read(folder: Path, kind: Any, function: str, argument: str) -> tuple[Any, An
         model, info = kind.from_pretrained(
             folder, **common, dtype=torch.float32, weights_only=True, output_loading_info=True
         )
-    # What the libraries under transformers raise at a damaged file has no narrower parent.
+    # The errors that transformers and its libraries raise for damaged files have no narrower common class.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-        msg = (
-            f"{function}: {argument} must be a model and a tokenizer that transformers can read without running its "
-            f"code; got {folder} ({reason}). Save it anew."
-        )
-        raise InputError(msg) from error
+        raise InputError(
+            argument=argument,
+            rule="must be a model and a tokenizer that transformers can read without running its code",
+            value=f"{folder} ({reason})",
+            step="Save it anew.",
+        ) from error
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-        msg = (
-            f"{function}: {argument} must have a tokenizer with cls and sep tokens; got none in {folder}. "
-            "Use a model of BERT's kind."
+        raise InputError(
+            argument=argument,
+            rule="must have a tokenizer with cls and sep tokens",
+            value=f"none in {folder}",
+            step="Use a model of BERT's kind.",
         )
-        raise InputError(msg)
     return tokenizer, model, sorted(info["missing_keys"])
 
 
-def check_weights(model: Any, lacking: list[str], folder: Path, function: str, argument: str) -> None:
-    """Raise where the files lack a tensor that is used: transformers fills it with random numbers."""
-    # The pooler has no part in the states.
-    random = [name for name in lacking if name in model.state_dict() and "pooler" not in name]
+def check_weights(model: Any, missing: list[str], folder: Path, argument: str) -> None:
+    """Raise InputError if the files lack a tensor that is used: transformers fills it with random numbers."""
+    # The pooler does not affect the states.
+    random = [name for name in missing if name in model.state_dict() and "pooler" not in name]
     if random:
-        msg = (
-            f"{function}: {argument} must have weights for every tensor it uses; got none for {len(random)} "
-            f"({random[0]}) in {folder}. Use the files that belong to its config.json."
+        raise InputError(
+            argument=argument,
+            rule="must have weights for every tensor it uses",
+            value=f"none for {len(random)} ({random[0]}) in {folder}",
+            step="Use the files that belong to its config.json.",
         )
-        raise InputError(msg)
 
 
-def load(folder: Path, layer: int, function: str) -> tuple[Any, Any]:
-    """Return the tokenizer and the model, cut to its first layers."""
+def load(folder: Path, layer: int) -> tuple[Any, Any]:
+    """Return the tokenizer and the model, cut to its first `layer` layers."""
     from transformers import AutoModel
 
-    tokenizer, model, lacking = read(folder, AutoModel, function, "encoder")
+    tokenizer, model, missing = read(folder, AutoModel, "encoder")
     whole = model
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
-    _cut(model, layer, folder, function)
-    check_weights(whole, lacking, folder, function, "encoder")
+    _cut(model, layer, folder)
+    check_weights(whole, missing, folder, "encoder")
     return tokenizer, model.eval()
 
 
-def _cut(model: Any, layer: int, folder: Path, function: str) -> None:
-    """Drop all layers but the first ones, as bert_score does."""
+def _cut(model: Any, layer: int, folder: Path) -> None:
+    """Remove all layers but the first ones, as bert_score does."""
     from torch import nn
 
     modules = dict(model.named_modules())
-    for place in _LAYER_LISTS:
-        layers = modules.get(place)
+    for path in _LAYER_LISTS:
+        layers = modules.get(path)
         if isinstance(layers, nn.ModuleList):
             if not 0 <= layer <= len(layers):
-                msg = (
-                    f"{function}: layer must be from 0 to {len(layers)} (layers of this encoder); got {layer} for "
-                    f"{folder}. Change --layer."
+                raise InputError(
+                    argument="layer",
+                    rule=f"must be from 0 to {len(layers)} (layers of this encoder)",
+                    value=f"{layer} for {folder}",
+                    step=f"Change {option('layer')}.",
                 )
-                raise InputError(msg)
-            home, _, name = place.rpartition(".")
-            modules[home].register_module(name, layers[:layer])
+            parent, _, name = path.rpartition(".")
+            modules[parent].register_module(name, layers[:layer])
             return
-    msg = (
-        f"{function}: encoder must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, "
-        f"ModernBERT and BART have; got {type(model).__name__} in {folder}. Use a model of such a family."
+    raise InputError(
+        argument="encoder",
+        rule="must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, ModernBERT and BART "
+        "have",
+        value=f"{type(model).__name__} in {folder}",
+        step="Use a model of such a family.",
     )
-    raise InputError(msg)
 
 
 def n_positions(model: Any) -> int:
-    """Return the longest text in tokens that a model has positions for, 512 where it has no such limit."""
+    """Return the maximum length of a text in tokens; 512 if the model does not limit it."""
     from torch import nn
 
     limit = model.config.to_dict().get("max_position_embeddings") or 512
-    # RoBERTa counts positions from the one after the padding's.
+    # RoBERTa's positions begin after that of the padding.
     for name, module in model.named_modules():
         is_positions = name.endswith("position_embeddings") and isinstance(module, nn.Embedding)
         if is_positions and module.padding_idx is not None:

@@ -7,17 +7,17 @@ from metric_oracle.files import write_bytes
 
 
 class Parts:
-    """Parts of one run, a file each.
+    """The finished parts of one run, one file per part.
 
-    A file begins with the SHA-256 of the run's digest, the part's number and the content: what is damaged, cut or of
-    another run does not count.
+    A file begins with the SHA-256 of the run's digest, the part's number and the content. A file that is damaged, cut
+    off or from another run is ignored.
 
     Parameters
     ----------
     folder : path or None
-        Made where it does not exist; None keeps nothing.
+        Created if missing. With None, nothing is kept.
     name : str
-        How the files' names begin.
+        Prefix of the files' names.
     digest : str
         Hash of everything that the contents depend on.
     """
@@ -28,7 +28,7 @@ class Parts:
             folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, part: int) -> bytes | None:
-        """Return the content of a part that is whole, else None."""
+        """Return the content of a part, or None if there is no valid file of it."""
         if self._folder is None:
             return None
         try:
@@ -38,7 +38,7 @@ class Parts:
         return raw[32:] if raw[:32] == self._checksum(part, raw[32:]) else None
 
     def write(self, part: int, content: bytes) -> None:
-        """Keep a part; it is on disk when this returns."""
+        """Write the content of a part, and return when it is on disk."""
         if self._folder is None:
             return
         write_bytes(self._path(self._folder, part), self._checksum(part, content), content)

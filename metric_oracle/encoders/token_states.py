@@ -1,8 +1,8 @@
 """Token states for BERTScore (Zhang et al., ICLR 2020) from a Hugging Face encoder.
 
-Token ids and states equal those of bert_score 0.3.13 up to float32 noise: stripped text, the last output of the model
-cut to its first layers, each token's vector divided by its length. A model that ends in a norm (ModernBERT,
-mBART) still applies it when cut, as in bert_score; `hidden_states[layer]` would lack it.
+Token ids and states equal those of bert_score 0.3.13 up to float32 noise: texts are stripped, the model is cut to its
+first layers, and each vector of its output is divided by its length. A model that ends in a norm (ModernBERT, mBART)
+still applies it when cut, as in bert_score; `hidden_states[layer]` would lack the norm.
 """
 
 import json
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from metric_oracle.encoders.batches import (
     digest,
     environment,
-    one_thread_each,
     part_bounds,
     run_batches,
     run_model,
@@ -29,7 +28,7 @@ from metric_oracle.encoders.batches import (
 )
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
-from metric_oracle.errors import InputError, not_installed
+from metric_oracle.errors import InputError, not_installed, option
 from metric_oracle.files import write_json
 from metric_oracle.progress import Count
 
@@ -44,12 +43,12 @@ _DISTILROBERTA = (
 # Model name -> (layer, {layer: English rescaling baselines of P, R and F}), as bert_score 0.3.13 ships them.
 PUBLISHED = {"distilroberta-base": _DISTILROBERTA, "distilbert/distilroberta-base": _DISTILROBERTA}
 
-# Tokens of one batch, see `batches`: few, because a query alone takes as long as a whole batch. A GPU runs a
-# batch in less time than it takes to start it.
+# Tokens per batch, see `batches`. Few on a CPU, because a single query takes as long as a whole batch; many on a GPU,
+# which would otherwise start batches more slowly than it runs them.
 _BATCH_TOKENS = {"cpu": 1 << 7, "cuda": 1 << 13}
 _TOKENIZED_AT_ONCE = 1 << 13
-# Tokenizers to which bert_score says add_prefix_space. Later transformers made one class of them (Roberta) and ignore
-# the argument without a word, so the space is written before the text here.
+# Tokenizers for which bert_score sets add_prefix_space. Later versions of transformers merge them into one class
+# (Roberta) and silently ignore the argument, so the space is added to the text instead.
 _PREFIX_SPACE = ("RobertaTokenizer", "GPT2Tokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer")
 
 
@@ -63,7 +62,7 @@ class Tokens:
     ptr : int64[n + 1]
         Offsets of each text in `ids`.
     n_truncated : int
-        Texts that were longer than the encoder takes.
+        Number of texts that were longer than the maximum length of the encoder.
     """
 
     ids: npt.NDArray[np.int32]
@@ -77,32 +76,29 @@ class TokenEncoder:
     Parameters
     ----------
     model : str or path
-        Local folder, which never touches the network, or the name of a model on the Hugging Face hub, which is
-        downloaded unless the local cache holds it.
+        Local folder, for which the network is never used, or the name of a model on the Hugging Face hub, which is
+        downloaded unless it is in the local cache.
     layer : int
-        Number of layers to run, 0 for the embeddings alone; by default the published one of the model.
-    device : str
-        auto, cpu or cuda.
-    dtype : str
-        float32, or bfloat16 for faster and coarser products.
-    function : str
-        Name of the caller in error lines.
+        Number of layers to run, 0 for the embeddings alone; by default the layer that bert_score uses for the model.
+    device : {"auto", "cpu", "cuda"}
+    dtype : {"float32", "bfloat16"}
+        bfloat16 is faster and less accurate.
 
     Attributes
     ----------
     max_length : int
-        Longest text in tokens, special ones included; what is beyond it is cut off.
+        Maximum length of a text in tokens, special tokens included; longer texts are cut.
     special_ids : pair of int
-        The ids that bert_score gives weight 0: those that begin and end a text.
+        The ids of the first and the last token of each text, to which bert_score gives weight 0.
     width : int
-        Components of a token's state.
+        Number of components of a token's state.
 
     Raises
     ------
     BackendError
-        If torch, transformers or the device is absent.
+        If torch, transformers or the device is missing.
     InputError
-        If the model is absent, incomplete or damaged, or an argument breaks its rule.
+        If the model is missing, incomplete or damaged, or an argument is not valid.
     """
 
     def __init__(
@@ -112,31 +108,31 @@ class TokenEncoder:
         layer: int | None = None,
         device: str = "auto",
         dtype: str = "float32",
-        function: str = "build_index",
     ) -> None:
-        self.function = function
         if layer is None:
             layer = PUBLISHED.get(str(model), (None,))[0]
         if layer is None:
-            msg = (
-                f"{function}: layer must be given for an encoder other than {', '.join(PUBLISHED)}; got none for "
-                f"{model}. Add --layer N."
+            raise InputError(
+                argument="layer",
+                rule=f"must be given for an encoder other than {', '.join(PUBLISHED)}",
+                value=f"none for {model}",
+                step=f"Add {option('layer', 'N')}.",
             )
-            raise InputError(msg)
         if dtype not in ("float32", "bfloat16"):
-            msg = f"{function}: dtype must be float32 or bfloat16; got {dtype!r}. Use float32."
-            raise InputError(msg)
+            raise InputError(
+                argument="dtype", rule="must be float32 or bfloat16", value=repr(dtype), step="Use float32."
+            )
         self.layer = layer
         self.dtype = dtype
         try:
             import torch
             import transformers  # noqa: F401
         except ImportError as error:
-            raise not_installed(function, f"encoder {model}", error.name, "encoders") from None
-        self.device = choose_device(device, function)
-        self._folder, self.name = find(model, function)
+            raise not_installed(f"encoder {model}", error.name, "encoders") from None
+        self.device = choose_device(device)
+        self._folder, self.name = find(model)
         with quiet():
-            self._tokenizer, self._model = load(self._folder, layer, function)
+            self._tokenizer, self._model = load(self._folder, layer)
         self._model.to(torch.device(self.device))
         self.width: int = self._model.config.hidden_size
         self.max_length = min(self._tokenizer.model_max_length, n_positions(self._model))
@@ -145,7 +141,7 @@ class TokenEncoder:
 
     @cached_property
     def signature(self) -> dict[str, Any]:
-        """What the states depend on; the hash is that of the files, wherever the folder lies."""
+        """Everything that the states depend on. The hash is that of the files and does not depend on the folder."""
         import torch
         import transformers
 
@@ -162,31 +158,34 @@ class TokenEncoder:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Where the states are made: they may differ in their last bits between two of these, and only there."""
+        """Device, versions and settings on which the last bits of the states depend."""
         return environment(self.device, _BATCH_TOKENS[self.device])
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Return the token ids of texts in their order; an empty text has the special tokens only."""
+        """Return the token ids of texts in order.
+
+        Texts are stripped and cut to `max_length` tokens; an empty text has only the special tokens.
+        """
         lists: list[npt.NDArray[np.int32]] = []
         length = np.zeros(len(texts), np.int64)
         n_truncated = 0
         with quiet():
             for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
                 stripped = [text.strip() for text in texts[start : start + _TOKENIZED_AT_ONCE]]
-                some = [self._prefix + text if text else text for text in stripped]
-                found = self._ids(some, truncation=True, max_length=self.max_length)
-                lists.append(np.fromiter(chain.from_iterable(found), np.int32))
-                n_ids = np.array([len(ids) for ids in found])
-                length[start : start + len(some)] = n_ids
-                full = [some[place] for place in np.flatnonzero(n_ids == self.max_length)]
+                block = [self._prefix + text if text else text for text in stripped]
+                ids_of = self._ids(block, truncation=True, max_length=self.max_length)
+                lists.append(np.fromiter(chain.from_iterable(ids_of), np.int32))
+                n_ids = np.array([len(ids) for ids in ids_of])
+                length[start : start + len(block)] = n_ids
+                full = [block[i] for i in np.flatnonzero(n_ids == self.max_length)]
                 n_truncated += sum(len(ids) > self.max_length for ids in self._ids(full)) if full else 0
         ids = np.concatenate([np.empty(0, np.int32), *lists])
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Return where each token of `tokenize` lies in a text: begin and end, empty for a special token.
+        """Return begin and end of each token of `tokenize` in a text; special tokens have (0, 0).
 
-        None where the tokenizer cannot say it.
+        If the tokenizer gives no positions, return None.
         """
         if not self._tokenizer.is_fast:
             return None
@@ -199,19 +198,19 @@ class TokenEncoder:
                 truncation=True,
                 max_length=self.max_length,
             )
-        found = []
+        spans = []
         for begin, end in call["offset_mapping"]:
             first, last = max(begin + before, 0), max(end + before, 0)
             blanks = len(text[first:last]) - len(text[first:last].lstrip())
-            found.append((first + blanks, last) if end > begin else (0, 0))
-        return found
+            spans.append((first + blanks, last) if end > begin else (0, 0))
+        return spans
 
     def _ids(self, texts: list[str], **options: Any) -> list[list[int]]:
         call = self._tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, **options)
         return call["input_ids"]
 
     def run(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the unit-length states of texts of one length; last bits follow from the shape, see `encode`.
+        """Return the states of texts of one length as unit vectors. The last bits depend on the shape, see `batches`.
 
         Parameters
         ----------
@@ -221,10 +220,10 @@ class TokenEncoder:
         -------
         float32[B, L, width]
         """
-        return self.to_host(self.make(ids))
+        return self.to_host(self.run_on_device(ids))
 
-    def make(self, ids: npt.NDArray[np.int64]) -> Any:
-        """Return what `run` does as a tensor on the encoder's device, which may still be at work on it."""
+    def run_on_device(self, ids: npt.NDArray[np.int64]) -> Any:
+        """Return the states of `run` as a tensor on the encoder's device, which may still be computing them."""
         import torch
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):
@@ -232,22 +231,23 @@ class TokenEncoder:
             return states / torch.norm(states, dim=-1, keepdim=True)
 
     def to_host(self, states: Any) -> npt.NDArray[Any]:
-        """Copy states from the encoder's device, after a check that they are finite."""
+        """Check that states are finite, and copy them from the encoder's device."""
         if not states.isfinite().all():
             step = "Check its weights" if self.dtype == "float32" else "Use float32"
-            msg = (
-                f"{self.function}: encoder must give finite token states other than zero; got NaN from {self.name}, "
-                f"layer {self.layer}, in {self.dtype}. {step}."
+            raise InputError(
+                argument="encoder",
+                rule="must give finite token states other than zero",
+                value=f"NaN from {self.name}, layer {self.layer}, in {self.dtype}",
+                step=f"{step}.",
             )
-            raise InputError(msg)
         return states.cpu().numpy()
 
 
 def encode(encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-    """Return the unit-length token states of texts in memory.
+    """Return the token states of texts as unit vectors, in memory.
 
-    On one device and library, a text's states are the same bits whatever texts are with it, and in whatever number of
-    threads.
+    With one device and one version of the library, the bits of a text's states depend neither on the other texts nor on
+    the number of threads.
 
     Parameters
     ----------
@@ -264,6 +264,40 @@ def encode(encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike = np.fl
     return _states(encoder, tokens, 0, len(tokens.ptr) - 1, storage)
 
 
+def encode_once(
+    encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike, kept: dict[str, dict[bytes, npt.NDArray[Any]]]
+) -> npt.NDArray[Any]:
+    """Return what `encode` does, but encode only texts that earlier calls with the same `kept` did not encode.
+
+    Parameters
+    ----------
+    encoder : TokenEncoder
+    tokens : Tokens
+        Distinct texts.
+    storage : dtype
+        float16 or float32.
+    kept : dict
+        Settings of an encoder -> token ids of a text -> its states. This call adds the new ones.
+
+    Returns
+    -------
+    storage[T, width]
+        In the order of `tokens`.
+    """
+    states_of = kept.setdefault(repr([encoder.signature, encoder.environment, np.dtype(storage).name]), {})
+    keys = [tokens.ids[first:last].tobytes() for first, last in pairwise(tokens.ptr.tolist())]
+    new = [text for text, key in enumerate(keys) if key not in states_of]
+    if new:
+        length = np.diff(tokens.ptr)[new]
+        ptr = np.concatenate([[0], np.cumsum(length)])
+        ids = np.concatenate([tokens.ids[tokens.ptr[text] : tokens.ptr[text + 1]] for text in new])
+        made = encode(encoder, Tokens(ids, ptr, 0), storage)
+        states_of |= {keys[text]: made[ptr[i] : ptr[i + 1]] for i, text in enumerate(new)}
+        if len(new) == len(keys):
+            return made
+    return np.concatenate([states_of[key] for key in keys])
+
+
 def states_digest(states: npt.NDArray[Any]) -> str:
     """Return the SHA-256 of token states: their type, shape and numbers."""
     return digest("states", states)
@@ -278,17 +312,18 @@ def write_states(
     part_tokens: int = 1 << 18,
     progress: Count | None = None,
 ) -> np.memmap:
-    """Write the unit-length token states of texts to a raw file; a killed run resumes.
+    """Write the token states of texts as unit vectors to a raw file; a killed run resumes.
 
-    A part is a run of texts of about `part_tokens` tokens. When it is on disk, its checksum goes to the file's record,
-    `path` with the ending `.json`, which stays for the caller to remove. A later call with the same encoder, tokens and
-    machine settings keeps the parts whose bytes are those of the record and gives the bytes of an unbroken run.
+    A part has consecutive texts of about `part_tokens` tokens. When a part is on disk, its checksum is added to a
+    record, `path` with the ending `.json`, which the caller removes. A later call with the same encoder, tokens and
+    machine settings keeps the parts whose checksums are in the record. The result has the bytes of a run without a
+    kill.
 
     Parameters
     ----------
     encoder : TokenEncoder
     tokens : Tokens
-        Fastest if texts of like length lie together.
+        Encoding is fastest if texts of equal length are adjacent.
     path : Path
     storage : dtype
         float16 or float32.
@@ -304,8 +339,9 @@ def write_states(
     storage = np.dtype(storage)
     shape = (len(tokens.ids), encoder.width)
     if not len(tokens.ids):
-        msg = f"{encoder.function}: texts must be at least one; got 0 to encode. Check the file and the section."
-        raise InputError(msg)
+        raise InputError(
+            argument="texts", rule="must be at least one", value="0 to encode", step="Check the file and the section."
+        )
     row_bytes = encoder.width * storage.itemsize
     bounds = part_bounds(tokens.ptr, part_tokens)
     record = path.with_suffix(".json")
@@ -313,7 +349,7 @@ def write_states(
     checksums = _recorded(record, run_digest, len(bounds) - 1)
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
-        # A disk without room shows now and not after hours.
+        # A full disk raises an error now and not after hours.
         os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
         n_done = 0
         for part, (start, stop) in enumerate(pairwise(bounds)):
@@ -341,32 +377,29 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
         return _states_on_device(encoder, ids, ptr, storage)
     states = np.empty((len(ids), encoder.width), storage)
     store = store_tokens(states, ptr, encoder.run)
-    with one_thread_each(encoder.device) as run_all:
-        for _ in run_batches(store, ids, ptr, _BATCH_TOKENS[encoder.device], run_all):
-            pass
+    run_batches(store, ids, ptr, _BATCH_TOKENS[encoder.device], encoder.device)
     return states
 
 
 def _states_on_device(
     encoder: TokenEncoder, ids: npt.NDArray[np.int32], ptr: npt.NDArray[np.int64], storage: npt.DTypeLike
 ) -> npt.NDArray[Any]:
-    """Return the states of texts; they stay on the device until all are made, so that no batch waits for a copy."""
+    """Return the states of texts. They stay on the device until all are computed, so that no batch waits for a copy."""
     import torch
 
     kind = {2: torch.float16, 4: torch.float32}[np.dtype(storage).itemsize]
     states = torch.empty((len(ids), encoder.width), dtype=kind, device=encoder.device)
 
-    def run(some: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
-        place = torch.from_numpy(ptr[some, None] + np.arange(batch.shape[1])).to(encoder.device)
-        states[place] = encoder.make(batch)[: len(some)].to(kind)
+    def store(positions: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
+        rows = torch.from_numpy(ptr[positions, None] + np.arange(batch.shape[1])).to(encoder.device)
+        states[rows] = encoder.run_on_device(batch)[: len(positions)].to(kind)
 
-    for _ in run_batches(run, ids, ptr, _BATCH_TOKENS[encoder.device], map):
-        pass
+    run_batches(store, ids, ptr, _BATCH_TOKENS[encoder.device], encoder.device)
     return encoder.to_host(states)
 
 
 def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_tokens: int) -> str:
-    """Return the hash of everything that the bytes of a file of states depend on, the name of the model left out."""
+    """Return the hash of everything that the bytes of a file of states depend on; the model's name is not included."""
     settings = {name: value for name, value in encoder.signature.items() if name != "model"}
     machine = environment(encoder.device, _BATCH_TOKENS[encoder.device])
     return digest([settings, machine, storage.name, part_tokens], tokens.ptr, tokens.ids)
@@ -375,9 +408,9 @@ def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_token
 def _recorded(record: Path, run_digest: str, n_parts: int) -> list[int | None]:
     """Return the checksum of each finished part of an earlier run with the same digest."""
     try:
-        found = json.loads(record.read_text(encoding="utf-8"))
-        if found["digest"] == run_digest and len(found["parts"]) == n_parts:
-            return list(found["parts"])
+        content = json.loads(record.read_text(encoding="utf-8"))
+        if content["digest"] == run_digest and len(content["parts"]) == n_parts:
+            return list(content["parts"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     return [None] * n_parts

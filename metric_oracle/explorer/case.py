@@ -1,4 +1,4 @@
-"""One test report: its candidates, those with equal texts together, with scores, evidence and what raters counted."""
+"""The data of a page about one test report: its candidates, grouped by text, with scores, evidence and error counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,29 +11,36 @@ from metric_oracle.raters.layout import candidate_name, category_title, rater_na
 
 
 def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cross: bool = True) -> list[dict[str, Any]]:
-    """Return the candidates of all files for a test report, and those that radiologists rated.
+    """Return the candidates of all files for a test report and those that radiologists rated, grouped by text.
 
     Parameters
     ----------
     cases : Cases
     q : int
+        Position of the test report.
     rank : int
+        Rank of the candidates, from 1.
     kind : str or None
-        Metric whose evidence is shown, or "diff"; None for that of every metric that chose the candidate.
+        Metric whose evidence is shown, or "diff". By default, the evidence of every metric that chose the candidate.
     cross : bool
-        Whether each is scored under every metric that index and queries allow.
+        Whether to score each candidate under every metric that index and queries allow.
+
+    Returns
+    -------
+    list of dict
+        One group per text: what a page shows of it.
     """
     together: dict[Any, list[Candidate]] = {}
     for candidate in cases.candidates(q, rank):
         key: Any = candidate.text if candidate.text is not None else (candidate.row, candidate.source)
         together.setdefault(key, []).append(candidate)
     rated: dict[Any, list[Counted]] = {}
-    known = {plain_text(key): key for key in together if isinstance(key, str)}
-    for one in cases.rated.of(cases.ids[q]) if cases.rated is not None else ():
-        key = known.setdefault(plain_text(one.text), one.text)
+    key_of_text = {plain_text(key): key for key in together if isinstance(key, str)}
+    for counted in cases.rated.of(cases.ids[q]) if cases.rated is not None else ():
+        key = key_of_text.setdefault(plain_text(counted.text), counted.text)
         together.setdefault(key, [])
-        rated.setdefault(key, []).append(one)
-    rows = list(dict.fromkeys(one.row for group in together.values() for one in group if one.row >= 0))
+        rated.setdefault(key, []).append(counted)
+    rows = list(dict.fromkeys(c.row for group in together.values() for c in group if c.row >= 0))
     scores = cases.cross_scores(q, rows) if cross else {}
     return [_group(cases, q, group, scores, kind, rated.get(key, [])) for key, group in together.items()]
 
@@ -41,47 +48,52 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
 def _group(
     cases: Cases, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str | None, rated: list[Counted]
 ) -> dict[str, Any]:
+    """Return the page data of candidates with one text; `scores` are by corpus row, see `Cases.cross_scores`."""
     columns = cases.columns
-    row = next((one.row for one in group if one.row >= 0), -1)
-    first = next((one for one in group if one.row == row), None)
+    row = next((candidate.row for candidate in group if candidate.row >= 0), -1)
+    first = next((candidate for candidate in group if candidate.row == row), None)
     text = rated[0].text if first is None else first.text
-    own = {
-        columns[c].metric: one.score if one.score is not None else float(columns[c].values[q])
-        for one in group
-        for c in one.columns
+    from_files = {
+        columns[c].metric: candidate.score if candidate.score is not None else float(columns[c].values[q])
+        for candidate in group
+        for c in candidate.columns
     }
-    names = [columns[c].name for one in group for c in one.columns[:1]]
+    names = [columns[c].name for candidate in group for c in candidate.columns[:1]]
     if first is not None and first.score is None:
-        names = list(dict.fromkeys(columns[c].system for one in group for c in one.columns))
-    of_raters = [f"{candidate_name(one.name)}, as rated" for one in rated]
+        names = list(dict.fromkeys(columns[c].system for candidate in group for c in candidate.columns))
+    names_of_rated = [f"{candidate_name(counted.name)}, as rated" for counted in rated]
     return {
-        "names": names or of_raters,
+        "names": names or names_of_rated,
         "row": row,
         "candidate_id": "" if first is None else first.candidate_id,
         "text": text,
-        "ties": [f"{columns[one.columns[0]].metric}: {one.n_ties:,} rows tie" for one in group if one.n_ties > 1],
-        "is_fallback": any(one.is_fallback for one in group),
-        "is_exact": all(one.is_exact for one in group),
-        "scores": [(name, value, name in own) for name, value in {**scores.get(row, {}), **own}.items()],
-        "evidence": [(kind, exhibit(cases, q, text, row, kind))] if kind else _own_evidence(cases, q, text, row, own),
-        "rated": [_counts(cases, one) for one in rated],
+        "ties": [f"{columns[c.columns[0]].metric}: {c.n_ties:,} rows tie" for c in group if c.n_ties > 1],
+        "is_fallback": any(candidate.is_fallback for candidate in group),
+        "is_exact": all(candidate.is_exact for candidate in group),
+        "scores": [(name, value, name in from_files) for name, value in {**scores.get(row, {}), **from_files}.items()],
+        "evidence": [(kind, exhibit(cases, q, text, row, kind))]
+        if kind
+        else _evidence_of_files(cases, q, text, row, from_files),
+        "rated": [_counts(cases, counted) for counted in rated],
     }
 
 
-def _own_evidence(cases: Cases, q: int, text: str | None, row: int, own: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the evidence of the metrics that chose a candidate; where there is none of them, what words differ."""
-    found = [(name, exhibit(cases, q, text, row, name)) for name in own if name in METRICS]
-    shown = [(name, one) for name, one in found if not isinstance(one, str)]
+def _evidence_of_files(
+    cases: Cases, q: int, text: str | None, row: int, from_files: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Return the evidence of the metrics that chose a candidate; if they have none, a comparison of the words."""
+    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in from_files if name in METRICS]
+    shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
     return shown or [(DIFF, exhibit(cases, q, text, row, DIFF))]
 
 
-def _counts(cases: Cases, one: Counted) -> dict[str, Any]:
-    """Return what raters counted in one candidate: for each category and all, the mean and each rater's number."""
+def _counts(cases: Cases, counted: Counted) -> dict[str, Any]:
+    """Return the error counts of a candidate: for each category and for all, the mean and each rater's count."""
     ratings = cases.rated.ratings  # type: ignore[union-attr]
-    cells = [*one.counts.transpose(1, 2, 0), one.counts.sum(axis=1).T]
+    cells = [*counted.counts.transpose(1, 2, 0), counted.counts.sum(axis=1).T]
     names = [*map(category_title, ratings.categories), "All"]
     return {
-        "name": candidate_name(one.name),
+        "name": candidate_name(counted.name),
         "raters": list(map(rater_name, ratings.raters)),
         "rows": [
             (name, [(float(side.mean()), side.tolist()) for side in sides])

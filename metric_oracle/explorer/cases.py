@@ -1,8 +1,8 @@
-"""Test reports with everything that result files say of each: the rows of the explorer, sorted and filtered.
+"""Test reports joined with the scores and candidates of result files; sorting and filtering for the explorer.
 
-A file of `retrieve` or of a baseline is one column of scores with the candidates behind them; a file of `score` is one
-column for each of its metrics, with the candidate's text where the file has it; that of `baseline expectation` is one
-column of means. Columns are NaN where a file has nothing for a report. Nothing here knows pages.
+A file of `retrieve` or of a baseline gives one column of scores, with candidates. A file of `score` gives one column
+per metric, with the candidate's text if it has one. A file of `baseline expectation` gives one column of means. A value
+is NaN if the file lacks the report. This module knows nothing about pages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.rated_cases import RatedCases
+from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
@@ -40,14 +41,15 @@ class Column:
     Attributes
     ----------
     name : str
-        Shown: the metric of an oracle; metric and baseline, or metric and system, of others.
+        Heading: the metric, followed by the baseline or the system unless it is an oracle.
     system : str
         "oracle", the kind of a baseline, or the system's name.
     metric : str
     source : int
-        Place of the file.
+        Position of the file in `Cases.sources`.
     is_higher_better : bool
     values : float64[Q]
+        Score of each test report, NaN if the file has none.
     """
 
     name: str
@@ -60,7 +62,30 @@ class Column:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What one file gives for a test report; `row` is -1 for what is no row of the corpus, `text` None if unknown."""
+    """The candidate of one file for one test report.
+
+    Attributes
+    ----------
+    source : int
+        Position of the file in `Cases.sources`.
+    columns : tuple of int
+        Positions in `Cases.columns` of the file's columns.
+    rank : int
+        Rank from 1; for random retrieval, the number of the draw.
+    row : int
+        Corpus row, -1 if the candidate is not from the corpus.
+    candidate_id : str
+    score : float or None
+        Score in a file of `retrieve` or a baseline; None in a file of `score`.
+    text : str or None
+        None if not known.
+    n_ties : int
+        Number of corpus rows with this score.
+    is_fallback : bool
+        Whether it is the most frequent report, because no report scores above 0.
+    is_exact : bool
+        Whether it is proven to be the best.
+    """
 
     source: int
     columns: tuple[int, ...]
@@ -76,26 +101,28 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which test reports are shown, in which order.
+    """Filters and order of the test reports on a page.
 
     Attributes
     ----------
     sort : int or None
-        Column; None for the order of the files.
+        Column to sort by; None for the order of the files.
     minus : int or None
-        Sort by how far this column is from `sort` instead.
+        Sort by the distance of this column from `sort`.
     is_disagreement : bool
         Sort by the number of different reports that the oracles chose.
     is_reversed : bool
+        Reverse the order.
     only_fallback, only_inexact, only_rated : bool
+        Show only test reports with a fallback, with an unproven best candidate, or with ratings.
     ties_over : int or None
-        Only where a best score is shared by more corpus rows.
+        Show only test reports for which more corpus rows than this share a best score.
     column, low, high
-        Only where this column lies in [low, high].
+        Show only test reports whose value in this column lies in [low, high].
     words : str
-        Only where a report or a candidate contains this, whatever its case.
+        Show only test reports that contain these words, or whose candidates do. Case is ignored.
     label : int or None
-        Only where this CheXbert label of the test report is positive.
+        Show only test reports for which this CheXbert label is positive.
     """
 
     sort: int | None = None
@@ -115,7 +142,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class _Source:
-    """A file: its table, and where each test report begins in it (-1: nowhere)."""
+    """A result file: its table, and the first and last + 1 row of each test report in it (-1 if it has none)."""
 
     table: pa.Table
     signature: dict[str, Any]
@@ -126,19 +153,24 @@ class _Source:
 
 @dataclass(frozen=True)
 class Cases:
-    """Test reports and what the files say of them.
+    """Test reports, joined with the result files.
 
     Attributes
     ----------
     ids : list of str
+        Ids of the Q test reports.
     columns : list of Column
+    sources : list
+        The files with the rows of each test report.
     index : Index or None
-        Of the candidates.
+        Index of the candidates.
     queries : Inputs or None
-        The test reports with what belongs to them.
+        The test reports with their sources.
     files : list of Results, Scores or Expectation
     rated : RatedCases or None
-        What radiologists counted in candidates for these test reports.
+        Error counts of radiologists for candidates of these test reports.
+    sampled : SampledCases or None
+        Several reports of a model for these test reports.
     """
 
     ids: list[str]
@@ -148,7 +180,8 @@ class Cases:
     queries: Inputs | None = None
     files: list[Read] = field(default_factory=list)
     rated: RatedCases | None = None
-    _place: dict[str, int] = field(default_factory=dict, repr=False)
+    _position: dict[str, int] = field(default_factory=dict, repr=False)
+    sampled: SampledCases | None = None
 
     @property
     def signatures(self) -> list[dict[str, Any]]:
@@ -156,25 +189,25 @@ class Cases:
         return [source.signature for source in self.sources]
 
     def reference(self, q: int) -> str | None:
-        """Return the text of a test report, None where no file has it."""
+        """Return the text of a test report, None if no file has it."""
         if self.queries is not None:
-            place = self._place.get(self.ids[q])
-            return None if place is None else self.queries.texts[place]
+            position = self._position.get(self.ids[q])
+            return None if position is None else self.queries.texts[position]
         for source in self.sources:
             if "reference" in source.table.column_names and source.first[q] >= 0:
                 return source.table["reference"][int(source.first[q])].as_py()
         return None
 
     def query(self, q: int) -> int | None:
-        """Return the place of a test report among the queries, None where they lack it."""
-        return self._place.get(self.ids[q])
+        """Return the position of a test report in `queries`, None if it is not there."""
+        return self._position.get(self.ids[q])
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
-        """Return what the files give for a test report at a rank; of random draws the rank is the draw."""
-        return [found for s in range(len(self.sources)) if (found := self._candidate(s, q, rank)) is not None]
+        """Return the candidates of all files for a test report at a rank; for random retrieval the rank is the draw."""
+        return [candidate for s in range(len(self.sources)) if (candidate := self._candidate(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
-        """Return how many candidates the longest file has for a test report."""
+        """Return the largest number of candidates that a file has for a test report."""
         return max((int(source.last[q] - source.first[q]) for source in self.sources), default=0)
 
     def _candidate(self, s: int, q: int, rank: int) -> Candidate | None:
@@ -198,30 +231,30 @@ class Cases:
 
     @cached_property
     def ties(self) -> np.ndarray:
-        """Corpus rows that share the best score of each column, int64[columns, Q]; 0 where there is none."""
-        return self._of_best("n_ties", np.int64)
+        """Number of corpus rows that share the best score, int64[columns, Q]; 0 if there is no candidate."""
+        return self._value_of_best("n_ties", np.int64)
 
     @cached_property
     def is_fallback(self) -> np.ndarray:
         """Whether the best candidate of each column is a fallback, bool[columns, Q]."""
-        return self._of_best("fallback", bool)
+        return self._value_of_best("fallback", bool)
 
     @cached_property
     def is_inexact(self) -> np.ndarray:
-        """Whether the best candidate of each column is not proven, bool[columns, Q]."""
-        return self._of_best("exact", bool, absent=True) == False  # noqa: E712
+        """Whether the best candidate of each column is not proven to be the best, bool[columns, Q]."""
+        return self._value_of_best("exact", bool, absent=True) == False  # noqa: E712
 
-    def _of_best(self, name: str, kind: Any, absent: Any = 0) -> np.ndarray:
-        found = np.full((len(self.columns), len(self.ids)), absent, kind)
+    def _value_of_best(self, name: str, kind: Any, absent: Any = 0) -> np.ndarray:
+        values_of_best = np.full((len(self.columns), len(self.ids)), absent, kind)
         for source in self.sources:
             if name in source.table.column_names:
                 values = source.table[name].to_numpy()
-                found[list(source.columns)] = np.where(source.first >= 0, values[source.first], absent)
-        return found
+                values_of_best[list(source.columns)] = np.where(source.first >= 0, values[source.first], absent)
+        return values_of_best
 
     @cached_property
     def disagreement(self) -> np.ndarray:
-        """Number of different reports that the oracles chose for each test report, int64[Q]; equal texts are one."""
+        """Number of different reports that the oracles chose for each test report, int64[Q]; equal texts count once."""
         chosen = []
         for source in self.sources:
             if "row" in source.table.column_names and source.signature.get("baseline") is None and source.columns:
@@ -247,43 +280,43 @@ class Cases:
 
     @cached_property
     def positive(self) -> np.ndarray | None:
-        """Whether each CheXbert label of each test report is positive, bool[14, Q]; None without labels of them."""
-        held = None if self.queries is None else self.queries.attached.get("labels")
-        if held is None:
+        """Whether each CheXbert label of each test report is positive, bool[14, Q]; None if `queries` has no labels."""
+        labels = None if self.queries is None else self.queries.attached.get("labels")
+        if labels is None:
             return None
-        classes, of_row = held.both
-        found = np.zeros((classes.shape[1], len(self.ids)), bool)
+        classes, of_row = labels.both
+        is_positive = np.zeros((classes.shape[1], len(self.ids)), bool)
         for q, key in enumerate(self.ids):
-            row = of_row[self._place[key]] if key in self._place else -1
+            row = of_row[self._position[key]] if key in self._position else -1
             if row >= 0:
-                found[:, q] = classes[row] == 1
-        return found
+                is_positive[:, q] = classes[row] == 1
+        return is_positive
 
     def prepare(self) -> None:
-        """Compute what sorting and filtering read."""
+        """Compute the cached arrays that sorting and filtering read."""
         for name in ("ties", "is_fallback", "is_inexact", "disagreement", "is_rated", "positive"):
             getattr(self, name)
 
     def choose(self, chosen: Chosen) -> np.ndarray:
-        """Return the places of the test reports that are shown, in their order: int64[...]."""
-        kept = np.ones(len(self.ids), bool)
+        """Return the positions of the test reports to show, in order: int64[n]."""
+        is_shown = np.ones(len(self.ids), bool)
         if chosen.only_fallback:
-            kept &= self.is_fallback.any(axis=0)
+            is_shown &= self.is_fallback.any(axis=0)
         if chosen.only_inexact:
-            kept &= self.is_inexact.any(axis=0)
+            is_shown &= self.is_inexact.any(axis=0)
         if chosen.only_rated:
-            kept &= self.is_rated
+            is_shown &= self.is_rated
         if chosen.ties_over is not None:
-            kept &= (self.ties > chosen.ties_over).any(axis=0)
+            is_shown &= (self.ties > chosen.ties_over).any(axis=0)
         if chosen.column is not None:
             values = self.columns[chosen.column].values
-            kept &= (values >= (-np.inf if chosen.low is None else chosen.low)) & (
+            is_shown &= (values >= (-np.inf if chosen.low is None else chosen.low)) & (
                 values <= (np.inf if chosen.high is None else chosen.high)
             )
         if chosen.words:
-            kept &= self._contains(chosen.words)
+            is_shown &= self._contains(chosen.words)
         if chosen.label is not None and self.positive is not None:
-            kept &= self.positive[chosen.label]
+            is_shown &= self.positive[chosen.label]
         keys = np.arange(len(self.ids), dtype=float)
         if chosen.is_disagreement:
             keys = -self.disagreement.astype(float)
@@ -292,60 +325,75 @@ class Cases:
         elif chosen.sort is not None:
             column = self.columns[chosen.sort]
             keys = -column.values if column.is_higher_better else column.values
-        # Equal keys stay in the order of the files; NaN comes last either way.
+        # The sort is stable: equal keys keep the order of the files. NaN comes last in both directions.
         order = np.argsort(-keys if chosen.is_reversed else keys, kind="stable")
-        return order[kept[order]]
+        return order[is_shown[order]]
 
     def _contains(self, words: str) -> np.ndarray:
-        """Return whether a text of each test report contains some words, whatever their case: bool[Q]."""
-        found = np.zeros(len(self.ids), bool)
+        """Return, for each test report, whether its text or a candidate's contains the string `words`: bool[Q].
+
+        The string is searched as a whole, ignoring case.
+        """
+        contains = np.zeros(len(self.ids), bool)
         if self.queries is not None:
-            wanted = words.casefold()
-            has_them = np.array([wanted in text.casefold() for text in self.queries.texts], bool)
-            known = [(q, place) for q, key in enumerate(self.ids) if (place := self._place.get(key)) is not None]
-            for q, place in known:
-                found[q] = has_them[place]
+            folded = words.casefold()
+            has_them = np.array([folded in text.casefold() for text in self.queries.texts], bool)
+            positions = [
+                (q, position) for q, key in enumerate(self.ids) if (position := self._position.get(key)) is not None
+            ]
+            for q, position in positions:
+                contains[q] = has_them[position]
         for source in self.sources:
-            here = source.first >= 0
+            has_report = source.first >= 0
             for name in {"text", "reference", "prediction"} & set(source.table.column_names):
-                texts = source.table[name].take(pa.array(source.first[here]))
+                texts = source.table[name].take(pa.array(source.first[has_report]))
                 matched = pc.match_substring(texts, words, ignore_case=True)
-                found[here] |= pc.fill_null(matched, False).to_numpy()
-        return found
+                contains[has_report] |= pc.fill_null(matched, False).to_numpy()
+        return contains
 
     def cross_scores(self, q: int, rows: Sequence[int]) -> dict[int, dict[str, float | None]]:
-        """Return the scores of corpus rows against a test report under every metric that index and queries allow.
+        """Score corpus rows against a test report under every metric of `metrics`.
 
-        Token states of a report are not made here: BERTScore counts where they are stored, without idf weights.
+        Returns
+        -------
+        dict of int to dict of str to float
+            Corpus row -> metric -> score, None if unscorable. BERTScore needs stored token states and uses no idf
+            weights.
         """
-        place = self.query(q)
-        if self.index is None or self.queries is None or place is None or not rows:
+        position = self.query(q)
+        if self.index is None or self.queries is None or position is None or not rows:
             return {}
         names = self.metrics
-        batch = self.queries.take(np.full(len(rows), place))
+        batch = self.queries.take(np.full(len(rows), position))
         scores = score_rows(self.index, batch, list(rows), names, system="pages").table
         return {row: {name: scores[name][i].as_py() for name in names} for i, row in enumerate(rows)}
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Metrics under which any row can be scored here: the usual ones, and those of the files."""
+        """Metrics under which any corpus row can be scored: the defaults of `score`, and those of the files."""
         if self.index is None or self.queries is None:
             return []
-        held = self.queries.attached
-        asked = {column.metric for column in self.columns} | {
+        attached = self.queries.attached
+        usual = {column.metric for column in self.columns} | {
             name for name, record in METRICS.items() if "score" in record.shown_in
         }
         weighted = any(signature.get("idf") not in (None, "off") for signature in self.signatures)
         return [
             name
             for name in self.index.metrics
-            if name in asked
-            and all(REPRESENTATIONS[kind].is_of_texts or kind in held for kind in METRICS[name].representations)
+            if name in usual
+            and all(REPRESENTATIONS[kind].is_of_texts or kind in attached for kind in METRICS[name].representations)
             and not (weighted and "bertscore" in METRICS[name].representations)
         ]
 
+    def samples_of(self, q: int) -> dict[str, Any] | None:
+        """Return the samples of a test report, None if there are none; see `SampledCases.of`."""
+        if self.sampled is None:
+            return None
+        return self.sampled.of(self.ids[q], self.reference(q), [column.metric for column in self.columns])
+
     def systems(self) -> Iterator[tuple[int, int | None]]:
-        """Yield each column with the oracle's column of its metric, None where there is none."""
+        """Yield the position of each column and that of its metric's oracle, None if there is none."""
         oracles = {column.metric: i for i, column in enumerate(self.columns) if column.system == "oracle"}
         for i, column in enumerate(self.columns):
             oracle = oracles.get(column.metric)
@@ -356,120 +404,122 @@ def read_cases(
     files: Sequence[Given],
     index: Index | None = None,
     queries: Inputs | None = None,
-    function: str = "explore",
     rated: RatedCases | None = None,
+    sampled: SampledCases | None = None,
 ) -> Cases:
     """Read result files and join them on the ids of the test reports.
 
     Parameters
     ----------
     files : sequence of paths, Results, Scores or Expectation
-        Of `retrieve`, a baseline, or `score`.
+        Files of `retrieve`, `baseline` or `score`.
     index : Index
-        That all answers come from.
+        Index from which all candidates come.
     queries : Inputs
         The test reports.
-    function : str
-        For error lines.
     rated : RatedCases
-        Of some of the test reports.
+        Ratings of candidates for some of the test reports.
+    sampled : SampledCases
+        Several reports of a model for some of the test reports.
 
     Raises
     ------
     InputError
         If a file is no result, or the files, the index and the test reports do not belong together.
     """
-    read = [read_result(given, function) for given in files]
-    _check_same(read, index, queries, function)
-    place: dict[str, int] = {}
+    read = [read_result(file) for file in files]
+    _check_same(read, index, queries)
+    position: dict[str, int] = {}
     blocks = []
-    for given in read:
-        keys = given.table["query_id"].to_pylist()
-        firsts = np.flatnonzero(given.table["rank"].to_numpy() == 1) if isinstance(given, Results) else range(len(keys))
-        blocks.append((np.asarray(firsts, np.int64), [place.setdefault(keys[i], len(place)) for i in firsts]))
-    _check_foreign(read, queries, function)
+    for file in read:
+        keys = file.table["query_id"].to_pylist()
+        firsts = np.flatnonzero(file.table["rank"].to_numpy() == 1) if isinstance(file, Results) else range(len(keys))
+        blocks.append((np.asarray(firsts, np.int64), [position.setdefault(keys[i], len(position)) for i in firsts]))
+    _check_foreign(read, queries)
     columns: list[Column] = []
     sources = []
-    for s, (given, (firsts, places)) in enumerate(zip(read, blocks, strict=True)):
-        first, last = np.full(len(place), -1, np.int64), np.full(len(place), -1, np.int64)
-        first[places] = firsts
-        last[places] = np.append(firsts[1:], given.table.num_rows)
-        own = _columns(given, s, first, [column.name for column in columns], function)
-        numbers = tuple(range(len(columns), len(columns) + len(own)))
-        columns += own
-        sources.append(_Source(given.table, given.signature, first, last, numbers))
-    ids = list(place)
+    for s, (file, (firsts, positions)) in enumerate(zip(read, blocks, strict=True)):
+        first, last = np.full(len(position), -1, np.int64), np.full(len(position), -1, np.int64)
+        first[positions] = firsts
+        last[positions] = np.append(firsts[1:], file.table.num_rows)
+        file_columns = _columns(file, s, first, [column.name for column in columns])
+        numbers = tuple(range(len(columns), len(columns) + len(file_columns)))
+        columns += file_columns
+        sources.append(_Source(file.table, file.signature, first, last, numbers))
+    ids = list(position)
     if not files and queries is not None:
         ids = list(queries.ids)
-    known = {} if queries is None else {key: i for i, key in enumerate(queries.ids)}
+    position_in_queries = {} if queries is None else {key: i for i, key in enumerate(queries.ids)}
     if rated is not None:
-        rated.check(ids, function)
-    return Cases(ids, columns, sources, index, queries, read, rated, known)
+        rated.check(ids)
+    if sampled is not None:
+        sampled.check(ids)
+    return Cases(ids, columns, sources, index, queries, read, rated, position_in_queries, sampled)
 
 
-def read_result(given: Given, function: str) -> Read:
-    """Read the answers or scores in a file that `retrieve`, `baseline` or `score` wrote."""
-    if isinstance(given, Read):
-        return given
+def read_result(file: Given) -> Read:
+    """Read a file that `retrieve`, `baseline` or `score` wrote; return objects in memory as they are."""
+    if isinstance(file, Read):
+        return file
     try:
-        return read_scores(given, function)
+        return read_scores(file)
     except InputError as error:
         for read in (read_results, read_expectation):
             with suppress(InputError):
-                return read(given)
+                return read(file)
         raise error from None
 
 
-def _columns(given: Read, source: int, first: np.ndarray, taken: list[str], function: str) -> list[Column]:
-    signature = given.signature
-    found: list[Column] = []
-    if isinstance(given, Scores):
+def _columns(file: Read, source: int, first: np.ndarray, names: list[str]) -> list[Column]:
+    signature = file.signature
+    columns: list[Column] = []
+    if isinstance(file, Scores):
         system = str(signature.get("system"))
-        named = [(f"{name} of {system}", system, name, how, name) for name, how in signature["metrics"].items()]
+        named = [(f"{name} of {system}", system, name, entry, name) for name, entry in signature["metrics"].items()]
     else:
         metric, baseline = str(signature.get("metric")), signature.get("baseline")
         name = metric if baseline is None else f"{metric} of {baseline}"
-        stored = "mean" if isinstance(given, Expectation) else "score"
+        stored = "mean" if isinstance(file, Expectation) else "score"
         system = baseline or ("oracle" if is_oracle(signature) else "of a pool")
         named = [(name, str(system), metric, signature, stored)]
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
-    for name, system, metric, how, stored in named:
-        values = given.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if draws > 1:  # the mean of all draws stands at the first of them
+    for name, system, metric, entry, stored in named:
+        values = file.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if draws > 1:  # each draw's row gets the mean of all draws
             values = values.reshape(-1, draws).mean(axis=1).repeat(draws)
         number, free = 1, name
-        while free in taken:
+        while free in names:
             number += 1
             free = f"{name} ({number})"
-        taken = [*taken, free]
-        direction = how.get("direction")
-        is_higher = direction == "higher" if direction else get_metric(metric, function).higher_is_better
-        found.append(Column(free, system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan)))
-    return found
+        names = [*names, free]
+        direction = entry.get("direction")
+        is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
+        columns.append(Column(free, system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan)))
+    return columns
 
 
-def _check_foreign(read: Sequence[Read], queries: Inputs | None, function: str) -> None:
-    """Raise where a table of another tool, which says nothing of its test reports, shares no id with the rest."""
-    ids = [set(given.table["query_id"].to_pylist()) for given in read]
-    is_foreign = ["foreign" in given.signature for given in read]
-    known = set(queries.ids if queries is not None else ()).union(
-        *(some for some, foreign in zip(ids, is_foreign, strict=True) if not foreign)
+def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:
+    """Raise if a table of another tool, which does not identify its test reports, shares no id with other files."""
+    ids = [set(file.table["query_id"].to_pylist()) for file in read]
+    is_foreign = ["foreign" in file.signature for file in read]
+    usual_ids = set(queries.ids if queries is not None else ()).union(
+        *(ids_of_file for ids_of_file, foreign in zip(ids, is_foreign, strict=True) if not foreign)
     )
-    for some, foreign in zip(ids, is_foreign, strict=True):
-        if foreign and known and known.isdisjoint(some):
+    for ids_of_file, foreign in zip(ids, is_foreign, strict=True):
+        if foreign and usual_ids and usual_ids.isdisjoint(ids_of_file):
             raise InputError(
-                f"foreign scores have none of the ids of {len(known):,} test reports: ids here are like "
-                f"{shown_names(sorted(known)[:1])}, theirs like {shown_names(sorted(some)[:1])}.",
+                f"foreign scores have none of the ids of {len(usual_ids):,} test reports: ids here are like "
+                f"{shown_names(sorted(usual_ids)[:1])}, theirs like {shown_names(sorted(ids_of_file)[:1])}.",
                 "Join them by the same ids.",
             )
 
 
-def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None, function: str) -> None:
-    """Raise unless the files are of one set of test reports and, where it is given, of this index."""
-    for number, given in enumerate(read, 1):
-        if not given.table.num_rows:
+def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None) -> None:
+    """Raise unless all files are about the same test reports and, if an index is given, were made with it."""
+    for number, file in enumerate(read, 1):
+        if not file.table.num_rows:
             raise InputError(f"results file {number} has no test report.", "Leave the file out.")
-        made_with = given.signature.get("index")
+        made_with = file.signature.get("index")
         if index is not None and made_with is not None and made_with != index.fingerprint:
             raise InputError(
                 f"results file {number} was made with index {made_with[:12]}, not with {index.fingerprint[:12]} "
@@ -477,16 +527,16 @@ def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | Non
                 "Pass the other index.",
             )
     if queries is not None:
-        said = [] if index is None else [index.section]
-        for section, by in [*said, *((given.signature.get("section"), "a signature") for given in read)]:
-            check_sections(function, queries.section, (section, by), ("test reports", "results"))
-    # What was scored with --inner is a part of the test reports.
-    whole = [given.signature for given in read if not given.signature.get("left_out")]
-    known = {str(signature["references"]) for signature in whole if signature.get("references")}
+        section_of_index = [] if index is None else [index.section]
+        for section, by in [*section_of_index, *((file.signature.get("section"), "a signature") for file in read)]:
+            check_sections(queries.section, (section, by), ("test reports", "results"))
+    # A file scored with --inner has only some of the test reports, so its checksum may differ.
+    whole = [file.signature for file in read if not file.signature.get("left_out")]
+    references = {str(signature["references"]) for signature in whole if signature.get("references")}
     if queries is not None:
-        known |= {digest(queries)}
-    if len(known) > 1:
+        references |= {digest(queries)}
+    if len(references) > 1:
         raise InputError(
-            f"results and queries are of {len(known)} different sets of test reports.",
+            f"results and queries are of {len(references)} different sets of test reports.",
             "Pass files that were made with the same file and section.",
         )

@@ -1,8 +1,8 @@
-"""What a metric saw in a pair of reports: the texts cut into segments, and the counts that its score is made of.
+"""The evidence for a score: which words of two reports a metric counted as matches, and the counts in its formula.
 
-The segments of a text, joined, are that text, character for character. The counts, put into the metric's own formula,
-give its score again; where the places in a text are not known, or would be a guess, nothing is marked and the note
-says so. Nothing here knows pages or terminals.
+Each text is cut into segments that, joined, give the text again. The counts, put into the metric's formula, give the
+score. If the positions of words are not known, nothing is marked and the note says so. This module knows nothing about
+pages or terminals.
 """
 
 import re
@@ -41,11 +41,11 @@ class Segment:
     ----------
     text : str
     kind : str
-        "" for what no metric reads or marks; `WHOLE`, `PARTLY`, `LACKING`; of a diff "same", "only".
+        `WHOLE` ("matched"), `PARTLY`, `LACKING`; in a diff "same" or "only"; "" for text that the metric does not mark.
     partner : int or None
-        Number that the piece shares with its partners on the other side, from 1.
+        Number from 1 that matching segments of both texts share.
     weight : float or None
-        Of BERTScore: the cosine with the best partner.
+        For BERTScore, the cosine with the best partner.
     """
 
     text: str
@@ -56,20 +56,22 @@ class Segment:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a metric saw in a pair.
+    """The evidence for the score of a pair.
 
     Attributes
     ----------
     reference, candidate : list of Segment
     score : float or None
-        By the metric's own formula from the counts; of a diff none.
+        Score by the metric's formula from the counts; None for a diff.
     counts : dict of str to number
-        What the formula takes.
+        Inputs of the formula.
     rows : list of tuple
-        What is no place in a text: entities and relations, labels, terms of a composite, pairs of words.
+        Table of features without a position in the text: entities and relations, labels, terms of a composite, pairs of
+        words.
     header : tuple of str
-        Of `rows`.
+        Column names of `rows`.
     note : str
+        Sentence for the reader, such as why nothing is marked.
     """
 
     reference: list[Segment]
@@ -82,41 +84,41 @@ class Evidence:
 
 
 def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
-    """Return the segments of a text: the marked spans, which do not overlap, and what lies between them."""
-    found, end = [], 0
-    for (begin, stop), mark in sorted(marks, key=lambda one: one[0]):
+    """Return the segments of a text: the marked spans, which must not overlap, and the text between them."""
+    segments, end = [], 0
+    for (begin, stop), mark in sorted(marks, key=lambda item: item[0]):
         if begin > end:
-            found.append(Segment(text[end:begin]))
-        found.append(Segment(text[begin:stop], mark.kind, mark.partner, mark.weight))
+            segments.append(Segment(text[end:begin]))
+        segments.append(Segment(text[begin:stop], mark.kind, mark.partner, mark.weight))
         end = stop
-    return [*found, Segment(text[end:])] if end < len(text) else found
+    return [*segments, Segment(text[end:])] if end < len(text) else segments
 
 
-# Words in a row: BLEU and ROUGE-L
+# Sequences of words: BLEU and ROUGE-L
 
 
 def bleu_spans(text: str) -> list[Span] | None:
-    """Return where the tokens of BLEU are; None where lower case looks at neighbours, as a final sigma does."""
+    """Return the spans of BLEU's tokens; None if lower case depends on neighbouring letters (a final sigma)."""
     return _spans(text, _BLEU_TOKEN, tokenize_bleu)
 
 
 def coco_spans(text: str) -> list[Span] | None:
-    """Return where pycocoevalcap's tokens are; None as for `bleu_spans`."""
+    """Return the spans of pycocoevalcap's tokens, or None as in `bleu_spans`."""
     return _spans(text, _COCO_TOKEN, tokenize_coco)
 
 
 def _spans(text: str, token: re.Pattern[str], tokenize: Callable[[str], list[str]]) -> list[Span] | None:
-    spans = [found.span() for found in token.finditer(text)]
+    spans = [match.span() for match in token.finditer(text)]
     return spans if [text[a:b].lower() for a, b in spans] == tokenize(text) else None
 
 
 def rouge_spans(text: str) -> list[Span] | None:
-    """Return where the tokens of ROUGE-L are; None where two would share a character."""
+    """Return the spans of ROUGE-L's tokens; None if two would share a character."""
     lowered = [character.lower() for character in text]
-    place = [i for i, piece in enumerate(lowered) for _ in piece]
-    spans = [(place[a], place[b - 1] + 1) for a, b in (m.span() for m in _ROUGE_TOKEN.finditer("".join(lowered)))]
-    apart = all(one[1] <= other[0] for one, other in pairwise(spans))
-    return spans if apart and len(spans) == len(tokenize_rouge(text)) else None
+    position = [i for i, piece in enumerate(lowered) for _ in piece]
+    spans = [(position[a], position[b - 1] + 1) for a, b in (m.span() for m in _ROUGE_TOKEN.finditer("".join(lowered)))]
+    is_disjoint = all(span[1] <= following[0] for span, following in pairwise(spans))
+    return spans if is_disjoint and len(spans) == len(tokenize_rouge(text)) else None
 
 
 _SPANS = {
@@ -124,24 +126,24 @@ _SPANS = {
     "coco": (tokenize_coco, coco_spans),
     "words": (tokenize_rouge, rouge_spans),
 }
-_UNMARKED = "The places of words are not marked here: lower case changes with the neighbours of a letter."
+_NO_SPANS = "Words are not marked in this text: the lower case of a letter depends on its neighbours."
 
 
-def _places(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
-    """Return where each n-gram begins."""
-    found: dict[tuple[str, ...], list[int]] = {}
+def _starts(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
+    """Return the positions at which each n-gram begins."""
+    starts: dict[tuple[str, ...], list[int]] = {}
     for i in range(len(tokens) - n + 1):
-        found.setdefault(tuple(tokens[i : i + n]), []).append(i)
-    return found
+        starts.setdefault(tuple(tokens[i : i + n]), []).append(i)
+    return starts
 
 
 def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
-    """Return the n-gram occurrences that count after clipping: as many as both sides have.
+    """Return the n-gram occurrences that BLEU counts after clipping.
 
-    Of an n-gram that one side repeats more often, the occurrences in longer counted n-grams come first, then the first
-    ones. A word is matched where it lies in a counted n-gram of order 2 or more, partly where it counts alone; for
-    BLEU-1 every counted word is matched. Words with a partner are the counted unigrams. Counts: ``matched_n``,
-    ``candidate_length``, ``reference_length``.
+    If one text repeats an n-gram more often than the other, only some of its occurrences count: first those inside
+    longer counted n-grams, then the leftmost. A word is "matched" if it lies in a counted n-gram of order 2 or more,
+    and "partly" matched if it only counts as a unigram; for BLEU-1 every counted word is "matched". Counted unigrams
+    have partners. Counts: ``matched_n``, ``candidate_length``, ``reference_length``.
     """
     order = int(str(metric.options["order"]))
     tokenize, spans_of = _SPANS[metric.representation]
@@ -150,14 +152,18 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     partners: list[dict[int, int]] = [{}, {}]
     counts: dict[str, float] = {}
     for n in range(order, 0, -1):
-        places = [_places(tokens, n) for tokens in sides]
+        starts_by_gram = [_starts(tokens, n) for tokens in sides]
         before = [list(level) for level in highest]
-        shared = {gram: min(len(places[0][gram]), len(places[1][gram])) for gram in places[0] if gram in places[1]}
+        shared = {
+            gram: min(len(starts_by_gram[0][gram]), len(starts_by_gram[1][gram]))
+            for gram in starts_by_gram[0]
+            if gram in starts_by_gram[1]
+        }
         counts[f"matched_{n}"] = sum(shared.values())
         for gram, count in shared.items():
             chosen = [
                 sorted(sorted(of[gram], key=lambda i, level=level: -sum(level[i : i + n]))[:count])  # type: ignore[misc]
-                for of, level in zip(places, before, strict=True)
+                for of, level in zip(starts_by_gram, before, strict=True)
             ]
             for starts, level in zip(chosen, highest, strict=True):
                 for i in starts:
@@ -168,18 +174,23 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     counts = dict(sorted(counts.items()))
     counts |= {"candidate_length": len(sides[1]), "reference_length": len(sides[0])}
     score, components = load_reference(metric)(tuple(sides[1]), tuple(sides[0]))
-    number = {place: n for n, place in enumerate(sorted(partners[0]), 1)}
+    number = {position: n for n, position in enumerate(sorted(partners[0]), 1)}
     spans = [spans_of(text) for text in (reference, candidate)]
     marked = []
-    for text, level, of_side, own in zip((reference, candidate), highest, spans, partners, strict=True):
+    for text, level, of_side, partner_of in zip((reference, candidate), highest, spans, partners, strict=True):
         kinds = [LACKING if not n else WHOLE if n > 1 or order == 1 else PARTLY for n in level]
-        marked.append(_marked(text, of_side, kinds, [number[own[i]] if i in own else None for i in range(len(level))]))
-    return Evidence(marked[0], marked[1], score, {**counts, **components}, note=_UNMARKED if None in spans else "")
+        marked.append(
+            _marked(
+                text, of_side, kinds, [number[partner_of[i]] if i in partner_of else None for i in range(len(level))]
+            )
+        )
+    return Evidence(marked[0], marked[1], score, {**counts, **components}, note=_NO_SPANS if None in spans else "")
 
 
 def _marked(
     text: str, spans: Sequence[Span] | None, kinds: Sequence[str], partners: Sequence[int | None]
 ) -> list[Segment]:
+    """Return the segments of a text whose tokens have these kinds and partners; unmarked if the spans are not known."""
     if spans is None:
         return cut(text, ())
     marks = [Segment("", kind, partner) for kind, partner in zip(kinds, partners, strict=True)]
@@ -187,39 +198,43 @@ def _marked(
 
 
 def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
-    """Return one longest common subsequence, the leftmost in the candidate, its words numbered.
+    """Return a longest common subsequence, the leftmost in the candidate, with numbered words.
 
     Counts: ``common``, ``candidate_length``, ``reference_length``.
     """
     tokenize, spans_of = _SPANS[metric.representation]
-    asked, found = tokenize(reference), tokenize(candidate)
-    pairs = _common(found, asked)
-    score, components = load_reference(metric)(tuple(found), tuple(asked))
-    counts = {"common": len(pairs), "candidate_length": len(found), "reference_length": len(asked)}
+    reference_tokens, candidate_tokens = tokenize(reference), tokenize(candidate)
+    pairs = _common_subsequence(candidate_tokens, reference_tokens)
+    score, components = load_reference(metric)(tuple(candidate_tokens), tuple(reference_tokens))
+    counts = {
+        "common": len(pairs),
+        "candidate_length": len(candidate_tokens),
+        "reference_length": len(reference_tokens),
+    }
     sides = []
-    for text, tokens, places in ((reference, asked, 1), (candidate, found, 0)):
-        number = {pair[places]: i for i, pair in enumerate(pairs, 1)}
+    for text, tokens, side in ((reference, reference_tokens, 1), (candidate, candidate_tokens, 0)):
+        number = {pair[side]: i for i, pair in enumerate(pairs, 1)}
         kinds = [WHOLE if i in number else LACKING for i in range(len(tokens))]
         sides.append(_marked(text, spans_of(text), kinds, [number.get(i) for i in range(len(tokens))]))
-    mirrored = _common(found[::-1], asked[::-1])
-    others = [(len(found) - 1 - i, len(asked) - 1 - j) for i, j in reversed(mirrored)]
-    notes = ["Other words in a row are as long; the leftmost are marked."] * (others != pairs)
-    notes += [_UNMARKED] * (spans_of(reference) is None or spans_of(candidate) is None)
+    mirrored = _common_subsequence(candidate_tokens[::-1], reference_tokens[::-1])
+    rightmost = [(len(candidate_tokens) - 1 - i, len(reference_tokens) - 1 - j) for i, j in reversed(mirrored)]
+    notes = ["Other common subsequences are as long; the leftmost is marked."] * (rightmost != pairs)
+    notes += [_NO_SPANS] * (spans_of(reference) is None or spans_of(candidate) is None)
     return Evidence(sides[0], sides[1], score, {**counts, **components}, note=" ".join(notes))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
-    """Return a longest common subsequence as places on both sides, the leftmost in `one`, then in `other`."""
+def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Return a longest common subsequence as pairs of positions, the leftmost in `a`, then in `b`."""
     number: dict[str, int] = {}
-    ids = [np.array([number.setdefault(word, len(number)) for word in side], np.int64) for side in (one, other)]
-    # length[i, j]: of the subsequences of one[i:] and other[j:]. A row follows from the one below: what a word can add
-    # counts at its place, and so at every place before it.
-    length = np.zeros((len(one) + 1, len(other) + 1), np.int32)
-    for i in range(len(one) - 1, -1, -1):
+    ids = [np.array([number.setdefault(word, len(number)) for word in side], np.int64) for side in (a, b)]
+    # length[i, j] is the length of the longest common subsequence of a[i:] and b[j:]. Each row follows from the next: a
+    # match at j lengthens the subsequences at j and before.
+    length = np.zeros((len(a) + 1, len(b) + 1), np.int32)
+    for i in range(len(a) - 1, -1, -1):
         with_this = np.where(ids[1] == ids[0][i], length[i + 1, 1:] + 1, length[i + 1, :-1])
         length[i, :-1] = np.maximum.accumulate(with_this[::-1])[::-1]
     pairs, i, j = [], 0, 0
-    while i < len(one) and j < len(other) and length[i, j]:
+    while i < len(a) and j < len(b) and length[i, j]:
         if ids[0][i] == ids[1][j]:
             pairs.append((i, j))
             i, j = i + 1, j + 1
@@ -234,68 +249,75 @@ def _common(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def temporal(reference: str, candidate: str, metric: Metric) -> Evidence:
-    """Return the keywords of change of both sides. Counts: ``shared``, ``in_candidate``, ``in_reference``."""
-    asked, found = (
+    """Return the keywords of change in both texts. Counts: ``shared``, ``in_candidate``, ``in_reference``."""
+    in_reference, in_candidate = (
         frozenset(word for i, word in enumerate(KEYWORDS) if int(mask_of(text)) >> i & 1)
         for text in (reference, candidate)
     )
-    score, components = load_reference(metric)(found, asked)
-    shared = sorted(asked & found)
+    score, components = load_reference(metric)(in_candidate, in_reference)
+    shared = sorted(in_reference & in_candidate)
     number = {word: i for i, word in enumerate(shared, 1)}
 
     def side(text: str, words: Iterable[str]) -> list[Segment]:
         return cut(
-            text, _located(text, {w: Segment("", WHOLE if w in number else LACKING, number.get(w)) for w in words})
+            text, _find_phrases(text, {w: Segment("", WHOLE if w in number else LACKING, number.get(w)) for w in words})
         )
 
-    counts = {"shared": len(shared), "in_candidate": len(found), "in_reference": len(asked)}
-    return Evidence(side(reference, asked), side(candidate, found), score, {**counts, **components})
+    counts = {"shared": len(shared), "in_candidate": len(in_candidate), "in_reference": len(in_reference)}
+    return Evidence(side(reference, in_reference), side(candidate, in_candidate), score, {**counts, **components})
 
 
 def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph, Graph]) -> Evidence:
-    """Return the entities and relations that a RadGraph F1 compares, and the words of entities where they occur.
+    """Return the entities and relations that a RadGraph F1 compares, and mark the words of the entities.
 
     Parameters
     ----------
     reference, candidate : str
     metric : Metric
-    graphs : of the reference and of the candidate
+    graphs : (Graph, Graph)
+        Graphs of the reference and of the candidate.
 
     Returns
     -------
     Evidence
         Counts: ``shared``, ``in_candidate`` and ``in_reference`` of each family, such as ``entities shared``. Rows: the
-        features of both sides, those in both first. A stored graph has sets and no places: every occurrence of an
-        entity's words is marked, partly matched where only some entities of these words are.
+        features of both graphs, shared ones first. A stored graph has no positions, so every occurrence of an entity's
+        words is marked; it is "partly" matched if only some of the entities with these words are shared.
     """
-    asked, found = graphs
+    reference_graph, candidate_graph = graphs
     families = [int(str(metric.options[name])) for name in ("family_a", "family_b")]
     counts: dict[str, float] = {}
     rows = []
-    for name, one, other in ((FAMILIES[f], asked[f], found[f]) for f in families if f >= 0):
-        counts |= {f"{name} shared": len(one & other), f"{name} in_candidate": len(other)}
-        counts[f"{name} in_reference"] = len(one)
-        for where, features in (("both", one & other), ("reference", one - other), ("candidate", other - one)):
-            rows += sorted((name, _spelled(feature), where) for feature in features)
-    score, components = load_reference(metric)(found, asked)
+    for name, of_reference, of_candidate in (
+        (FAMILIES[f], reference_graph[f], candidate_graph[f]) for f in families if f >= 0
+    ):
+        counts |= {f"{name} shared": len(of_reference & of_candidate), f"{name} in_candidate": len(of_candidate)}
+        counts[f"{name} in_reference"] = len(of_reference)
+        for where, features in (
+            ("both", of_reference & of_candidate),
+            ("reference", of_reference - of_candidate),
+            ("candidate", of_candidate - of_reference),
+        ):
+            rows += sorted((name, _feature_text(feature), where) for feature in features)
+    score, components = load_reference(metric)(candidate_graph, reference_graph)
     sides = []
-    both = asked.entities & found.entities
+    both = reference_graph.entities & candidate_graph.entities
     number = {words: i for i, words in enumerate(sorted({words for words, _ in both}), 1)}
-    for text, graph in ((reference, asked), (candidate, found)):
+    for text, graph in ((reference, reference_graph), (candidate, candidate_graph)):
         by_words: dict[str, set[bool]] = {}
         for entity in graph.entities:
             by_words.setdefault(entity[0], set()).add(entity in both)
         kinds = {words: WHOLE if of == {True} else PARTLY if True in of else LACKING for words, of in by_words.items()}
-        sides.append(cut(text, _located(text, {w: Segment("", kind, number.get(w)) for w, kind in kinds.items()})))
-    note = "Graphs are sets without places: every occurrence of an entity's words is marked."
+        sides.append(cut(text, _find_phrases(text, {w: Segment("", kind, number.get(w)) for w, kind in kinds.items()})))
+    note = "Graphs have no positions in the text: every occurrence of an entity's words is marked."
     return Evidence(sides[0], sides[1], score, {**counts, **components}, rows, ("kind", "feature", "in"), note)
 
 
-def _spelled(feature: tuple[Any, ...]) -> str:
-    """Return a feature of any family as words: "effusion (Observation::definitely present)"."""
+def _feature_text(feature: tuple[Any, ...]) -> str:
+    """Return a feature of any family as text, such as "effusion (Observation::definitely present)"."""
     if isinstance(feature[0], tuple):
         source, target, kind = feature
-        return f"{_spelled(source)} {kind} {_spelled(target)}"
+        return f"{_feature_text(source)} {kind} {_feature_text(target)}"
     words, label, *more = feature
     if len(more) == 2:
         return f"{words} ({label}) {more[0]} {more[1]}"
@@ -303,18 +325,18 @@ def _spelled(feature: tuple[Any, ...]) -> str:
     return f"{words} ({label}{related})"
 
 
-def _located(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Segment]]:
-    """Return where phrases occur as whole words, whatever their case and blanks; the longest win."""
-    taken: list[tuple[Span, Segment]] = []
+def _find_phrases(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Segment]]:
+    """Return the spans of phrases as whole words, ignoring case and blanks; longer phrases take precedence."""
+    located: list[tuple[Span, Segment]] = []
     is_free = np.ones(len(text), bool)
     for phrase in sorted(marks, key=lambda phrase: (-len(phrase), phrase)):
         words = r"\s*".join(map(re.escape, phrase.split()))
-        for found in re.finditer(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) if words else ():
-            begin, end = found.span()
+        for match in re.finditer(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) if words else ():
+            begin, end = match.span()
             if is_free[begin:end].all():
                 is_free[begin:end] = False
-                taken.append(((begin, end), marks[phrase]))
-    return taken
+                located.append(((begin, end), marks[phrase]))
+    return located
 
 
 def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
@@ -323,39 +345,39 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
     Parameters
     ----------
     reference, candidate : int8[14]
-        Positive 1, negative -1, blank 0; uncertain as the index counts it.
+        1 positive, -1 negative, 0 blank. Uncertain labels have the value that the index counts them as.
 
     Returns
     -------
     Evidence
-        Without texts. Counts: ``product``, and the ``squares`` of each side. Rows: finding, both values in words, and
-        whether they are equal.
+        No segments. Counts: ``product``, the dot product of both, and ``squares``, the sum of squares of each. Rows:
+        finding, both values in words, and whether they are equal.
     """
-    one, other = reference.astype(np.int64), candidate.astype(np.int64)
+    of_reference, of_candidate = reference.astype(np.int64), candidate.astype(np.int64)
     words = {1: "positive", -1: "negative", 0: "blank"}
     rows = [
         (name, words[a], words[b], "agree" if a == b else "differ")
-        for name, a, b in zip(LABELS, one.tolist(), other.tolist(), strict=True)
+        for name, a, b in zip(LABELS, of_reference.tolist(), of_candidate.tolist(), strict=True)
     ]
     score, _ = load_reference(metric)(candidate, reference)
-    counts = {"product": int(one @ other), "squares in_candidate": int(other @ other)}
-    counts["squares in_reference"] = int(one @ one)
+    counts = {"product": int(of_reference @ of_candidate), "squares in_candidate": int(of_candidate @ of_candidate)}
+    counts["squares in_reference"] = int(of_reference @ of_reference)
     return Evidence([], [], score, dict(counts), rows, ("finding", "reference", "candidate", "agreement"))
 
 
 def agreement(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
-    """Return on which labels two reports agree.
+    """Return the labels on which two reports agree and differ.
 
     Parameters
     ----------
     reference, candidate : int8[2 L]
-        As `indexes.agreement.AgreementIndex` has them.
+        Encoded labels as in `indexes.agreement.AgreementIndex`; the first L tell whether each label is positive.
 
     Returns
     -------
     Evidence
-        Without texts. Counts: ``equal`` labels, of all ``labels``. Rows: finding, both values in words, and whether
-        they are equal.
+        No segments. Counts: ``equal`` labels, and the number of all ``labels``. Rows: finding, both values in words,
+        and whether they are equal.
     """
     n = len(reference) // 2
     words = ("not positive", "positive")
@@ -380,45 +402,53 @@ def bertscore(
     spans: tuple[Sequence[Span], Sequence[Span]] | None,
     part: int,
 ) -> Evidence:
-    """Return for each word piece the cosine with its best partner on the other side; words that are each other's best.
+    """Return each token's highest cosine with the other text, and number the words that are each other's best match.
 
     Parameters
     ----------
     reference, candidate : str
-    items : of the reference and of the candidate
-        Token states and weights, as the plain scorer takes them.
-    spans : of both sides, a span for each token, empty ones for the special tokens; or None where they are not known
+    items : (item, item)
+        Token states and weights of the reference and of the candidate, as the reference scorer takes them.
+    spans : (sequence of Span, sequence of Span) or None
+        Span of each token in both texts, empty for special tokens; None if not known.
     part : {0, 1, 2}
         Precision, recall or F1.
 
     Returns
     -------
     Evidence
-        Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each word piece of the candidate with its
-        best partner and the cosine, the lowest first.
+        Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each token of the candidate with its best
+        partner and their cosine, lowest first.
     """
-    asked, found = items
-    plain = precision_recall(found.states, found.weights, asked.states, asked.weights)
+    of_reference, of_candidate = items
+    plain = precision_recall(of_candidate.states, of_candidate.weights, of_reference.states, of_reference.weights)
     counts = dict(zip(("precision", "recall", "f1"), [*plain, f1(*plain)], strict=True))
     values = list(counts.values())
-    if asked.baseline is not None:
-        values = [rescale(value, base) for value, base in zip(values, asked.baseline, strict=True)]
+    if of_reference.baseline is not None:
+        values = [rescale(value, base) for value, base in zip(values, of_reference.baseline, strict=True)]
     if spans is None:
-        note = "The words of the states are not known here: give the encoder (--encoder)."
+        note = "The words of the token states are not known, because the page was made without the encoder."
         return Evidence(cut(reference, ()), cut(candidate, ()), values[part], counts, note=note)
     directions = [_directions(item.states) for item in items]
     cosines = directions[0] @ directions[1].T
     words = [_words(text, of_side) for text, of_side in zip((reference, candidate), spans, strict=True)]
-    closest = np.array([[cosines[np.ix_(one, other)].max() for other in words[1]] for one in words[0]])
+    closest = np.array(
+        [
+            [cosines[np.ix_(reference_word, candidate_word)].max() for candidate_word in words[1]]
+            for reference_word in words[0]
+        ]
+    )
     pairs = _best_pairs(closest) if closest.size else []
     sides = []
-    for place, text in enumerate((reference, candidate)):
-        best = cosines.max(axis=1 - place)
-        number = {i: n for n, pair in enumerate(pairs, 1) for i in words[place][pair[place]]}
+    for side_number, text in enumerate((reference, candidate)):
+        best = cosines.max(axis=1 - side_number)
+        number = {i: n for n, pair in enumerate(pairs, 1) for i in words[side_number][pair[side_number]]}
         marks = [
-            (spans[place][i], Segment("", WHOLE, number.get(i), float(best[i]))) for word in words[place] for i in word
+            (spans[side_number][i], Segment("", WHOLE, number.get(i), float(best[i])))
+            for word in words[side_number]
+            for i in word
         ]
-        sides.append(cut(text, _apart(marks)))
+        sides.append(cut(text, _without_overlaps(marks)))
     rows = [
         (candidate[b:e], reference[slice(*spans[0][int(cosines[:, j].argmax())])], float(cosines[:, j].max()))
         for j, (b, e) in enumerate(spans[1])
@@ -431,51 +461,52 @@ def bertscore(
 
 
 def _directions(states: np.ndarray) -> np.ndarray:
+    """Return token states with length 1, in float64."""
     wide = states.astype(np.float64)
     return wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True))
 
 
 def _words(text: str, spans: Sequence[Span]) -> list[list[int]]:
-    """Return the tokens of each word: pieces of letters and digits that nothing parts; special tokens are none."""
-    found: list[list[int]] = []
+    """Return the positions of each word's tokens; a word is a run of letters and digits."""
+    words: list[list[int]] = []
     end = -1
     for i, (begin, stop) in enumerate(spans):
         if stop > begin:
             is_same = begin <= end and text[begin].isalnum() and text[end - 1].isalnum()
-            found[-1].append(i) if is_same else found.append([i])
+            words[-1].append(i) if is_same else words.append([i])
             end = stop
-    return found
+    return words
 
 
 def _best_pairs(cosines: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs that are each other's best."""
+    """Return the (row, column) pairs that are each other's best match."""
     best = cosines.argmax(axis=1)
     return [(i, int(j)) for i, j in enumerate(best) if int(cosines[:, j].argmax()) == i]
 
 
-def _apart(marks: Iterable[tuple[Span, Segment]]) -> list[tuple[Span, Segment]]:
-    """Leave out marks that would overlap: pieces of one character that a tokenizer cut into bytes."""
-    found: list[tuple[Span, Segment]] = []
+def _without_overlaps(marks: Iterable[tuple[Span, Segment]]) -> list[tuple[Span, Segment]]:
+    """Leave out marks that overlap another, as tokens do that are bytes of one character."""
+    disjoint: list[tuple[Span, Segment]] = []
     for mark in sorted(marks, key=lambda one: one[0]):
-        if not found or mark[0][0] >= found[-1][0][1]:
-            found.append(mark)
-    return found
+        if not disjoint or mark[0][0] >= disjoint[-1][0][1]:
+            disjoint.append(mark)
+    return disjoint
 
 
 def composite(values: Mapping[str, float], metric: Metric) -> Evidence:
-    """Return what each part of a composite adds to its score.
+    """Return the contribution of each term to the score of a composite.
 
     Parameters
     ----------
     values : mapping of str to float
-        Score of the pair under each part.
+        Score of the pair under the metric of each term.
     metric : Metric
 
     Returns
     -------
     Evidence
-        Without texts. Counts: ``intercept``, then what each part adds, in their order; their sum is the score. Rows:
-        part, value, what it adds.
+        No segments. Counts: ``intercept``, then the contribution of each term; their sum is the score. Rows: name of
+        the term, its value, its contribution.
     """
     counts = {"intercept": float(str(metric.options["intercept"]))}
     counts |= {name: term(values[name], t.mean, t.scale, t.weight) for name, t in metric.terms.items()}
@@ -487,7 +518,7 @@ def composite(values: Mapping[str, float], metric: Metric) -> Evidence:
 
 
 def diff(reference: str, candidate: str) -> Evidence:
-    """Return both texts with the words that a plain comparison of words keeps ("same") and those of one side."""
+    """Return a diff of the words of both texts: "same" words are in both, "only" words in one."""
     words = [_WORD.findall(text) for text in (reference, candidate)]
     sides: tuple[list[Segment], list[Segment]] = ([], [])
     for tag, a, b, c, d in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():

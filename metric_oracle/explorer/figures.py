@@ -1,4 +1,4 @@
-"""Figures and the tables that say the same: of systems, of chance, of radiologists; for pages and for the report."""
+"""Figures with their tables, for pages and the report: systems, random retrieval, agreement with radiologists."""
 
 import base64
 from collections.abc import Callable
@@ -27,20 +27,20 @@ ORACLE, RANDOM, IDENTITY = "oracle", "random", "identity"
 
 @dataclass(frozen=True)
 class Section:
-    """One figure with what it shows in numbers.
+    """One figure with tables of its numbers.
 
     Attributes
     ----------
     key : str
-        Of its address.
+        Name in the figure's address, such as "table".
     title : str
     tables : list of PaperTable
     alt : str
-        What the picture is, for those who do not see it; the numbers are in the tables.
+        Alternative text of the figure. The numbers are in the tables.
     svg : bytes
-        Empty where it could not be drawn.
+        The figure; empty if it could not be drawn.
     lines : list of str
-        Why something is lacking.
+        Reasons why tables or the figure are missing.
     """
 
     key: str
@@ -52,28 +52,28 @@ class Section:
 
     @property
     def source(self) -> str:
-        """The picture as an address that holds it."""
+        """The figure as a data URL."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
 def sections(cases: Cases) -> list[Section]:
-    """Return what the files, and the ratings where there are some, can be drawn of."""
-    found = []
+    """Return all figures that can be drawn from the files and the ratings."""
+    shown = []
     if any(not isinstance(file, Expectation) for file in cases.files):
-        found.append(_section("table", "Systems", lambda: compared(cases), _of_systems))
+        shown.append(_section("table", "Systems", lambda: compared(cases), _of_systems))
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]
-        found.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
+        shown.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
     rated = cases.rated
     if rated is not None:
         ratings, scores = rated.ratings, rated.scores
-        found.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
-        found.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
-    return found
+        shown.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
+        shown.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
+    return shown
 
 
 def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> Section:
-    """Return a section; where its numbers or its picture cannot be made, why."""
+    """Compute and draw a section. If either fails with an error of this package, the section has its message."""
     try:
         tables, alt, draw = show(made := make())
     except MetricOracleError as error:
@@ -85,9 +85,9 @@ def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any]
 
 
 def compared(cases: Cases) -> Comparison:
-    """Return the table of all files: the oracles of several metrics are one row, and so are other files of a name."""
+    """Return the comparison of all files. Files of one name with different metrics, such as oracles, share a row."""
     rows: dict[str, list[Given]] = {}
-    held: dict[str, set[str]] = {}
+    metrics_of_row: dict[str, set[str]] = {}
     for file in cases.files:
         if isinstance(file, Expectation):
             continue
@@ -95,40 +95,40 @@ def compared(cases: Cases) -> Comparison:
         name = str(file.signature.get("system") if is_scores else file.signature.get("baseline") or ORACLE)
         metrics = set(file.signature["metrics"]) if is_scores else {str(file.signature.get("metric"))}
         number, free = 1, name
-        while held.get(free, set()) & metrics:
+        while metrics_of_row.get(free, set()) & metrics:
             number += 1
             free = f"{name} ({number})"
         rows.setdefault(free, []).append(file)
-        held.setdefault(free, set()).update(metrics)
-    common = set.intersection(*held.values())
+        metrics_of_row.setdefault(free, set()).update(metrics)
+    common = set.intersection(*metrics_of_row.values())
     random = RANDOM if RANDOM in rows else None
     oracles = dict.fromkeys(sorted(common), ORACLE) if random and ORACLE in rows else {}
     perfect = IDENTITY if IDENTITY in rows else None
     return compare(rows, random=random, oracles=oracles, perfect=perfect)
 
 
-# What each shows: tables, words for the picture, and how it is drawn
+# For each kind of figure: its tables, its alternative text, and the function that draws it
 
 
-def _of_systems(found: Comparison) -> tuple[Any, ...]:
-    bars = "" if found.signature["random"] is None else " Below, bars of the change from random in per cent."
-    alt = f"Forest plot: mean score and 95 % interval of {found.summary()}.{bars}"
-    return layout(found), alt, draw
+def _of_systems(comparison: Comparison) -> tuple[Any, ...]:
+    bars = "" if comparison.signature["random"] is None else " Below, bars of the change from random in per cent."
+    alt = f"Forest plot: mean score and 95 % interval of {comparison.summary()}.{bars}"
+    return layout(comparison), alt, draw
 
 
-def _of_chance(found: Expectation) -> tuple[Any, ...]:
-    names = [name for name in found.table.column_names if name not in ("query_id", "n")]
-    cells = [entry(f"{found.table[name].to_numpy().mean():z.4f}") for name in names]
-    title = f"Scores of a test report with all reports, mean over {found.table.num_rows:,} test reports"
-    table = PaperTable(title, names, [(str(found.signature["metric"]), cells)])
-    return [table], f"Histogram of the scores of {found.counts.sum():,} pairs, and their mean.", draw_histogram
+def _of_chance(expectation: Expectation) -> tuple[Any, ...]:
+    names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
+    cells = [entry(f"{expectation.table[name].to_numpy().mean():z.4f}") for name in names]
+    title = f"Scores of a test report with all reports, mean over {expectation.table.num_rows:,} test reports"
+    table = PaperTable(title, names, [(str(expectation.signature["metric"]), cells)])
+    return [table], f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean.", draw_histogram
 
 
-def _of_alignment(found: Alignment) -> tuple[Any, ...]:
-    alt = f"Scatter plots of counted errors against scores, with a line of least squares: {found.summary()}."
-    return alignment_tables(found), alt, draw_alignment
+def _of_alignment(alignment: Alignment) -> tuple[Any, ...]:
+    alt = f"Scatter plots of counted errors against scores, with a line of least squares: {alignment.summary()}."
+    return alignment_tables(alignment), alt, draw_alignment
 
 
-def _of_modes(found: FailureModes) -> tuple[Any, ...]:
-    alt = f"Bars of mean errors by category and candidate type, with a star over differences: {found.summary()}."
-    return [*mean_tables(found), significant_table(found)], alt, draw_failure_modes
+def _of_modes(modes: FailureModes) -> tuple[Any, ...]:
+    alt = f"Bars of mean errors by category and candidate type, with a star over differences: {modes.summary()}."
+    return [*mean_tables(modes), significant_table(modes)], alt, draw_failure_modes

@@ -1,7 +1,7 @@
 """The explorer: test reports, one report with its oracles and their evidence, systems, live queries.
 
-Addresses hold positions and numbers. Words to search for and reports to query come as forms; the words are kept here
-under a number while the server runs.
+Addresses contain positions and numbers only. Words to search for and reports to query are sent as forms, so that they
+do not appear in logs; the server keeps the words in memory, and addresses refer to them by number.
 """
 
 import csv
@@ -34,16 +34,16 @@ from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 
-ROWS = 50  # of a page
-BARS = 20  # of a histogram
+ROWS = 50  # test reports per page
+BARS = 20  # bars per histogram
 _FLAGS = {
     "disagree": "is_disagreement", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
     "rated": "only_rated",
 }  # fmt: skip
 _COUNTS = {"ties": "ties_over"}
-_PLACES = {"sort": "sort", "minus": "minus", "column": "column"}
+_COLUMNS = {"sort": "sort", "minus": "minus", "column": "column"}
 _NUMBERS = {"low": "low", "high": "high"}
-FILTERS = (*_FLAGS, *_COUNTS, *_PLACES, *_NUMBERS, "words", "label")
+FILTERS = (*_FLAGS, *_COUNTS, *_COLUMNS, *_NUMBERS, "words", "label")
 
 
 def _integer(text: str, name: str, most: int) -> int:
@@ -54,24 +54,24 @@ def _integer(text: str, name: str, most: int) -> int:
 
 def _number(text: str, name: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = float("nan")
-    if not np.isfinite(found):
+        value = float("nan")
+    if not np.isfinite(value):
         raise InputError(f"{name} is not a finite number.", "Correct it.")
-    return found
+    return value
 
 
 @dataclass
 class Explorer:
-    """Pages over test reports and what files say of them.
+    """The explorer's pages.
 
     Attributes
     ----------
     cases : Cases
-        Without files only live queries, which need its index.
+        Test reports and files. Without files there are only live queries, which need its index.
     searched : list of str
-        Words that were searched for; an address has their place.
+        Words that were searched for. Addresses contain their positions in this list.
     """
 
     cases: Cases
@@ -79,13 +79,13 @@ class Explorer:
     _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
 
     def routes(self) -> list[BaseRoute]:
-        """Return what the server serves, with what the first page needs made already."""
+        """Return the routes of the server, after preparing the data of the first page."""
         for name in templates.list_templates(["html"]):
             templates.get_template(name)
         self.cases.prepare()
         if not self.cases.columns:
             return [Route("/", self.live), *self._live_routes()]
-        found: list[BaseRoute] = [
+        paths: list[BaseRoute] = [
             Route("/", self.overview),
             Route("/rows.csv", self.rows_csv),
             Route("/words", self.words_post, methods=["POST"]),
@@ -97,15 +97,15 @@ class Explorer:
             Route("/figures/{key}.svg", self.figure),
         ]
         if self.cases.index is not None:
-            found += [Route("/live", self.live), *self._live_routes()]
-        return found
+            paths += [Route("/live", self.live), *self._live_routes()]
+        return paths
 
     def _live_routes(self) -> list[BaseRoute]:
         return [Route(path, self.live_post, methods=["POST"]) for path in ("/live", "/live.json")]
 
     @cached_property
     def _frame(self) -> dict[str, Any]:
-        """What every page shows: its tabs and the signatures."""
+        """Data of the frame of every page: tabs, signatures and the index."""
         tabs = [("Test reports", "/"), ("Systems", "/systems"), ("Figures", "/figures")] if self.cases.columns else []
         index = self.cases.index
         if index is not None:
@@ -116,33 +116,33 @@ class Explorer:
     def _page(self, name: str, tab: str, **values: Any) -> Response:
         return page(name, tab=tab, **self._frame, **values)
 
-    # Which test reports
+    # List of test reports
 
-    def _chosen(self, given: dict[str, str]) -> Chosen:
-        """Return the filters of an address."""
+    def _read_filters(self, query: dict[str, str]) -> Chosen:
+        """Return the filters and the order from the parameters of an address."""
         last = len(self.cases.columns) - 1
-        found: dict[str, Any] = {name: given.get(key) == "1" for key, name in _FLAGS.items()}
-        found |= {name: _integer(given[key], key, last) for key, name in _PLACES.items() if given.get(key)}
-        found |= {name: _integer(given[key], key, 1 << 60) for key, name in _COUNTS.items() if given.get(key)}
-        found |= {name: _number(given[key], key) for key, name in _NUMBERS.items() if given.get(key)}
-        if given.get("label"):
-            found["label"] = _integer(given["label"], "label", len(LABELS) - 1)
-        if given.get("words"):
-            found["words"] = self.searched[_integer(given["words"], "words", len(self.searched) - 1)]
-        return Chosen(**found)
+        filters: dict[str, Any] = {name: query.get(key) == "1" for key, name in _FLAGS.items()}
+        filters |= {name: _integer(query[key], key, last) for key, name in _COLUMNS.items() if query.get(key)}
+        filters |= {name: _integer(query[key], key, 1 << 60) for key, name in _COUNTS.items() if query.get(key)}
+        filters |= {name: _number(query[key], key) for key, name in _NUMBERS.items() if query.get(key)}
+        if query.get("label"):
+            filters["label"] = _integer(query["label"], "label", len(LABELS) - 1)
+        if query.get("words"):
+            filters["words"] = self.searched[_integer(query["words"], "words", len(self.searched) - 1)]
+        return Chosen(**filters)
 
-    def _asked(self, request: Request) -> tuple[dict[str, str], Chosen]:
-        given = {key: value for key, value in request.query_params.items() if value}
-        return given, self._chosen(given)
+    def _read_query(self, request: Request) -> tuple[dict[str, str], Chosen]:
+        query = {key: value for key, value in request.query_params.items() if value}
+        return query, self._read_filters(query)
 
     def overview(self, request: Request) -> Response:
-        """Show the rows of one page, in the order and with the filters of the address."""
-        given, chosen = self._asked(request)
+        """Show a page of the list of test reports, with the filters and in the order of the address."""
+        query, chosen = self._read_query(request)
         order = self.cases.choose(chosen)
         pages = max(1, -(-len(order) // ROWS))
-        number = min(_integer(given.get("page", "1"), "page", 1 << 60), pages) or 1
+        number = min(_integer(query.get("page", "1"), "page", 1 << 60), pages) or 1
         shown = order[(number - 1) * ROWS : number * ROWS]
-        filters = {key: given[key] for key in FILTERS if key in given}
+        filters = {key: query[key] for key in FILTERS if key in query}
         hidden = [
             (key, value) for key, value in filters.items() if key in ("sort", "minus", "disagree", "turn", "words")
         ]
@@ -197,10 +197,10 @@ class Explorer:
 
     def _histogram(self, i: int, order: np.ndarray, filters: dict[str, str]) -> dict[str, Any]:
         column = self.cases.columns[i]
-        known = column.values[order]
-        known = known[np.isfinite(known)]
-        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-        counts, edges = np.histogram(known, BARS, (low, high if high > low else low + 1e-9))
+        scored = column.values[order]
+        scored = scored[np.isfinite(scored)]
+        low, high = (float(scored.min()), float(scored.max())) if len(scored) else (0.0, 1.0)
+        counts, edges = np.histogram(scored, BARS, (low, high if high > low else low + 1e-9))
         most = max(int(counts.max()), 1)
         bars = [
             {
@@ -213,12 +213,12 @@ class Explorer:
             }
             for b, n in enumerate(counts)
         ]
-        mean = float(known.mean()) if len(known) else None
-        return {"name": column.name, "n": len(known), "mean": mean, "low": low, "high": high, "bars": bars}
+        mean = float(scored.mean()) if len(scored) else None
+        return {"name": column.name, "n": len(scored), "mean": mean, "low": low, "high": high, "bars": bars}
 
     def rows_csv(self, request: Request) -> Response:
-        """Give the rows of the address as CSV, all pages."""
-        _, chosen = self._asked(request)
+        """Return all rows of the list as CSV, with the filters and in the order of the address."""
+        _, chosen = self._read_query(request)
         rows: list[list[Any]] = [["position", "query_id", *(c.name for c in self.cases.columns), "oracles_differ"]]
         for q in self.cases.choose(chosen).tolist():
             values = [_or_none(float(column.values[q])) for column in self.cases.columns]
@@ -226,33 +226,34 @@ class Explorer:
         return _csv(rows, "rows.csv")
 
     async def words_post(self, request: Request) -> Response:
-        """Keep words that are searched for, and lead to the rows with them."""
-        given = {key: str(value) for key, value in (await posted(request)).items()}
-        filters = {key: given[key] for key in FILTERS if given.get(key)}
-        words = given.get("text", "").strip()
+        """Store words to search for, and redirect to the list of test reports that contain them."""
+        form = {key: str(value) for key, value in (await posted(request)).items()}
+        filters = {key: form[key] for key in FILTERS if form.get(key)}
+        words = form.get("text", "").strip()
         if words and words not in self.searched:
             self.searched.append(words)
-        place = self.searched.index(words) if words else None
-        return RedirectResponse(_link("/", filters, words=place), 303)
+        position = self.searched.index(words) if words else None
+        return RedirectResponse(_link("/", filters, words=position), 303)
 
     # One test report
 
     def case(self, request: Request) -> Response:
-        """Show a test report beside what the files give for it."""
+        """Show a test report next to the candidates of all files."""
         cases, q = self.cases, request.path_params["q"]
         if q >= len(cases.ids):
             return PlainTextResponse("404\n", 404)
-        given, chosen = self._asked(request)
-        filters = {key: given[key] for key in FILTERS if key in given}
+        query, chosen = self._read_query(request)
+        filters = {key: query[key] for key in FILTERS if key in query}
         kinds = kinds_of(cases)
-        kind = kinds[_integer(given.get("show", "0"), "show", len(kinds) - 1)]
-        rank = self._rank(given.get("rank", ""))
-        beside = {key: given[key] for key in (*FILTERS, "show", "rank") if key in given}
+        kind = kinds[_integer(query.get("show", "0"), "show", len(kinds) - 1)]
+        rank = self._rank(query.get("rank", ""))
+        kept_query = {key: query[key] for key in (*FILTERS, "show", "rank") if key in query}
         order = cases.choose(chosen)
-        found = np.flatnonzero(order == q)
-        at = int(found[0]) if len(found) else None
+        positions = np.flatnonzero(order == q)
+        at = int(positions[0]) if len(positions) else None
         with self._working:
-            found_groups = groups(cases, q, rank, kind)
+            shown_groups = groups(cases, q, rank, kind)
+            samples = cases.samples_of(q)
         keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
         titles = ["plain words" if name == DIFF else name for name in kinds]
         return self._page(
@@ -261,18 +262,20 @@ class Explorer:
             place=q + 1,
             id=cases.ids[q],
             reference=cases.reference(q),
-            groups=found_groups,
+            groups=shown_groups,
+            samples=samples,
             kinds=[
-                {"title": title, "key": key, "link": _link(f"/case/{q}", beside, show=i), "is_shown": name == kind}
+                {"title": title, "key": key, "link": _link(f"/case/{q}", kept_query, show=i), "is_shown": name == kind}
                 for i, (name, title, key) in enumerate(zip(kinds, titles, keys, strict=True))
             ],
             rank=rank,
             ranks=[
-                {"rank": r, "link": _link(f"/case/{q}", beside, rank=r)} for r in range(1, min(cases.ranks(q), 20) + 1)
+                {"rank": r, "link": _link(f"/case/{q}", kept_query, rank=r)}
+                for r in range(1, min(cases.ranks(q), 20) + 1)
             ],
             at="" if at is None else f"{at + 1:,} of {len(order):,}",
-            previous=_link(f"/case/{order[at - 1]}", beside) if at else "",
-            next=_link(f"/case/{order[at + 1]}", beside) if at is not None and at + 1 < len(order) else "",
+            previous=_link(f"/case/{order[at - 1]}", kept_query) if at else "",
+            next=_link(f"/case/{order[at + 1]}", kept_query) if at is not None and at + 1 < len(order) else "",
             back=_link("/", filters, page=None if at is None else at // ROWS + 1),
             json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
         )
@@ -281,28 +284,37 @@ class Explorer:
         return max(1, _integer(text or "1", "rank", 1 << 60))
 
     def case_json(self, request: Request) -> Response:
-        """Give what the page of a test report shows, as JSON."""
+        """Return the content of a test report's page as JSON."""
         cases, q = self.cases, request.path_params["q"]
         if q >= len(cases.ids):
             return PlainTextResponse("404\n", 404)
         rank = self._rank(request.query_params.get("rank", ""))
         with self._working:
-            found = groups(cases, q, rank)
+            candidates = groups(cases, q, rank)
+            samples = cases.samples_of(q)
         record = {"position": q + 1, "query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
-        return _download({**record, "candidates": [_plain(group) for group in found]}, f"report-{q + 1}.json")
+        if samples is not None:
+            record["samples"] = [
+                {
+                    **row,
+                    "scores": {name: score for name, (score, _) in zip(samples["metrics"], row["scores"], strict=True)},
+                }
+                for row in samples["rows"]
+            ]
+        return _download({**record, "candidates": [_plain(group) for group in candidates]}, f"report-{q + 1}.json")
 
     # Systems
 
     def systems(self, request: Request) -> Response:
-        """Show the mean of every file, and where each is furthest from the oracle of its metric."""
+        """Show the mean of each column, and the test reports at which it is furthest from its metric's oracle."""
         return self._page("systems.html", "Systems", systems=self._systems())
 
     def systems_csv(self, request: Request) -> Response:
-        """Give the same as CSV."""
+        """Return the content of the page of systems as CSV."""
         rows: list[list[Any]] = [["system", "metric", "better", "reports", "mean", "mean_distance", "furthest"]]
         for row in self._systems():
             better = "higher" if row["is_higher_better"] else "lower"
-            furthest = " ".join(str(place) for place, _ in row["worst"])
+            furthest = " ".join(str(position) for position, _ in row["worst"])
             rows.append([row["system"], row["metric"], better, row["n"], row["mean"], row["gap"], furthest])
         return _csv(rows, "systems.csv")
 
@@ -310,10 +322,10 @@ class Explorer:
         rows = []
         for i, oracle in self.cases.systems():
             column = self.cases.columns[i]
-            known = column.values[np.isfinite(column.values)]
+            scored = column.values[np.isfinite(column.values)]
             row = {
                 "system": column.system, "metric": column.metric, "is_higher_better": column.is_higher_better,
-                "n": len(known), "mean": float(known.mean()) if len(known) else None, "link": "", "gap": None,
+                "n": len(scored), "mean": float(scored.mean()) if len(scored) else None, "link": "", "gap": None,
                 "worst": [],
             }  # fmt: skip
             if oracle is not None:
@@ -332,34 +344,37 @@ class Explorer:
         return sections(self.cases)
 
     def figures(self, request: Request) -> Response:
-        """Show the figures of systems, of chance and of radiologists, each with its numbers; made once."""
+        """Show the figures with their tables. They are computed on the first request only."""
         with self._working:
-            found = self._sections
-        return self._page("figures.html", "Figures", sections=found)
+            shown = self._sections
+        return self._page("figures.html", "Figures", sections=shown)
 
     def figure(self, request: Request) -> Response:
-        """Give one of them as SVG."""
+        """Return one figure as SVG."""
         with self._working:
-            found = {section.key: section.svg for section in self._sections if section.svg}
-        svg = found.get(request.path_params["key"])
+            figures = {section.key: section.svg for section in self._sections if section.svg}
+        svg = figures.get(request.path_params["key"])
         return PlainTextResponse("404\n", 404) if svg is None else Response(svg, media_type="image/svg+xml")
 
     # Live queries
 
     @cached_property
     def _live_metrics(self) -> list[str]:
-        """Metrics of the index that read nothing but the text of a pair; weights of one reference alone are all 0."""
-        kinds = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
-        held = self.cases.index.metrics if self.cases.index is not None else []
-        return [name for name in held if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
+        """Metrics of the index that read only texts.
 
-    def _live_page(self, text: str, asked: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
+        Metrics with weights from the set of references (CIDEr-D) are left out: with one reference, all weights are 0.
+        """
+        kinds = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
+        available = self.cases.index.metrics if self.cases.index is not None else []
+        return [name for name in available if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
+
+    def _live_page(self, text: str, names: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
         index = self.cases.index
         return self._page(
             "live.html",
             "Live query",
             text=text,
-            asked=asked,
+            asked=names,
             groups=groups,
             took=took,
             metrics=self._live_metrics,
@@ -371,25 +386,25 @@ class Explorer:
         return self._live_page("", [name for name in ("bleu-2", "rouge-l") if name in self._live_metrics], None, "")
 
     async def live_post(self, request: Request) -> Response:
-        """Search the oracles of a report that was typed."""
-        given = await posted(request)
+        """Search for the best reports to a text that was typed in."""
+        form = await posted(request)
         is_page = request.url.path == "/live"
-        return await run_in_threadpool(self._search, given, is_page)
+        return await run_in_threadpool(self._search, form, is_page)
 
-    def _search(self, given: dict[str, Any], is_page: bool) -> Response:
+    def _search(self, form: dict[str, Any], is_page: bool) -> Response:
         index = self.cases.index
-        asked = [name for name in self._live_metrics if given.get(f"metric:{name}")]
-        text = str(given.get("text", "")).replace("\r\n", "\n")
-        if index is None or not asked:
+        names = [name for name in self._live_metrics if form.get(f"metric:{name}")]
+        text = str(form.get("text", "")).replace("\r\n", "\n")
+        if index is None or not names:
             raise InputError("no metric is ticked.", "Tick at least one.")
         begun = perf_counter()
         with self._working:
             batch = api.reports([text]).load()
-            found = [self._answer(batch, name, text) for name in asked]
+            answers = [self._answer(batch, name, text) for name in names]
         if not is_page:
-            return _download({"query": text, "candidates": [_plain(group) for group in found]}, "live.json")
-        took = f"{len(asked)} searches of {index.n_reports:,} reports in {1000 * (perf_counter() - begun):.0f} ms"
-        return self._live_page(text, asked, found, took)
+            return _download({"query": text, "candidates": [_plain(group) for group in answers]}, "live.json")
+        took = f"{len(names)} searches of {index.n_reports:,} reports in {1000 * (perf_counter() - begun):.0f} ms"
+        return self._live_page(text, names, answers, took)
 
     def _answer(self, batch: Any, name: str, text: str) -> dict[str, Any]:
         best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
@@ -409,13 +424,13 @@ class Explorer:
 
 
 def _link(path: str, filters: dict[str, str], **changes: Any) -> str:
-    """Return an address with some of its numbers changed; None takes one away."""
-    found = {**filters, **changes}
-    query = urlencode({key: value for key, value in found.items() if value is not None})
+    """Return an address whose parameters are `filters` with `changes`; None removes a parameter."""
+    parameters = {**filters, **changes}
+    query = urlencode({key: value for key, value in parameters.items() if value is not None})
     return f"{path}?{query}" if query else path
 
 
-# What is taken home
+# Downloads
 
 
 def _or_none(value: float | None) -> float | None:
@@ -423,9 +438,9 @@ def _or_none(value: float | None) -> float | None:
 
 
 def _csv(rows: Iterable[Sequence[Any]], name: str) -> Response:
-    held = io.StringIO()
-    csv.writer(held, lineterminator="\n").writerows(rows)
-    return _attachment(held.getvalue(), name, "text/csv")
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return _attachment(buffer.getvalue(), name, "text/csv")
 
 
 def _download(record: dict[str, Any], name: str) -> Response:
@@ -440,8 +455,10 @@ def _attachment(text: str, name: str, kind: str) -> Response:
 
 
 def _plain(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a candidate of a page as a record; a score that is not known is null."""
+    """Return a group of candidates as a JSON record; a score that is not known is None."""
     scores = {name: _or_none(value) for name, value, _ in group["scores"]}
-    evidence = {kind: one if isinstance(one, str) else dataclasses.asdict(one) for kind, one in group["evidence"]}
-    kept = {name: group[name] for name in ("names", "row", "candidate_id", "text", "ties")}
-    return {**kept, "scores": scores, "evidence": evidence, "rated": group["rated"]}
+    evidence = {
+        kind: shown if isinstance(shown, str) else dataclasses.asdict(shown) for kind, shown in group["evidence"]
+    }
+    fields = {name: group[name] for name in ("names", "row", "candidate_id", "text", "ties")}
+    return {**fields, "scores": scores, "evidence": evidence, "rated": group["rated"]}

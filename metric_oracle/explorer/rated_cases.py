@@ -1,4 +1,4 @@
-"""What radiologists counted, found again by test report and by the text that they saw."""
+"""Error counts of radiologists, looked up by test report and by the text that they rated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from metric_oracle.raters.ratings import Ratings
 
 
 def plain_text(text: str) -> str:
-    """Return a text by which two that differ in white space alone are the same, as in a survey."""
+    """Return a text with single blanks, so that texts that differ only in white space are equal, as in a survey."""
     return " ".join(text.split())
 
 
@@ -25,8 +25,9 @@ class Counted:
     name : str
         Candidate type.
     text : str
+        Text that was rated.
     counts : int64[R, C, 2]
-        Of each rater and category: significant, insignificant.
+        Number of significant and of insignificant errors, by rater and category.
     """
 
     name: str
@@ -41,9 +42,9 @@ class RatedCases:
     Attributes
     ----------
     ratings : Ratings
-        With the texts of its pairs.
+        Ratings, with the texts of the rated pairs.
     scores : tuple of paths
-        Tables of scores of the pairs, as `align` reads them; without one, the texts are scored.
+        Tables with the pairs' scores, in the format of `align`. Without a table, the texts are scored.
     """
 
     ratings: Ratings
@@ -52,12 +53,12 @@ class RatedCases:
 
     def __post_init__(self) -> None:
         pairs: dict[str, list[int]] = {}
-        for place, study in enumerate(_ids(self.ratings.study_ids or self.ratings.studies)):
-            pairs.setdefault(study, []).append(place)
+        for position, study in enumerate(_ids(self.ratings.study_ids or self.ratings.studies)):
+            pairs.setdefault(study, []).append(position)
         object.__setattr__(self, "_pairs", pairs)
 
-    def check(self, ids: Sequence[str], function: str) -> None:
-        """Raise unless the texts are known and some of the rated studies are among the test reports."""
+    def check(self, ids: Sequence[str]) -> None:
+        """Raise unless the ratings have texts and at least one rated study is among the test reports."""
         if self.ratings.predictions is None:
             raise InputError("ratings need the texts that were rated.", f"Add {option('samples', 'FILE')}.")
         if self._pairs.keys().isdisjoint(_ids(ids)):
@@ -67,20 +68,20 @@ class RatedCases:
             )
 
     def has(self, ids: Sequence[str]) -> np.ndarray:
-        """Return whether a candidate for each test report was rated: bool[Q]."""
+        """Return, for each test report, whether any candidate for it was rated: bool[Q]."""
         return np.array([study in self._pairs for study in _ids(ids)], bool)
 
     def of(self, study: str) -> list[Counted]:
-        """Return what was counted in the candidates for a test report."""
+        """Return the rated candidates for a test report, with their error counts."""
         rated = self.ratings
-        found = []
-        for place in self._pairs.get(_ids([study])[0], ()):
-            text = (rated.predictions or [])[place]
+        counted = []
+        for position in self._pairs.get(_ids([study])[0], ()):
+            text = (rated.predictions or [])[position]
             if text is not None:
-                name = rated.candidates[place] if rated.candidates is not None else rated.pairs[place]
-                found.append(Counted(name, text, rated.counts[place][..., ::-1]))
-        return found
+                name = rated.candidates[position] if rated.candidates is not None else rated.pairs[position]
+                counted.append(Counted(name, text, rated.counts[position][..., ::-1]))
+        return counted
 
 
 def _ids(studies: Sequence[str]) -> list[str]:
-    return canonical_ids(studies, "read_ratings", "studies")
+    return canonical_ids(studies, "studies")

@@ -1,4 +1,4 @@
-"""The report in one file: scores, and where wanted the texts with their evidence, for a colleague or a supplement."""
+"""One HTML file with the scores of all test reports and, unless left out, their texts and evidence."""
 
 import base64
 import hashlib
@@ -18,17 +18,17 @@ from metric_oracle.web.render import STATIC, templates
 
 
 def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
-    """Write the report of all test reports as one page that loads nothing and runs no foreign script.
+    """Write the scores and texts of all test reports as one HTML page that loads nothing from elsewhere.
 
     Parameters
     ----------
     cases : Cases
     out : Path
-        Ends with .html. Only its owner may read it: it holds report text, which its first line says.
+        File that ends in .html. Only its owner may read it, because it contains report text; its first line says so.
     text : bool
-        Whether reports, their evidence and ids are in it; without them: positions and scores.
+        Whether to write reports, evidence and ids; otherwise positions and scores only.
     """
-    check_out(out, function="report", endings=(".html",))
+    check_out(out, endings=(".html",))
     rows = [_row(cases, q, text) for q in range(len(cases.ids))]
     script, style = ((STATIC / name).read_text("utf-8") for name in ("report.js", "page.css"))
     figures = sections(cases)
@@ -49,20 +49,21 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         signatures=list(map(short_signature, cases.signatures)),
         sections=figures,
     )
-    with replacing("report", out) as (beside,):
-        # Nobody else may read it at any time, not even while it is written.
-        os.chmod(beside, 0o600)
-        beside.write_bytes(page.encode("utf-8", "replace"))
+    with replacing(out) as (temporary,):
+        # Permissions are set before the text is written, so that no other user can ever read it.
+        os.chmod(temporary, 0o600)
+        temporary.write_bytes(page.encode("utf-8", "replace"))
 
 
 def _hash(content: str) -> str:
-    """Return what a policy calls an inline script or style by."""
+    """Return the hash by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"place": q + 1, "scores": [float(column.values[q]) for column in cases.columns]}
-    found["differ"] = int(cases.disagreement[q]) or ""
+    """Return the data of a row of the page; ids and texts only if `text` is true."""
+    row: dict[str, Any] = {"place": q + 1, "scores": [float(column.values[q]) for column in cases.columns]}
+    row["differ"] = int(cases.disagreement[q]) or ""
     if text:
-        found |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": groups(cases, q, cross=False)}
-    return found
+        row |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": groups(cases, q, cross=False)}
+    return row

@@ -1,7 +1,8 @@
-"""Agreement's representation: no files of its own, of each label of an index whether it is positive and whether not.
+"""Representation of label agreement: a pair of flags per label, "positive" and "not positive".
 
-The share of the labels on which two reports agree is the cosine of these: labels that agree are products of ones, and
-every report has as many ones as labels.
+It has no files of its own and is made from the labels that an index stores. The share of labels on which two reports
+agree is the cosine of their vectors: each label on which they agree adds 1 to the inner product, and every vector has
+as many ones as there are labels.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Documents, group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
@@ -19,16 +20,20 @@ from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class AgreementIndex(Units):
-    """Distinct sets of positive labels of a corpus, with what is not positive.
+class AgreementIndex(Documents):
+    """Distinct sets of positive labels of a corpus.
 
     Attributes
     ----------
     labels : LabelIndex
+        The stored labels.
     vectors : int8[D, 2 L]
-        1 where a label is positive, then 1 where it is not: negative, blank, or uncertain if that is no positive. Of
-        labels without such classes, 1 where a report has one, then where not.
+        First L columns: 1 if the label is positive (or, for labels without classes, if the report has it). Last L
+        columns: 1 if it is not. Whether "uncertain" counts as positive was decided when the index was built.
     row_ptr, row_id : int64[D + 1], int64[...]
+        Rows of each document, ascending.
+    counted : list of int or slice
+        Columns of `labels` that are compared.
     """
 
     labels: LabelIndex
@@ -40,38 +45,38 @@ class AgreementIndex(Units):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
-        """Merge the units of the labels that have the same positive ones."""
+        """Merge the documents of the stored labels that have the same positive labels."""
         (labels,) = parts.values()
         vectors, which = cls._distinct(labels.vectors)
-        unit_of_row = np.where(labels.unit_of_row >= 0, which[labels.unit_of_row], -1)
-        return cls(labels, vectors, *group_rows(unit_of_row, len(vectors)))
+        document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
+        return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Find the queries' positive labels."""
-        found = self.labels.encode(inputs)
-        vectors, which = self._distinct(found.vectors)
-        return VectorQueries(np.where(found.which >= 0, which[found.which], -1), LabelBatch(vectors))
+        """Return the distinct sets of positive labels of the queries."""
+        queries = self.labels.encode(inputs)
+        vectors, which = self._distinct(queries.vectors)
+        return VectorQueries(np.where(queries.which >= 0, which[queries.which], -1), LabelBatch(vectors))
 
     def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
 
-    def key(self, unit: int) -> bytes:
-        """Return what tells a unit from others, in any index."""
-        return self.vectors[unit].tobytes()
+    def key(self, document: int) -> bytes:
+        """Return bytes that identify a document in any index."""
+        return self.vectors[document].tobytes()
 
-    def item(self, unit: int) -> np.ndarray:
-        """Return the vector of a unit."""
-        return self.vectors[unit]
+    def item(self, document: int) -> np.ndarray:
+        """Return the vector of a document."""
+        return self.vectors[document]
 
     @classmethod
     def _distinct(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct vectors int8[n, 2 L] of label vectors int8[D, L], and each one's: int64[D]."""
+        """Return the distinct vectors, int8[n, 2 L], of label vectors, int8[D, L], and the number of each: int64[D]."""
         positive, which = np.unique(vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
         return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
 
 
 class FiveLabelIndex(AgreementIndex):
-    """The same of the five labels that are counted most often."""
+    """The same for the five labels that papers report most often: `corpora.vectors.FIVE_LABELS`."""
 
     counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

@@ -1,4 +1,7 @@
-"""Token states -> BERTScore's representation: ragged states, and the cells and codes that bound cosines with them."""
+"""BERTScore's representation: the token states of each report, and the cells and codes that bound their cosines.
+
+A token state is the hidden state of a transformer at one token. For cells and codes see `kernels.bertscore`.
+"""
 
 import json
 import mmap
@@ -12,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, write_states
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
+from metric_oracle.errors import BackendError, InputError, option
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Documents, group_rows
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -26,32 +29,36 @@ from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import Encoding
 
-LEAST_BLOCK = 1 << 8  # tokens at once
-BOUND_BYTES = CODE + 27  # of a token's cell, radius, code, terms and id
+LEAST_BLOCK = 1 << 8  # tokens per block when memory is scarce
+BOUND_BYTES = CODE + 27  # bytes per token of its cell, radius, code, terms and id
 
 
 @dataclass(frozen=True)
-class TokenStateIndex(Units):
+class TokenStateIndex(Documents):
     """Token states of the distinct token sequences of a corpus, longest first.
 
     Attributes
     ----------
     states : float16 or float32[T, d]
-        Unit vectors but for rounding; scores are those of the stored numbers.
+        Vectors of length 1 up to rounding; scores are those of the stored numbers.
     ids : int32[T]
+        Token ids in the encoder's vocabulary.
     ptr : int64[D + 1]
+        Offsets of the tokens of each document.
     frequency : int64[ids]
-        Corpus rows in which a token id occurs, for the weights of idf "corpus".
+        Number of corpus rows in which each token id occurs, for the weights of idf "corpus".
     row_ptr, row_id : int64[D + 1], int64[...]
+        Rows of each document, ascending.
     centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
     cell : uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
     mean_along, mean_off : float32[D]
-        What bounds cosines, see `kernels.bertscore.query.Corpus`.
+        Data from which cosines are bounded, see `kernels.bertscore.query.Corpus`.
     norm_error : float64[1]
+        Greatest |length - 1| of the stored states.
     description : dict
-        The encoder's signature, its special ids, the baseline, counts.
+        The encoder's signature, its special ids, the baseline, and counts.
     n_counted : int
-        Rows that `frequency` counts where it is that of a whole set of shards; 0: those of this index.
+        Number of rows over which `frequency` counts if it belongs to a whole shard set; 0 if to this index alone.
     """
 
     states: np.ndarray
@@ -73,11 +80,14 @@ class TokenStateIndex(Units):
     description: dict[str, Any]
     n_counted: int = 0
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
-    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")  # the latter names a folder
+    derived_files: ClassVar[tuple[str, ...]] = (
+        "screen.arrow",
+        "description.arrow",
+    )  # the latter names the encoder's folder
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
-        """Encode the distinct texts of a corpus, or what an earlier, killed build has left of them."""
+        """Encode the distinct texts of a corpus; states that an interrupted build has finished are kept."""
         encoding = inputs.encoding
         prepared = inputs.attached.get(kind)
         if prepared is not None and (
@@ -88,7 +98,7 @@ class TokenStateIndex(Units):
         assert inputs.scratch is not None
         encoder = encoding.encoder
         tokens = encoder.tokenize(texts)
-        distinct, unit_of_text = _distinct(tokens)
+        distinct, document_of_text = _distinct(tokens)
         block = _block(len(distinct.ids), encoder.width, encoding.max_memory)
         encoding.tell(_plan(distinct, encoder, encoding.storage, block))
         if tokens.n_truncated:
@@ -112,22 +122,22 @@ class TokenStateIndex(Units):
             "baseline": encoding.baseline,
             "truncated": tokens.n_truncated,
         }
-        return cls.from_states(states, distinct, unit_of_text[row_text], description, block)
+        return cls.from_states(states, distinct, document_of_text[row_text], description, block)
 
     @classmethod
     def from_states(
         cls,
         states: np.ndarray,
         tokens: Tokens,
-        unit_of_row: np.ndarray,
+        document_of_row: np.ndarray,
         description: dict[str, Any],
         block: int = BLOCK,
     ) -> "TokenStateIndex":
-        """Index token states that are there: float16 or float32[T, d] of distinct sequences, longest first."""
-        row_ptr, row_id = group_rows(unit_of_row, len(tokens.ptr) - 1)
-        unit = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
+        """Index the states, float16 or float32[T, d], of distinct token sequences, longest first."""
+        row_ptr, row_id = group_rows(document_of_row, len(tokens.ptr) - 1)
+        document = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
         n_ids = int(tokens.ids.max(initial=0)) + 1
-        pair = np.unique(unit * n_ids + tokens.ids)
+        pair = np.unique(document * n_ids + tokens.ids)
         frequency = np.bincount(pair % n_ids, np.diff(row_ptr)[pair // n_ids], n_ids).astype(np.int64)
         is_special = np.isin(tokens.ids, description["special_ids"])
         words = np.add.reduceat(~is_special, tokens.ptr[:-1])
@@ -135,19 +145,19 @@ class TokenStateIndex(Units):
             **description,
             "tokens": len(tokens.ids),
             "storage": states.dtype.name,
-            "special_only": int(np.count_nonzero(words[unit_of_row[unit_of_row >= 0]] == 0)),
+            "special_only": int(np.count_nonzero(words[document_of_row[document_of_row >= 0]] == 0)),
         }
-        check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)), "build_index")
+        check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)))
         bounds = screen(states, tokens.ptr, block, release=release)
         arrays: dict[str, Any] = {"row_ptr": row_ptr, "row_id": row_id, **bounds}
         return cls(states, tokens.ids, tokens.ptr, frequency, description=description, **arrays)
 
     @classmethod
     def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
-        """Index states of a prepared set, as if they were made anew."""
+        """Index states of a prepared set of reports; the result is the same as if the encoder ran again."""
         stored: TokenStateIndex = prepared.values
         tokens, is_cut = stored.tokens_of(prepared)
-        distinct, unit_of_row = _distinct(tokens)
+        distinct, document_of_row = _distinct(tokens)
         storage = stored.states.dtype if encoding is None else encoding.storage
         description = {
             "encoder": stored.description["encoder"],
@@ -155,46 +165,48 @@ class TokenStateIndex(Units):
             "baseline": stored.description["baseline"] if encoding is None else encoding.baseline,
             "truncated": len({texts[row] for row in np.flatnonzero(is_cut).tolist()}),
         }
-        return cls.from_states(stored.states_of(distinct, storage), distinct, unit_of_row, description)
+        return cls.from_states(stored.states_of(distinct, storage), distinct, document_of_row, description)
 
     def serves(self, signature: Mapping[str, Any], storage: np.dtype) -> bool:
-        """Tell whether an encoder would make the very states that are here, stored in float16 or float32."""
-        own = self.description["encoder"]
-        is_same = all(own[name] == signature[name] for name in ("sha256", "layer", "compute"))
+        """Return whether these are the states that an encoder would make, in the given dtype or a wider one."""
+        stored = self.description["encoder"]
+        is_same = all(stored[name] == signature[name] for name in ("sha256", "layer", "compute"))
         return is_same and self.states.dtype.itemsize >= storage.itemsize
 
     def tokens_of(self, prepared: Attachment) -> tuple[Tokens, np.ndarray]:
-        """Return the tokens of reports whose units are known, and which of them the encoder cut off: bool[N]."""
-        units = prepared.of_row
-        length = np.diff(self.ptr)[units]
+        """Return the tokens of prepared reports, and whether the encoder cut each report off: bool[N]."""
+        documents = prepared.of_row
+        length = np.diff(self.ptr)[documents]
         ptr = np.concatenate([[0], np.cumsum(length)])
-        source = np.repeat(self.ptr[units] - ptr[:-1], length) + np.arange(ptr[-1])
+        source = np.repeat(self.ptr[documents] - ptr[:-1], length) + np.arange(ptr[-1])
         is_cut = length == prepared.settings["cut_length"]
         return Tokens(self.ids[source], ptr, int(np.count_nonzero(is_cut))), is_cut
 
     def states_of(self, tokens: Tokens, storage: np.dtype) -> np.ndarray:
-        """Return the states of token sequences that are all here."""
-        unit_of = {self.ids[begin:end].tobytes(): u for u, (begin, end) in enumerate(pairwise(self.ptr.tolist()))}
+        """Return the states of token sequences that are all documents of this index."""
+        document_of = {
+            self.ids[begin:end].tobytes(): number for number, (begin, end) in enumerate(pairwise(self.ptr.tolist()))
+        }
         bounds = pairwise(tokens.ptr.tolist())
-        units = np.array([unit_of[tokens.ids[begin:end].tobytes()] for begin, end in bounds], np.int64)
-        source = np.repeat(self.ptr[units] - tokens.ptr[:-1], np.diff(tokens.ptr)) + np.arange(tokens.ptr[-1])
+        documents = np.array([document_of[tokens.ids[begin:end].tobytes()] for begin, end in bounds], np.int64)
+        source = np.repeat(self.ptr[documents] - tokens.ptr[:-1], np.diff(tokens.ptr)) + np.arange(tokens.ptr[-1])
         return self.states[source].astype(storage)
 
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records."""
+        """Return the description, which the manifest records."""
         return self.description
 
-    def item(self, unit: int) -> TokenItem:
-        """Return a unit with its weights for idf "off"."""
-        return self._item(unit, self._weights_off)
+    def item(self, document: int) -> TokenItem:
+        """Return a document with the weights of idf "off"."""
+        return self._item(document, self._weights_off)
 
-    def key(self, unit: int) -> bytes:
-        """Return what tells a unit from others, in any index: its tokens."""
-        return self.ids[self.ptr[unit] : self.ptr[unit + 1]].tobytes()
+    def key(self, document: int) -> bytes:
+        """Return what tells a document from others, in any index: its tokens."""
+        return self.ids[self.ptr[document] : self.ptr[document + 1]].tobytes()
 
-    def _item(self, unit: int, weight_of_id: np.ndarray) -> TokenItem:
-        some = slice(self.ptr[unit], self.ptr[unit + 1])
-        return TokenItem(self.states[some].astype(np.float32), weight_of_id[self.ids[some]])
+    def _item(self, document: int, weight_of_id: np.ndarray) -> TokenItem:
+        tokens = slice(self.ptr[document], self.ptr[document + 1])
+        return TokenItem(self.states[tokens].astype(np.float32), weight_of_id[self.ids[tokens]])
 
     @cached_property
     def _encoders(self) -> dict[str, TokenEncoder]:
@@ -212,15 +224,15 @@ class TokenStateIndex(Units):
         return self.weighted(self._weights_off)
 
     def corpus(self, metric: Metric, encoded: "TokenQueries") -> Corpus:
-        """Return what the kernels take, with the weights that belong to these queries."""
+        """Return the arrays that the kernels read, with the token weights of these queries."""
         return encoded.corpus
 
-    def candidate(self, unit: int, encoded: "TokenQueries | None") -> TokenItem:
-        """Return a unit with the weights that belong to these queries."""
-        return self.item(unit) if encoded is None else self._item(unit, encoded.corpus.weight_of_id)
+    def candidate(self, document: int, encoded: "TokenQueries | None") -> TokenItem:
+        """Return a document with the token weights of these queries."""
+        return self.item(document) if encoded is None else self._item(document, encoded.corpus.weight_of_id)
 
     def weighted(self, weight_of_id: np.ndarray) -> Corpus:
-        """Return the arrays of the kernels with a weight of each token id: float64[ids]."""
+        """Return the arrays that the kernels read, for given weights of the token ids: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
         weights = np.zeros(len(self.ids) + 16, np.float32)
         weights[:-16] = weight_of_id[self.ids]
@@ -259,33 +271,43 @@ class TokenStateIndex(Units):
         Parameters
         ----------
         inputs : Inputs
-        idf : "off", "tests", "corpus" or a file
-            Weights of tokens: 1; log((N + 1) / (n + 1)) over N queries or corpus rows of which n have the token; or
-            those of a table with columns token_id and idf, or an array by token id: float64[ids], 0 or 1e-30 to 1e30.
-            Special tokens have 0 where idf is "off".
-        rescale : bool
-            Whether scores are relative to the encoder's baseline; by default where it has one.
+        idf : {"off", "tests", "corpus"}, path or float64[ids]
+            Weights of tokens. "off": 1, and 0 for special tokens. "tests" or "corpus": log((N + 1) / (n + 1)), if n of
+            the N queries or corpus rows have the token. Otherwise a table with the columns token_id and idf, or an
+            array indexed by token id; its weights are 0 or from 1e-30 to 1e30.
+        rescale : bool, optional
+            Whether scores are relative to the encoder's baseline. By default they are if it has one.
         wordless : bool
-            Whether queries may have only special tokens; in a search every candidate would score the same for these.
+            Whether queries without ordinary tokens are allowed. In a search every candidate would score the same for
+            them.
         """
         prepared = inputs.attached.get("bertscore")
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
             stored: TokenStateIndex = prepared.values
             tokens, _ = stored.tokens_of(prepared)
-            found = self.queries(
-                tokens, lambda some: stored.states_of(some, self.states.dtype), inputs.ids, idf, rescale, wordless
+            queries = self.queries(
+                tokens,
+                lambda distinct: stored.states_of(distinct, self.states.dtype),
+                inputs.ids,
+                idf,
+                rescale,
+                wordless,
             )
-            return replace(found, recorded={**found.recorded, "states_digest": digest_of(found)})
+            return replace(queries, recorded={**queries.recorded, "states_digest": digest_of(queries)})
         encoder = self.open_encoder(inputs)
         tokens = encoder.tokenize(inputs.texts)
-        found = self.queries(
-            tokens, lambda some: encode(encoder, some, self.states.dtype), inputs.ids, idf, rescale, wordless
-        )
-        made = {"states_digest": digest_of(found), "environment": encoder.environment}
-        return replace(found, recorded={**found.recorded, **made})
+
+        def states_of(distinct: Tokens) -> np.ndarray:
+            if inputs.kept is None:
+                return encode(encoder, distinct, self.states.dtype)
+            return encode_once(encoder, distinct, self.states.dtype, inputs.kept)
+
+        queries = self.queries(tokens, states_of, inputs.ids, idf, rescale, wordless)
+        recorded = {"states_digest": digest_of(queries), "environment": encoder.environment}
+        return replace(queries, recorded={**queries.recorded, **recorded})
 
     def encode_again(self, inputs: Inputs, encoded: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Lay out queries that another shard of the same set has encoded beside the states of this one."""
+        """Combine queries that were encoded for another shard of the same set with the states of this one."""
         is_off = encoded.recorded["idf"] == "off"
         corpus = self._corpus_off if is_off else self.weighted(encoded.corpus.weight_of_id)
         return replace(encoded, corpus=corpus)
@@ -299,14 +321,27 @@ class TokenStateIndex(Units):
         rescale: bool | None = None,
         wordless: bool = False,
     ) -> "TokenQueries":
-        """Lay out queries by their tokens; `make_states` gives the states of the distinct sequences."""
+        """Return queries with their weights and states.
+
+        Parameters
+        ----------
+        tokens : Tokens
+            Token ids of the queries.
+        make_states : function
+            Returns the states of distinct token sequences.
+        names : sequence of str
+            Ids of the queries, for error messages.
+        idf, rescale, wordless
+            See `encode`.
+        """
         baseline = self.description["baseline"]
         if rescale and baseline is None:
-            msg = (
-                f"retrieve: rescale must be left out where the encoder has no baseline; got True for "
-                f"{self.description['encoder']['model']}. Drop it, or build the index with --rescale-table FILE."
+            raise InputError(
+                argument="rescale",
+                rule="must be left out where the encoder has no baseline",
+                value=f"True for {self.description['encoder']['model']}",
+                step=f"Drop it, or build the index with {option('rescale_table', 'FILE')}.",
             )
-            raise InputError(msg)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless:
             _check_words(words, names)
@@ -321,24 +356,25 @@ class TokenStateIndex(Units):
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
             lacking = [names[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
-            msg = (
-                f"retrieve: idf must give each query a token with a weight above 0; got {len(lacking)} without "
-                f"({shown_names(lacking[:3])}). Pass more queries, or --idf corpus."
+            raise InputError(
+                argument="idf",
+                rule="must give each query a token with a weight above 0",
+                value=f"{len(lacking)} without ({shown_names(lacking[:3])})",
+                step=f"Pass more queries, or {option('idf', 'corpus')}.",
             )
-            raise InputError(msg)
-        use = baseline is not None and rescale is not False
+        is_rescaled = baseline is not None and rescale is not False
         return TokenQueries(
             which,
             distinct,
             make_states(distinct),
             weights,
             corpus,
-            tuple(baseline) if use else None,
-            {"idf": idf_weights.name_of(idf), "rescaled": use, "truncated_queries": tokens.n_truncated},
+            tuple(baseline) if is_rescaled else None,
+            {"idf": idf_weights.name_of(idf), "rescaled": is_rescaled, "truncated_queries": tokens.n_truncated},
         )
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
-        """Return the weight of each token id, float64[ids]."""
+        """Return the weight of each token id, float64[ids]; for `idf` see `encode`."""
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
             return idf_weights.checked(idf, n_ids)
@@ -353,34 +389,36 @@ class TokenStateIndex(Units):
             return np.log((n + 1) / (frequency + 1))
         assert not isinstance(idf, np.ndarray)
         if not Path(idf).is_file():
-            msg = (
-                f"retrieve: idf must be off, tests, corpus or a file; got {str(idf)!r}, which is none. Check the name."
+            raise InputError(
+                argument="idf",
+                rule="must be off, tests, corpus or a file",
+                value=f"{str(idf)!r}, which is none",
+                step="Check the name.",
             )
-            raise InputError(msg)
         return idf_weights.read(Path(idf), n_ids)
 
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
-        """Return the encoder of the corpus: the one given, or the one that the index names."""
+        """Return the encoder of the corpus: the one of `inputs` or, by default, the one that the index names."""
         wanted = self.description["encoder"]
         if inputs.encoding is not None and inputs.encoding.encoder.signature == wanted:
             return inputs.encoding.encoder
         model = inputs.encoder or wanted["model"]
         if str(model) in self._encoders:
             return self._encoders[str(model)]
-        encoder = TokenEncoder(model, layer=wanted["layer"], dtype=wanted["compute"], function="retrieve")
+        encoder = TokenEncoder(model, layer=wanted["layer"], dtype=wanted["compute"])
         if encoder.signature["sha256"] != wanted["sha256"]:
-            msg = (
-                f"retrieve: encoder must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}; "
-                f"got {encoder.name}, sha256 {encoder.signature['sha256'][:12]}. Pass --encoder FOLDER with it, "
-                "or build another index."
+            raise BackendError(
+                argument="encoder",
+                rule=f"must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}",
+                value=f"{encoder.name}, sha256 {encoder.signature['sha256'][:12]}",
+                step=f"Pass {option('encoder', 'FOLDER')} with it, or build another index.",
             )
-            raise BackendError(msg)
         return self._encoders.setdefault(str(model), encoder)
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
         write_arrays(folder / "states.arrow", {"states": self.states})
-        # What scores depend on beside the states is part of the data.
+        # Scores also depend on the special ids and the baseline, so both belong to the data files.
         meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}
         meaning["baseline"] = np.array(self.description["baseline"] or (), np.float64)
         write_arrays(folder / "tokens.arrow", {**{name: getattr(self, name) for name in _TOKEN_ARRAYS}, **meaning})
@@ -395,7 +433,7 @@ class TokenStateIndex(Units):
             columns.update(read_arrays(files[f"{name}.arrow"]))
         del columns["special_ids"], columns["baseline"]  # the description has them too
         description = json.loads(columns.pop("description")[0])
-        check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)), "open_index")
+        check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)))
         check_offsets(columns["ptr"], columns["ids"])
         check_ids(columns["ids"], len(columns["frequency"]))
         check_ids(columns["cell"], len(columns["centers"]))
@@ -409,16 +447,16 @@ _SCREEN_ARRAYS = (
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
-    """Return the distinct sequences, longest first, and the place of each text among them."""
-    place: dict[bytes, int] = {}
-    kept: list[int] = []
+    """Return the distinct sequences, longest first, and the position of each text's sequence among them: int64[n]."""
+    number: dict[bytes, int] = {}  # of each distinct sequence
+    first_text: list[int] = []
     which = np.empty(len(tokens.ptr) - 1, np.int64)
     for text in range(len(which)):
         key = tokens.ids[tokens.ptr[text] : tokens.ptr[text + 1]].tobytes()
-        which[text] = place.setdefault(key, len(kept))
-        if which[text] == len(kept):
-            kept.append(text)
-    texts = np.array(kept, np.int64)
+        which[text] = number.setdefault(key, len(first_text))
+        if which[text] == len(first_text):
+            first_text.append(text)
+    texts = np.array(first_text, np.int64)
     length = np.diff(tokens.ptr)[texts]
     order = np.argsort(-length, kind="stable")
     ptr = np.concatenate([[0], np.cumsum(length[order])])
@@ -429,53 +467,56 @@ def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
 
 
 def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
-    """Raise where a query has nothing but special tokens: every candidate would score the same."""
+    """Raise InputError if a query has only special tokens: every candidate would score the same."""
     lacking = [names[i] for i in np.flatnonzero(words == 0).tolist()]
     if lacking:
-        msg = (
-            f"retrieve: queries must have a token besides the special ones for BERTScore; got {len(lacking)} of "
-            f"{len(words)} without ({shown_names(lacking[:3])}). Leave them out."
+        raise InputError(
+            argument="queries",
+            rule="must have a token besides the special ones for BERTScore",
+            value=f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
+            step="Leave them out.",
         )
-        raise InputError(msg)
 
 
-def check_size(width: int, longest: int, function: str) -> None:
-    """Raise where the margins for rounding are not proven."""
+def check_size(width: int, longest: int) -> None:
+    """Raise InputError if the states are wider, or a report longer, than the proof of the rounding margins allows."""
     if width > WIDEST or longest > LONGEST:
-        msg = (
-            f"{function}: token states must have at most {WIDEST:,} components and a report at most {LONGEST:,} "
-            f"tokens; got {width:,} and {longest:,}. Take another layer or encoder, or cut reports with its max length."
+        raise InputError(
+            argument="token states",
+            rule=f"must have at most {WIDEST:,} components and a report at most {LONGEST:,} tokens",
+            value=f"{width:,} and {longest:,}",
+            step="Take another layer or encoder, or cut reports with its max length.",
         )
-        raise InputError(msg)
 
 
 def _memory(n_tokens: int, width: int, block: int) -> int:
-    """Return the bytes that building holds at most beside the model and mapped pages."""
+    """Return the most bytes of memory that a build needs in addition to the model and mapped pages."""
     return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 16) * width * 4 + block * n_cells(n_tokens) * 4
 
 
 def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
-    """Return how many tokens at once stay within `max_memory` GB."""
+    """Return the number of tokens per block with which a build stays within `max_memory` GB."""
     block = BLOCK
     while max_memory is not None and block > LEAST_BLOCK and _memory(n_tokens, width, block) > max_memory * 1e9:
         block //= 2
     least = _memory(n_tokens, width, block) / 1e9
     if max_memory is not None and least > max_memory:
-        msg = (
-            f"build_index: max_memory must be at least {least + 0.005:.2f} GB for {n_tokens:,} tokens x {width}; got "
-            f"{max_memory}. Give more, or index fewer reports."
+        raise InputError(
+            argument="max_memory",
+            rule=f"must be at least {least + 0.005:.2f} GB for {n_tokens:,} tokens x {width}",
+            value=max_memory,
+            step="Give more, or index fewer reports.",
         )
-        raise InputError(msg)
     return block
 
 
 def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype, block: int) -> str:
-    """Say what building will take, before it begins."""
+    """Return a line about the size of a build, for the user: reports, tokens, disk, memory and device."""
     n_tokens = len(tokens.ids)
     states, bounds = n_tokens * encoder.width * storage.itemsize, n_tokens * BOUND_BYTES
     return (
         f"token states: {len(tokens.ptr) - 1:,} distinct reports, {n_tokens:,} tokens x {encoder.width} "
         f"{storage}; {(states + bounds) / 1e9:.2f} GB on disk ({(2 * states + bounds) / 1e9:.2f} GB while building), "
-        f"{_memory(n_tokens, encoder.width, block) / 1e9:.2f} GB of memory beside the model, "
+        f"{_memory(n_tokens, encoder.width, block) / 1e9:.2f} GB of memory in addition to the model, "
         f"encoded on {encoder.device}"
     )

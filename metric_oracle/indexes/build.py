@@ -1,8 +1,9 @@
-"""Build an index beside its place and rename it; a killed build resumes.
+"""Build an index in a temporary folder next to its final path, then rename the folder; an interrupted build resumes.
 
-A part is made in `NAME.building` and named in `build.json` with its checksums, so that the next build keeps what is
-right. All files and their folders are synced before the rename, the folder above after it, and only then does
-`build.json` go: a cut of the power leaves the whole index or what the next build resumes.
+Each part (the reports, each representation) is written to `NAME.building` and recorded in `build.json` with its
+checksums. The next build keeps the recorded parts whose checksums are right. All files and folders are synced before
+the rename, the parent folder after it, and `build.json` is deleted last. So a power cut leaves either the whole index
+or a folder that the next build resumes.
 """
 
 import errno
@@ -29,6 +30,7 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.store import (
+    COLUMNS,
     DISTINCT,
     REPORTS,
     Strings,
@@ -43,15 +45,15 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.inputs import Inputs
 
 BUILDING = ".building"
-# Files of a build under way: the lock that one process holds, and what is finished.
+# Files of an unfinished build: the lock, which one process holds, and the record of the finished parts.
 LOCK = ".lock"
 PROGRESS = "build.json"
-# Folder of what an encoder has finished of its work, and what it may hold.
+# Folder for the finished work of an encoder, and the names of its files.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json")
-# Finished parts of a model's run, see `sources.contract.Source.run`.
+# Files with the output of a model so far, see `sources.contract.Source.run`.
 _MODEL_PART = re.compile(rf"{SCRATCH}/({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
-_TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # of `write_json`
+_TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # temporary files of `write_json`
 # Representations with files of their own.
 STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -67,25 +69,25 @@ def build_index(
     section: tuple[str | None, str] = (None, ""),
     progress: Progress | None = None,
 ) -> Index:
-    """Build an index beside `out` and rename it; a killed build resumes.
+    """Build an index in a temporary folder next to `out`, then rename the folder; an interrupted build resumes.
 
     Parameters
     ----------
     inputs : Inputs
-        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be
-        `indexes.store.Strings`, which take a third of the memory of lists.
+        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be `indexes.store.Strings`, which need a third
+        of the memory of lists.
     out : path
         New folder.
     metrics : sequence of str
-        What to build for; by default everything that the inputs allow.
+        Names of the metrics that the index must support. By default all that the inputs allow.
     source : str
-        What was read, for people.
-    states : dict
-        Counts of missing, empty and token-less reports.
+        Description of the files that were read, recorded for people.
+    states : dict of str to int
+        Numbers of missing, empty and tokenless reports.
     section : (str or None, str)
-        Which section the reports are, and what says so, see [`Reports`][metric_oracle.Reports].
+        Section of the reports and how it is known, see [`Reports`][metric_oracle.Reports].
     progress : function
-        Called as ``progress(name, None, None)`` for each part before it is built.
+        Called as ``progress(name, None, None)`` before each part is built.
 
     Raises
     ------
@@ -93,17 +95,18 @@ def build_index(
         If `out` exists, the inputs lack what a metric needs, or the disk is full.
     """
     out = Path(out)
-    kinds = _kinds(inputs, metrics)
+    kinds = kinds_of(inputs, metrics)
     _check_new(out)
     if not len(inputs.ids):
-        msg = "build_index: reports must be at least one; got 0. Check the file and the section."
-        raise InputError(msg)
+        raise InputError(
+            argument="reports", rule="must be at least one", value="0", step="Check the file and the section."
+        )
     building = out.with_name(out.name + BUILDING)
     _check_own(building)
     try:
         building.mkdir(parents=True, exist_ok=True)
-        with exclusive(building, LOCK, "build_index", "build"):
-            _check_new(out)  # another build may just have ended
+        with exclusive(building, LOCK, "build"):
+            _check_new(out)  # another build may have finished in the meantime
             _build(inputs, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             building.rename(out)
             sync(out.parent)
@@ -112,119 +115,139 @@ def build_index(
         if error.errno not in _NO_ROOM and not any(
             _is_near(out, name) for name in (error.filename, error.filename2) if name is not None
         ):
-            raise  # an input or a model that vanished, a network
+            raise  # the error concerns an input file, a model or the network, not `out`
         step = "Make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Repair it"
-        msg = (
-            f"build_index: out must be a place with room to write; got {out} ({error.strerror or error}). "
-            f"{step} and run the same command again: finished parts are kept."
-        )
-        raise InputError(msg) from error
+        raise InputError(
+            argument="out",
+            rule="must be a place with room to write",
+            value=f"{out} ({error.strerror or error})",
+            step=f"{step} and run the same command again: finished parts are kept.",
+        ) from error
     return open_index(out)
 
 
 def _is_near(out: Path, name: Any) -> bool:
-    """Tell whether a path of an OSError is the new index, the folder that it is built in, or one above."""
+    """Return whether a path of an OSError is the new index, the folder that it is built in, or a parent of it."""
     path, out = Path(os.path.abspath(os.fsdecode(name))), Path(os.path.abspath(out))
     building = out.with_name(out.name + BUILDING)
     return path.is_relative_to(out) or path.is_relative_to(building) or out.is_relative_to(path)
 
 
 def _finish(out: Path) -> None:
-    """Remove from a finished index what only its build needed."""
+    """Remove the files that only the build needed from a finished index."""
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
 
 
 def _check_new(out: Path) -> None:
-    """Raise where a file or folder, or a link to nowhere, has the name; clean an index whose build died at its end."""
-    manifest.check_name(out, "build_index", "out")
+    """Raise InputError if `out` exists, also as a broken link.
+
+    If it is an index whose build was interrupted just before its end, remove the files that only the build needed.
+    """
+    manifest.check_name(out, "out")
     if out.exists() or out.is_symlink():
         if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-            with suppress(OSError, InputError), exclusive(out, LOCK, "build_index", "build"):
+            with suppress(OSError, InputError), exclusive(out, LOCK, "build"):
                 _finish(out)
-        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
-        raise InputError(msg)
+        raise InputError(
+            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
+        )
 
 
-def _kinds(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
+def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
     """Return the representations to build."""
     lacking = [kind for kind in STORED if not inputs.has(kind)]
     if metrics is None:
         return [kind for kind in STORED if kind not in lacking]
     for name in metrics:
-        check_searched(get_metric(name, "build_index"), "build_index")
-    kinds = {kind: name for name in metrics for kind in get_metric(name, "build_index").representations}
+        check_searched(get_metric(name))
+    kinds = {kind: name for name in metrics for kind in get_metric(name).representations}
     for kind, name in kinds.items():
         if kind in lacking:
             needs = REPRESENTATIONS[kind].source
-            assert needs is not None  # what is made of the texts is never lacking
-            msg = f"build_index: {needs.plural} must be given for metric {name!r}; got none. Add {needs.option}."
-            raise InputError(msg)
+            assert needs is not None  # a representation without a source is made of the texts, which are always there
+            raise InputError(
+                argument=needs.plural,
+                rule=f"must be given for metric {name!r}",
+                value="none",
+                step=f"Add {needs.option}.",
+            )
     return [kind for kind in STORED if kind in kinds]
 
 
 def _files_of(part: str) -> dict[str, bool]:
-    """Return the files of a part, and whether each is data: covered by the fingerprint."""
+    """Return the files of a part, and for each whether it is data, which the fingerprint covers."""
     if part == "reports":
         return {"reports.arrow": True, "distinct.arrow": False}
-    made = REPRESENTATIONS[part].load_class()
-    named = [(name, True) for name in made.data_files] + [(name, False) for name in made.derived_files]
-    return {f"{part}/{name}": is_data for name, is_data in named}
+    if part == "columns":
+        return {COLUMNS: True}
+    stored = REPRESENTATIONS[part].load_class()
+    names = [(name, True) for name in stored.data_files] + [(name, False) for name in stored.derived_files]
+    return {f"{part}/{name}": is_data for name, is_data in names}
 
 
 def _contents(building: Path) -> tuple[list[str], list[str]]:
-    """Return the files of builds and their folders, the deepest last, and what no build makes; links lead nowhere."""
+    """List a build folder: the paths that a build may have made, the deepest last, and all other paths.
+
+    Paths are relative to `building`. Links are not followed.
+    """
     modes: dict[str, int] = {}
     for folder in ("", *STORED, SCRATCH):
         if folder and not stat.S_ISDIR(modes.get(folder, 0)):
             continue
         with suppress(FileNotFoundError), os.scandir(building / folder) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # another build is at work
+                with suppress(FileNotFoundError):  # another process is building
                     modes[f"{folder}/{entry.name}".lstrip("/")] = entry.stat(follow_symlinks=False).st_mode
-    known = {LOCK, PROGRESS, manifest.NAME, manifest.STAMPS, *(f"{SCRATCH}/{name}" for name in _SCRATCH_FILES)}
-    for part in ("reports", *(kind for kind in STORED if kind in modes)):
-        known |= _files_of(part).keys()
-    own: list[str] = []
+    names = {LOCK, PROGRESS, manifest.NAME, manifest.STAMPS, *(f"{SCRATCH}/{name}" for name in _SCRATCH_FILES)}
+    for part in ("reports", "columns", *(kind for kind in STORED if kind in modes)):
+        names |= _files_of(part).keys()
+    of_builds: list[str] = []
     foreign: list[str] = []
     for name, mode in modes.items():
-        is_file = stat.S_ISREG(mode) and (name in known or _TEMPORARY.fullmatch(name) or _MODEL_PART.fullmatch(name))
+        is_file = stat.S_ISREG(mode) and (name in names or _TEMPORARY.fullmatch(name) or _MODEL_PART.fullmatch(name))
         is_folder = stat.S_ISDIR(mode) and (name in STORED or name == SCRATCH)
-        (own if is_file or is_folder else foreign).append(name)
-    return own, foreign
+        (of_builds if is_file or is_folder else foreign).append(name)
+    return of_builds, foreign
 
 
 def _check_own(building: Path) -> None:
-    """Raise where a build folder holds what no build makes: nothing of it may be deleted or written over."""
+    """Raise InputError if a build folder contains other files, which must not be deleted or overwritten."""
     if building.is_symlink():
         got = "a link"
     elif not building.is_dir():
         return
     else:
-        own, foreign = _contents(building)
-        if not foreign and (not own or LOCK in own):
+        of_builds, foreign = _contents(building)
+        if not foreign and (not of_builds or LOCK in of_builds):
             return
         got = f"one with {foreign[0]}" if foreign else f"one without {LOCK}"
-    msg = f"build_index: {building} must be what an earlier build left; got {got}. Move it, or name another out."
-    raise InputError(msg)
+    raise InputError(
+        argument=str(building),
+        rule="must be what an earlier build left",
+        value=got,
+        step="Move it, or name another out.",
+    )
 
 
 def _build(
     inputs: Inputs,
     building: Path,
     kinds: list[str],
-    said: tuple[str, tuple[str | None, str]],
+    origin: tuple[str, tuple[str | None, str]],
     states: dict[str, int],
     progress: Progress,
 ) -> None:
-    # Models run here, where what they have finished outlives a kill.
+    """Build all parts of an index, then its manifest; `origin` is `source` and `section` of `build_index`."""
+    # Models write their output into this folder, so that it is kept if the build is interrupted.
     inputs = inputs.completed(building / SCRATCH)
     digest = inputs_digest(inputs)
-    done = _resume(building, digest, kinds)
+    parts = ["reports", *(["columns"] if inputs.columns else []), *kinds]
+    done = _resume(building, digest, parts)
     inputs = replace(inputs, scratch=building / SCRATCH)
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
-        """Build one part unless an earlier, killed build finished it."""
+        """Build one part unless an interrupted build finished it; `make` writes its files and returns its counts."""
         if name in done:
             return
         progress(name, None, None)
@@ -235,6 +258,8 @@ def _build(
         write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     part("reports", lambda folder: _write_reports(folder, inputs))
+    if inputs.columns:
+        part("columns", lambda folder: _write_columns(folder, inputs))
     pa.default_memory_pool().release_unused()
     texts = Strings(read_table(map_file(building / "distinct.arrow"), DISTINCT)["text"])
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
@@ -242,10 +267,11 @@ def _build(
         part(kind, partial(_write_representation, kind, inputs=inputs, texts=texts, text_of_row=text_of_row))
     content = {
         "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
-        "source": said[0],
-        "section": list(said[1]),
+        "source": origin[0],
+        "section": list(origin[1]),
         "representations": {kind: done[kind]["counts"] for kind in kinds},
-        "files": {name: entry for part_name in ("reports", *kinds) for name, entry in done[part_name]["files"].items()},
+        "files": {name: entry for part_name in parts for name, entry in done[part_name]["files"].items()},
+        **({"columns": list(inputs.columns)} if inputs.columns else {}),
     }
     stamps = {name: (building / name).stat() for name in content["files"]}
     write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
@@ -262,22 +288,22 @@ def _build(
 
 
 def _describe(building: Path, part: str) -> dict[str, Any]:
-    """Return the description of the files of a part as they are now."""
+    """Return sizes and checksums of the files of a part."""
     files = _files_of(part)
     return manifest.describe(building, files, [name for name, is_data in files.items() if is_data])
 
 
-def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the finished parts of an earlier build of the same inputs; clear away what else it made."""
+def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
+    """Return the finished parts of an interrupted build of the same inputs; delete its other files."""
     try:
         state = json.loads((building / PROGRESS).read_text(encoding="utf-8"))
         finished = state["done"] if state["inputs"] == digest else {}
-        done = {name: finished[name] for name in ("reports", *kinds) if _is_right(building, name, finished.get(name))}
+        done = {name: finished[name] for name in parts if _is_right(building, name, finished.get(name))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         done = {}
     kept = {LOCK, SCRATCH, *([PROGRESS, *done] if done else []), *(f for part in done for f in _files_of(part))}
     for name in reversed(_contents(building)[0]):
-        # The encoder knows itself what it can keep.
+        # The encoder itself decides which of its files can be kept.
         if name not in kept and not name.startswith(f"{SCRATCH}/"):
             if (building / name).is_dir():
                 (building / name).rmdir()
@@ -287,7 +313,7 @@ def _resume(building: Path, digest: str, kinds: Sequence[str]) -> dict[str, Any]
 
 
 def _is_right(building: Path, part: str, entry: Any) -> bool:
-    """Tell whether the files of a part are those that an earlier build described; a cut of the power spares no file."""
+    """Return whether the files of a part have the recorded checksums; a power cut may have damaged any of them."""
     try:
         return bool(isinstance(entry["counts"], dict) and entry["files"] == _describe(building, part))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
@@ -295,14 +321,20 @@ def _is_right(building: Path, part: str, entry: Any) -> bool:
 
 
 def inputs_digest(inputs: Inputs) -> str:
-    """Return a hash of everything that goes into an index."""
+    """Return a SHA-256 of everything that an index is built from, in hexadecimal."""
     hasher = hashlib.sha256(version("metric-oracle").encode())
     for name in ("ids", "texts"):
         strings = Strings(getattr(inputs, name)).arrow
         if strings.null_count:
-            msg = f"build_index: {name} must be strings; got {strings.null_count} missing. Leave these reports out."
-            raise InputError(msg)
+            raise InputError(
+                argument=name,
+                rule="must be strings",
+                value=f"{strings.null_count} missing",
+                step="Leave these reports out.",
+            )
         hasher.update(hash_strings(strings))
+    for name, values in inputs.columns.items():
+        hasher.update(name.encode() + hash_strings(Strings(values).arrow))
     for kind, attachment in sorted(inputs.attached.items()):
         hasher.update(kind.encode())
         for part in attachment.parts():
@@ -318,7 +350,7 @@ def inputs_digest(inputs: Inputs) -> str:
 
 
 def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the distinct texts, which Arrow finds in the order of their first rows, and then the rows."""
+    """Write the distinct texts, in the order of their first rows, and then the rows; return their counts."""
     texts = Strings(inputs.texts).arrow
     distinct_id, n_distinct = _write_distinct(folder, texts)
     columns = {
@@ -331,9 +363,16 @@ def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
     return {"reports": len(texts), "distinct_texts": n_distinct}
 
 
+def _write_columns(folder: Path, inputs: Inputs) -> dict[str, int]:
+    """Write the columns that are kept with the reports."""
+    columns = {name: Strings(values).arrow.combine_chunks() for name, values in inputs.columns.items()}
+    write_table(folder / COLUMNS, pa.table(columns))
+    return {}
+
+
 def _write_distinct(folder: Path, texts: pa.ChunkedArray) -> tuple[np.ndarray, int]:
-    """Write the distinct texts; return which of them each row has, int64[N], and how many there are."""
-    encoded = texts.dictionary_encode()  # of one dictionary, which the last chunk has whole
+    """Write the distinct texts; return the number of each row's text among them, int64[N], and how many there are."""
+    encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
     distinct_id = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.int64)
     n_distinct = len(dictionary)
@@ -348,6 +387,7 @@ def _write_distinct(folder: Path, texts: pa.ChunkedArray) -> tuple[np.ndarray, i
 def _write_representation(
     kind: str, folder: Path, inputs: Inputs, texts: Strings, text_of_row: np.ndarray
 ) -> dict[str, Any]:
+    """Build a representation, write it into `folder`, and return its counts for the manifest."""
     built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, text_of_row)
     release()
     built.save(folder)

@@ -1,7 +1,7 @@
-"""CIDEr-D's representation: no files of its own, the n-grams that an index holds, weighted by how many texts have them.
+"""CIDEr-D's representation: n-grams weighted by tf-idf; document frequency is the number of texts that have them.
 
-Whose texts, is the metric's variant: the queries, which are the references of a test set as pycocoevalcap counts them,
-or the corpus.
+It has no files of its own and reads the n-grams that an index stores. The metric's variant says whose texts are
+counted: the queries, which are the references of a test set, as in pycocoevalcap; or the corpus.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, FeatureUnits, lookup
+from metric_oracle.indexes.features import Encoded, FeatureDocuments, lookup
 from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
     NgramIndex,
@@ -32,24 +32,24 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Frequencies:
-    """In how many texts of a collection each n-gram stands.
+    """Document frequencies: the number of texts of a collection that have each n-gram.
 
     Attributes
     ----------
     index : NgramIndex
-        Of the collection.
+        The n-grams of the collection.
     """
 
     index: NgramIndex
 
     @property
     def texts(self) -> int:
-        """How many texts there are."""
+        """The number of texts."""
         return len(self.index.features.row_id)
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """The first feature of the n-gram of each feature: int32[V]."""
+        """The feature of the first occurrence of each feature's n-gram: int32[V]."""
         index = self.index
         gram = np.arange(len(index.features.post_ptr) - 1, dtype=np.int32)
         for order in range(ORDERS):
@@ -60,19 +60,19 @@ class Frequencies:
 
     @property
     def counts(self) -> np.ndarray:
-        """In how many texts each feature stands: int64[V]."""
+        """The number of texts that have each feature: int64[V]."""
         features = self.index.features
         rows = np.diff(features.row_ptr)[features.post_unit]
         return np.add.reduceat(rows, features.post_ptr[:-1]) if len(rows) else np.empty(0, np.int64)
 
     @cached_property
     def weight(self) -> np.ndarray:
-        """The weight of the n-gram of each feature: float64[V]."""
+        """The weight of each feature's n-gram: float64[V]."""
         values, which = np.unique(self.counts[self.gram], return_inverse=True)
         return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[which.reshape(-1)]
 
     def weights_at(self, feature: np.ndarray) -> np.ndarray:
-        """Return the weights of n-grams by their features, -1 for those that no text has: float64[n]."""
+        """Return the weights of n-grams, float64[n]; `feature` is the first feature of each, -1 if no text has it."""
         out = np.full(len(feature), inverse_frequency(self.texts, 1))
         out[feature >= 0] = self.weight[feature[feature >= 0]]
         return out
@@ -95,13 +95,15 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class JoinedFrequencies(Frequencies):
-    """The same of the texts of several indexes; the features of `index` are their n-grams, without occurrences.
+    """Document frequencies in several indexes together.
+
+    Each n-gram is one feature of `index`; repeated occurrences have none.
 
     Attributes
     ----------
     n_texts : int
     n_having : int64[V]
-        Texts that have each n-gram.
+        Number of texts that have each n-gram.
     """
 
     n_texts: int
@@ -109,7 +111,7 @@ class JoinedFrequencies(Frequencies):
 
     @classmethod
     def of(cls, parts: Iterable[NgramIndex]) -> "JoinedFrequencies":
-        """Count the n-grams of some indexes, one after another."""
+        """Add up the document frequencies of indexes, one after another."""
         joined = cls(_n_grams([], [np.empty(0, np.int64)] * (ORDERS - 1)), 0, np.empty(0, np.int64))
         for part in parts:
             joined = joined.joined(Frequencies(part))
@@ -117,12 +119,12 @@ class JoinedFrequencies(Frequencies):
 
     @property
     def texts(self) -> int:
-        """How many texts there are."""
+        """The number of texts."""
         return self.n_texts
 
     @property
     def counts(self) -> np.ndarray:
-        """In how many texts each n-gram stands: int64[V]."""
+        """The number of texts that have each n-gram: int64[V]."""
         return self.n_having
 
     @cached_property
@@ -131,34 +133,34 @@ class JoinedFrequencies(Frequencies):
         return np.arange(len(self.n_having))
 
     def joined(self, other: Frequencies) -> "JoinedFrequencies":
-        """Return those of the texts of both.
+        """Return the document frequencies in this collection and another one together.
 
-        Words and n-grams stay in their order when they are numbered anew, so that sorted keys stay sorted.
+        Words and n-grams get new numbers but keep their order, so that sorted keys stay sorted.
         """
         words = sorted({*self.index.words, *other.index.words})
         number = {word: i for i, word in enumerate(words)}
         both = (self, other)
         word = [np.array([number[w] for w in side.index.words], np.int64) for side in both]
-        place, counted, keys = word, [side.counts for side in both], []
+        gram, frequencies, keys = word, [side.counts for side in both], []
         having = []
         for order in range(ORDERS):
             n = len(words)
             if order:
-                found = [_keys(side.index, order, word[i], place[i], n) for i, side in enumerate(both)]
-                distinct, which = np.unique(np.concatenate(found), return_inverse=True)
-                place, n = np.split(which.reshape(-1), [len(found[0])]), len(distinct)
+                new_keys = [_keys(side.index, order, word[i], gram[i], n) for i, side in enumerate(both)]
+                distinct, which = np.unique(np.concatenate(new_keys), return_inverse=True)
+                gram, n = np.split(which.reshape(-1), [len(new_keys[0])]), len(distinct)
                 keys.append(distinct)
             total = np.zeros(n, np.int64)
-            for side, at, counts in zip(both, place, counted, strict=True):
-                total[at] += counts[side.index.family_ptr[order] :][: len(at)]
+            for side, number_of, counts in zip(both, gram, frequencies, strict=True):
+                total[number_of] += counts[side.index.family_ptr[order] :][: len(number_of)]
             having.append(total)
         return JoinedFrequencies(_n_grams(words, keys), self.texts + other.texts, np.concatenate(having))
 
 
 def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
-    """Return n-grams by their keys, order by order from the second on; no text has them."""
+    """Return an index of n-grams without texts; `keys` are those of each order from the second on."""
     n = np.array([0, *map(len, keys)])
-    nothing = np.empty(0, np.int64)
+    empty = np.empty(0, np.int64)
     sizes = np.concatenate([[0, len(words)], n[1:]])
     return NgramIndex(
         "coco",
@@ -166,79 +168,81 @@ def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
         Strings(words),
         np.concatenate(keys),
         np.concatenate([[0], np.cumsum(n)]),
-        nothing,
+        empty,
         np.zeros(ORDERS + 1, np.int64),
         np.cumsum(sizes),
-        nothing,
+        empty,
         np.zeros(1, np.int64),
     )
 
 
-def _keys(index: NgramIndex, order: int, word: np.ndarray, place: np.ndarray, n_words: int) -> np.ndarray:
-    """Return the keys of n-grams, order - 1 words before the last, for other numbers of words and of those before."""
+def _keys(index: NgramIndex, order: int, word: np.ndarray, gram: np.ndarray, n_words: int) -> np.ndarray:
+    """Return the keys of the n-grams of `order` + 1 words after their parts were numbered anew: int64[n].
+
+    `word` has the new number of each word, and `gram` that of each n-gram of `order` words.
+    """
     before, last = np.divmod(index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]], max(len(word), 1))
-    return place[before] * n_words + word[last]
+    return gram[before] * n_words + word[last]
 
 
 @dataclass(frozen=True)
-class WeightedIndex(FeatureUnits):
-    """N-grams of a corpus, weighted by how many of the queries have them.
+class WeightedIndex(FeatureDocuments):
+    """N-grams of a corpus, weighted by their document frequencies among the queries.
 
     Attributes
     ----------
     ngrams : NgramIndex
-    own : Frequencies
-        In the corpus.
+    in_corpus : Frequencies
+        Document frequencies in the corpus.
     """
 
     ngrams: NgramIndex
-    own: Frequencies
+    in_corpus: Frequencies
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
-        """Take the n-grams."""
+        """Make the representation from the stored n-grams."""
         return cls(parts["coco"], Frequencies(parts["coco"]))
 
     @property
     def features(self) -> Features:  # type: ignore[override]
-        """N-grams with their occurrences; rows of the units."""
+        """The n-grams with their occurrences, and the rows of the documents."""
         return self.ngrams.features
 
-    def item(self, unit: int) -> Words:
-        """Return the tokens of a unit."""
-        return self.ngrams.item(unit)
+    def item(self, document: int) -> Words:
+        """Return the tokens of a document, for the plain scorer."""
+        return self.ngrams.item(document)
 
     def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         return self.weighted(encoded.weight)
 
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
-        """Return the same for the weight of the n-gram of each feature, float64[V]."""
+        """Return the arrays that the kernels read, for given weights of the features' n-grams: float64[V]."""
         squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
-        square_weights(self.features, self.own.gram, weight * weight, squares)
+        square_weights(self.features, self.in_corpus.gram, weight * weight, squares)
         inverse = np.zeros(squares.shape, np.float32)
         inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
-        return WeightedCorpus(self.features, self.ngrams.cells, squares, inverse)
+        return WeightedCorpus(self.features, self.ngrams.buckets, squares, inverse)
 
     def encode(self, inputs: Inputs) -> "WeightedQueries":
         """Tokenize queries, look up their n-grams and weight them."""
         items, which = distinct_sequences(inputs.texts, TOKENIZERS["coco"])
-        asked = Frequencies(index_queries(items, which, ORDERS))
-        features = asked.index.features
+        in_queries = Frequencies(index_queries(items, which, ORDERS))
+        features = in_queries.index.features
         n_features = np.diff(features.fwd_ptr)
         query = np.repeat(np.arange(len(items)), n_features)
-        feature = self.ngrams.places_of(asked.index)[features.fwd_id]
-        gram = asked.gram[features.fwd_id]
-        used = self.frequencies(asked)
+        feature = self.ngrams.ids_of(in_queries.index)[features.fwd_id]
+        gram = in_queries.gram[features.fwd_id]
         is_known = feature >= 0
-        weight = self.asked_weight(asked, gram, feature)
+        weight = self.query_weight(in_queries, gram, feature)
         squares = np.empty((ORDERS, len(items)))
-        square_weights(features, asked.gram, weight * weight, squares)
-        # Entries: the distinct n-grams of each query, and the entry of each place.
+        square_weights(features, in_queries.gram, weight * weight, squares)
+        # An entry is a distinct n-gram of a query; `entry` is the entry of each pair of a query and a feature.
         key = query * len(weight) + gram
         _, first, entry, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         entry = entry.reshape(-1)
-        order = np.searchsorted(asked.index.family_ptr, gram[first], side="right") - 1
+        order = np.searchsorted(in_queries.index.family_ptr, gram[first], side="right") - 1
         size = times * (weight[gram[first]] * weight[gram[first]])
         counts = is_known & (size[entry] > 0)
         kept = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
@@ -250,43 +254,50 @@ class WeightedIndex(FeatureUnits):
             size[kept],
             times[kept] * size[kept] / squares[order[kept], query[first[kept]]],
             np.ascontiguousarray(squares.T),
-            np.diff(asked.index.sequence_ptr),
-            # A term meets the roundings of two factors and a product, then a sum of as many as a query has features.
+            np.diff(in_queries.index.sequence_ptr),
+            # Rounding: two factors, their product, and a sum of as many terms as the query has features.
             np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in n_features.tolist()]),
         )
-        return WeightedQueries(which, items, batch, used, self.corpus_weight(asked, feature[is_known], gram[is_known]))
+        corpus_weight = self.corpus_weight(in_queries, feature[is_known], gram[is_known])
+        return WeightedQueries(which, items, batch, self.frequencies(in_queries), corpus_weight)
 
-    def frequencies(self, asked: Frequencies) -> Frequencies:
-        """Return whose texts are counted: the queries'."""
-        return asked
+    def frequencies(self, in_queries: Frequencies) -> Frequencies:
+        """Return the document frequencies that make the weights: those in the queries."""
+        return in_queries
 
-    def asked_weight(self, asked: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weights of the n-grams of the queries, at their first features.
+    def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
+        """Return the weight of each n-gram of the queries, at its first feature in `in_queries`: float64[...].
 
         Parameters
         ----------
-        asked : Frequencies
-            In the queries.
-        gram, feature : int64[n], int64[n]
-            The n-grams of the queries in `asked`, and their features here.
+        in_queries : Frequencies
+            Document frequencies in the queries.
+        gram : int64[n]
+            N-grams of the queries, by their first features in `in_queries`.
+        feature : int64[n]
+            The features of these n-grams in the corpus, -1 if it lacks them.
         """
-        return asked.weight
+        return in_queries.weight
 
-    def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weights of the n-grams of the corpus, for features that it has, and the n-grams of those."""
-        weight = np.full(len(self.own.gram), inverse_frequency(asked.texts, 1))
-        weight[self.own.gram[feature]] = asked.weight[gram]
+    def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weight of each n-gram of the corpus, at its first feature: float64[V].
+
+        Parameters as for `query_weight`, without the features that the corpus lacks.
+        """
+        weight = np.full(len(self.in_corpus.gram), inverse_frequency(in_queries.texts, 1))
+        weight[self.in_corpus.gram[feature]] = in_queries.weight[gram]
         return weight
 
 
 @dataclass(frozen=True)
 class CorpusWeightedIndex(WeightedIndex):
-    """The same, weighted by how many texts of the corpus have them.
+    """N-grams of a corpus, weighted by their document frequencies in the corpus.
 
     Attributes
     ----------
     whole : Frequencies or None
-        In the corpus that counts: the one that this is a shard of, or that predictions are scored by; None: its own.
+        Document frequencies in another corpus, used in place of this index's own: the shard set that this index is a
+        part of, or the training corpus by which predictions are scored.
     """
 
     whole: Frequencies | None = None
@@ -294,45 +305,48 @@ class CorpusWeightedIndex(WeightedIndex):
     @cached_property
     def _weight(self) -> np.ndarray:
         if self.whole is None:
-            return self.own.weight
-        return self.whole.weights_at(self.whole.index.places_of(self.own.index)[self.own.gram])
+            return self.in_corpus.weight
+        return self.whole.weights_at(self.whole.index.ids_of(self.in_corpus.index)[self.in_corpus.gram])
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:
         return self.weighted(self._weight)
 
     def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
-        """Return what the kernels take, the same for all queries."""
+        """Return the arrays that the kernels read, the same for all queries."""
         return self._corpus
 
-    def frequencies(self, asked: Frequencies) -> Frequencies:
-        """Return whose texts are counted: the corpus's."""
-        return self.own if self.whole is None else self.whole
+    def frequencies(self, in_queries: Frequencies) -> Frequencies:
+        """Return the document frequencies that make the weights: those in the corpus, or `whole`."""
+        return self.in_corpus if self.whole is None else self.whole
 
-    def asked_weight(self, asked: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weights of the n-grams of the queries, at their first features."""
-        counted = self.frequencies(asked)
+    def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
+        """Return the weight of each n-gram of the queries, at its first feature in `in_queries`: float64[...]."""
+        frequencies = self.frequencies(in_queries)
         if self.whole is not None:
-            feature = self.whole.index.places_of(asked.index)[asked.index.features.fwd_id]
-        weight = np.full(len(asked.gram), inverse_frequency(counted.texts, 1))
-        weight[gram[feature >= 0]] = counted.weight[feature[feature >= 0]]
+            feature = self.whole.index.ids_of(in_queries.index)[in_queries.index.features.fwd_id]
+        weight = np.full(len(in_queries.gram), inverse_frequency(frequencies.texts, 1))
+        weight[gram[feature >= 0]] = frequencies.weight[feature[feature >= 0]]
         return weight
 
-    def corpus_weight(self, asked: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weights of the n-grams of the corpus."""
+    def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """Return the weight of each n-gram of the corpus, at its first feature: float64[V]."""
         return self._weight
 
 
 @dataclass(frozen=True)
 class WeightedQueries(Encoded):
-    """Distinct token sequences of a batch of queries, and how many texts have their n-grams.
+    """Distinct token sequences of a batch of queries, with the weights of n-grams.
 
     Attributes
     ----------
     which : int64[Q]
+        Distinct sequence of each query.
     items : list of tuple of str
+        The distinct sequences.
     batch : WeightedBatch
     frequencies : Frequencies
+        The document frequencies that make the weights.
     weight : float64[V]
         Weight of each n-gram of the corpus, at its first feature.
     """
@@ -345,18 +359,19 @@ class WeightedQueries(Encoded):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records."""
+        """The settings that the signature records."""
         return {"weighted_by": {"texts": self.frequencies.texts}}
 
     def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
-        """Return the tokens of a distinct query, and what weights the n-grams of a text."""
-        # Of many candidates in turn: the query's own weights are kept.
+        """Return the tokens of a distinct query, and a function that returns the weights of a text's n-grams."""
+        # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
         return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 
-    def own(self, q: int) -> Words:
-        """Return the tokens of a distinct query, as those of a candidate."""
+    def as_candidate(self, q: int) -> Words:
+        """Return the tokens of a distinct query in the form of a candidate, for its score with itself."""
         return self.items[q]
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
+    """Return the offsets of lists of these lengths: int64[n + 1]."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

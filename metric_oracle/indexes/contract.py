@@ -1,7 +1,10 @@
-"""What a representation is: the distinct documents of a corpus, as kernels and plain scorers take them."""
+"""Protocols of representations: the distinct documents of a corpus, in the form that kernels and plain scorers read.
+
+A plain scorer is the function in a metric's `score.py`, which scores one pair.
+"""
 
 import mmap
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -19,40 +22,43 @@ class EncodedQueries(Protocol):
     which : int64[Q]
         Distinct query of each query.
     batch : NamedTuple
-        Arrays of the distinct queries, as the kernels take them.
+        Arrays of the distinct queries, which the kernels read.
     """
 
     which: np.ndarray
 
     @property
     def batch(self) -> Any:
-        """Return the arrays that the kernels take."""
+        """Return the arrays that the kernels read."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records of the encoding."""
+        """The settings of the encoding that the signature records."""
         return {}
 
     def item(self, q: int) -> Any:
-        """Return a distinct query as the plain scorer takes it, as a reference."""
+        """Return a distinct query as a reference for the plain scorer."""
 
-    def own(self, q: int) -> Any:
-        """Return a distinct query as the plain scorer takes it, as a candidate for itself."""
+    def as_candidate(self, q: int) -> Any:
+        """Return a distinct query in the form of a candidate, for the plain score of the query with itself."""
         return self.item(q)
 
     def portable(self) -> Any:
-        """Return what a model made, without a corpus, for `encode_again` in another process; None: nothing was made."""
+        """Return the output of a model without the arrays of the corpus, for `encode_again` in another process.
+
+        None if no model ran; the other process then encodes the queries itself.
+        """
         return None
 
 
 class Representation(Protocol):
-    """The distinct documents of a corpus in one representation, and the corpus rows that each stands for.
+    """The distinct documents of a corpus in one representation, and the corpus rows of each.
 
     Attributes
     ----------
     row_ptr, row_id : int64[D + 1], int64[...]
         Rows of each document, ascending.
-    unit_of_row : int64[...]
+    document_of_row : int64[...]
         Document of each row, -1 for rows that the representation lacks.
     """
 
@@ -65,30 +71,36 @@ class Representation(Protocol):
         """Corpus rows, ascending within a document."""
 
     @property
-    def unit_of_row(self) -> np.ndarray:
+    def document_of_row(self) -> np.ndarray:
         """Document of each corpus row, -1 for none."""
 
     @property
     def encode(self) -> Callable[..., Any]:
-        """Return the function that makes `EncodedQueries` of Inputs, its settings as keywords."""
+        """Return the function that encodes Inputs as `EncodedQueries`; its keyword arguments are the settings."""
+
+    def encode_rows(self, inputs: Inputs, **settings: Any) -> Any:
+        """Encode queries that are rows of this index, see `Inputs.stored`; each of them has a document."""
 
     def encode_again(self, inputs: Inputs, encoded: Any, **settings: Any) -> Any:
-        """Do the same where another shard of the same set has encoded them; what does not go by the shard is kept.
+        """Encode queries that were encoded for another shard of the same set, and reuse what the shards share.
 
-        `encoded` is None where the other process had nothing that is worth sending.
+        `encoded` is None if the process that encoded them sent nothing; see `EncodedQueries.portable`.
         """
 
+    def own_batch(self) -> Any:
+        """Return the documents as a batch of distinct queries, for the kernels; None where they have to be encoded."""
+
     def corpus(self, metric: Metric, encoded: Any) -> Any:
-        """Return the named tuple of arrays that a metric's kernels take; weights may depend on the queries."""
+        """Return the named tuple of arrays that the kernels of a metric read; weights may depend on the queries."""
 
-    def item(self, unit: int) -> Any:
-        """Return a document as the plain scorer takes it, whatever the queries."""
+    def item(self, document: int) -> Any:
+        """Return a document for the plain scorer, without anything that depends on the queries."""
 
-    def key(self, unit: int) -> Hashable:
-        """Return what is equal for equal documents of two corpora, and only for them."""
+    def key(self, document: int) -> Hashable:
+        """Return a value that is equal for equal documents of two corpora, and only for them."""
 
-    def candidate(self, unit: int, encoded: Any) -> Any:
-        """Return a document as the plain scorer takes it for these queries."""
+    def candidate(self, document: int, encoded: Any) -> Any:
+        """Return a document as a candidate for these queries, for the plain scorer."""
 
 
 class StoredRepresentation(Representation, Protocol):
@@ -97,7 +109,7 @@ class StoredRepresentation(Representation, Protocol):
     Attributes
     ----------
     data_files, derived_files : tuple of str
-        What it writes: what the fingerprint of an index covers, and what follows from that, such as bounds.
+        Names of its files: those that the fingerprint of an index covers, and those derived from them, such as bounds.
     """
 
     data_files: ClassVar[tuple[str, ...]]
@@ -105,14 +117,40 @@ class StoredRepresentation(Representation, Protocol):
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Any, row_text: np.ndarray) -> Self:
-        """Make it from the distinct texts of a corpus, the text of each row, and what belongs to the rows."""
+        """Build the representation of a corpus.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the representation in the registry.
+        inputs : Inputs
+            The corpus with its sources.
+        texts : sequence of str
+            The distinct texts.
+        row_text : int64[N]
+            Index in `texts` of the text of each corpus row.
+        """
+
+    @classmethod
+    def build_for_pairs(
+        cls, kind: str, inputs: Inputs, texts: Any, row_text: np.ndarray, metrics: Sequence[Metric]
+    ) -> Self:
+        """Build what `Kernel.pair_scores` and the plain scorers of some metrics read; it cannot be searched.
+
+        Parameters
+        ----------
+        kind, inputs, texts, row_text
+            See `build`.
+        metrics : sequence of Metric
+            All metrics that will read it; none of them is a composite.
+        """
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder of its own."""
+        """Write the files into a folder that belongs to this representation alone."""
 
     @classmethod
     def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> Self:
-        """Open what `save` wrote, by the names of the files; arrays stay in them."""
+        """Open the files that `save` wrote, mapped and keyed by name; the arrays stay in the mapped files."""
 
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records besides the numbers of documents and rows."""
+        """Return the values that the manifest records in addition to the numbers of documents and rows."""

@@ -1,4 +1,7 @@
-"""CRG's representation: no files of its own, the sets of positive labels of the label vectors that an index holds."""
+"""Representation of CRG: sets of positive labels. CRG weighs labels by their prevalence in the test set.
+
+It has no files of its own and reads the label vectors that an index stores.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -7,24 +10,27 @@ import numpy as np
 
 from metric_oracle.corpora.vectors import LABELS, is_abnormality
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
-_COUNTED = [place for place, label in enumerate(LABELS) if is_abnormality(label)]
+_COUNTED = [column for column, label in enumerate(LABELS) if is_abnormality(label)]
 
 
 @dataclass(frozen=True)
-class PositiveIndex(Units):
-    """Distinct sets of positive labels of a corpus, "No Finding" left out.
+class PositiveIndex(Documents):
+    """Distinct sets of positive labels of a corpus, without "No Finding".
 
     Attributes
     ----------
     labels : LabelIndex
+        The stored labels.
     positive : bool[D, 13]
+        Whether each label is positive.
     row_ptr, row_id : int64[D + 1], int64[...]
+        Rows of each document, ascending.
     """
 
     labels: LabelIndex
@@ -35,20 +41,21 @@ class PositiveIndex(Units):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "PositiveIndex":
-        """Merge the units of the labels that have the same positive ones."""
+        """Merge the documents of the stored labels that have the same positive labels."""
         labels = parts["labels"]
         positive, which = _distinct(labels.vectors)
-        unit_of_row = np.where(labels.unit_of_row >= 0, which[labels.unit_of_row], -1)
-        return cls(labels, positive, *group_rows(unit_of_row, len(positive)))
+        document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
+        return cls(labels, positive, *group_rows(document_of_row, len(positive)))
 
     def encode(self, inputs: Inputs, *, prevalence: dict[str, int] | None = None) -> "PositiveQueries":
-        """Find the queries' positive labels and count them.
+        """Return the distinct sets of positive labels of the queries, and the prevalence.
 
         Parameters
         ----------
         inputs : Inputs
         prevalence : dict
-            Counts `positives`, `labels` and `reports` of the whole test set, where the queries are a part of it.
+            Counts `positives`, `labels` and `reports` of the whole test set, if the queries are only a part of it. By
+            default the queries are counted.
         """
         vectors = self.labels.encode(inputs)
         positive, which = _distinct(vectors.vectors)
@@ -63,16 +70,16 @@ class PositiveIndex(Units):
         return PositiveQueries(which, positive, prevalence)
 
     def corpus(self, metric: Metric, encoded: Encoded) -> PositiveCorpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         return PositiveCorpus(self.positive, self.row_ptr, self.row_id)
 
-    def key(self, unit: int) -> bytes:
-        """Return what tells a unit from others, in any index."""
-        return self.positive[unit].tobytes()
+    def key(self, document: int) -> bytes:
+        """Return bytes that identify a document in any index."""
+        return self.positive[document].tobytes()
 
-    def item(self, unit: int) -> set[int]:
-        """Return the positive labels of a unit."""
-        return set(np.flatnonzero(self.positive[unit]).tolist())
+    def item(self, document: int) -> set[int]:
+        """Return the column numbers of a document's positive labels."""
+        return set(np.flatnonzero(self.positive[document]).tolist())
 
 
 @dataclass(frozen=True)
@@ -82,9 +89,10 @@ class PositiveQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct set of each query.
     positive : bool[n, 13]
     prevalence : dict
-        `positives`, `labels` and `reports` of the reference set.
+        Counts `positives`, `labels` and `reports` of the test set.
     """
 
     which: np.ndarray
@@ -93,39 +101,40 @@ class PositiveQueries(Encoded):
 
     @property
     def batch(self) -> PositiveBatch:
-        """What the kernels take."""
+        """The arrays that the kernels read."""
         return PositiveBatch(self.positive, self.prevalence)
 
     def item(self, q: int) -> tuple[set[int], dict[str, int]]:
         """Return the positive labels of a distinct query, and the prevalence."""
-        return self.own(q), self.prevalence
+        return self.as_candidate(q), self.prevalence
 
-    def own(self, q: int) -> set[int]:
-        """Return the positive labels of a distinct query, as those of a candidate."""
+    def as_candidate(self, q: int) -> set[int]:
+        """Return the positive labels of a distinct query in the form of a candidate, for its score with itself."""
         return set(np.flatnonzero(self.positive[q]).tolist())
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records."""
-        return {"prevalence": self.prevalence, "counted": [LABELS[place] for place in _COUNTED]}
+        """The settings that the signature records."""
+        return {"prevalence": self.prevalence, "counted": [LABELS[column] for column in _COUNTED]}
 
 
 def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct sets of positive labels, bool[n, 13], and each vector's: int64[D]."""
+    """Return the distinct sets of positive labels, bool[n, 13], and the number of each vector's set: int64[D]."""
     positive, which = np.unique(vectors[:, _COUNTED] == 1, axis=0, return_inverse=True)
     return positive, which.reshape(-1)
 
 
 def _check(prevalence: dict[str, int], n_labels: int) -> None:
-    """Raise unless the counts can be those of a test set."""
+    """Raise InputError unless the counts are consistent with one another."""
     names = ("positives", "labels", "reports")
     counts = [prevalence.get(name) for name in names] if isinstance(prevalence, dict) else []
     if len(counts) == 3 and len(prevalence) == 3 and all(type(count) is int for count in counts):
         positives, labels, reports = counts
         if reports > 0 and labels == reports * n_labels and 0 <= positives <= labels:  # type: ignore[operator]
             return
-    msg = (
-        f"retrieve: prevalence must be counts of positives, labels and reports, with {n_labels} labels a report; got "
-        f"{prevalence!r}. Copy it from the signature of the whole test set, or leave it out."
+    raise InputError(
+        argument="prevalence",
+        rule=f"must be counts of positives, labels and reports, with {n_labels} labels a report",
+        value=repr(prevalence),
+        step="Copy it from the signature of the whole test set, or leave it out.",
     )
-    raise InputError(msg)

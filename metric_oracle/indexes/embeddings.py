@@ -1,7 +1,7 @@
-"""Report embeddings (CheXbert's, or any that a user brings) -> distinct unit vectors and their codes.
+"""Representation of report embeddings, CheXbert's or any others: distinct unit vectors and their codes.
 
-The unit vectors are float32; that rounding is part of the representation, so every backend scores the same numbers.
-Products of their codes, which lie beside them, bound the cosines from above.
+The unit vectors are float32. This rounding is part of the representation, so that every backend scores the same
+numbers. Codes are short versions of the vectors; products of codes bound the cosines from above.
 """
 
 import mmap
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Documents, group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
@@ -31,24 +31,25 @@ from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class EmbeddingIndex(Units):
+class EmbeddingIndex(Documents):
     """Distinct embeddings of a corpus, of any width up to `WIDEST`.
 
     Attributes
     ----------
     kind : str
-        Name of the representation, "chexbert" or that of other vectors.
+        Name of the representation in the registry, such as "chexbert".
     vectors : float32[D, d]
         Unit vectors.
     row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each document, ascending.
     codes : float32[C, K, BLOCK]
-        Of blocks of documents, zeros at the end.
+        Codes in blocks of documents; the last block is filled with zeros.
     basis : float32[d, m]
-        Directions of the codes.
+        Principal directions, onto which vectors are projected to make codes.
     measured : float64[3]
-        See `kernels.cosine.cpu.Corpus`.
+        Constants of the bounds: errors of the codes and of the basis, see `kernels.cosine.cpu.Corpus`.
 
-    The last three are None before it was saved and opened.
+    The last three are None until the representation has been saved and opened.
     """
 
     kind: str
@@ -62,7 +63,7 @@ class EmbeddingIndex(Units):
     derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
     def corpus(self, metric: Metric, encoded: VectorQueries) -> Corpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         return Corpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
@@ -72,33 +73,34 @@ class EmbeddingIndex(Units):
         Raises
         ------
         InputError
-            If they are wider than the bounds allow.
+            If they have more components than the proof of the bounds allows.
         """
-        vectors, document_of_row = _directions(kind, inputs)
+        vectors, document_of_row = _distinct_vectors(kind, inputs)
         return cls(kind, vectors, *group_rows(document_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Normalise the queries' embeddings."""
+        """Return the distinct unit vectors of the queries, with their codes."""
         width = inputs.attached[self.kind].values.shape[1]
         if width != self.vectors.shape[1]:
-            msg = (
-                f"retrieve: embeddings must have the index's width {self.vectors.shape[1]}; got "
-                f"{width}. Encode queries and corpus with one model."
+            raise BackendError(
+                argument="embeddings",
+                rule=f"must have the index's width {self.vectors.shape[1]}",
+                value=width,
+                step="Encode queries and corpus with one model.",
             )
-            raise BackendError(msg)
-        vectors, which = _directions(self.kind, inputs)
+        vectors, which = _distinct_vectors(self.kind, inputs)
         if self.basis is None:
             return VectorQueries(which, Batch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
         codes, measured = make_codes(vectors, self.basis)
         return VectorQueries(which, Batch(vectors, codes, np.array(measured)))
 
-    def item(self, unit: int) -> np.ndarray:
+    def item(self, document: int) -> np.ndarray:
         """Return the vector of a document."""
-        return self.vectors[unit]
+        return self.vectors[document]
 
-    def key(self, unit: int) -> bytes:
-        """Return what tells a unit from others, in any index."""
-        return self.vectors[unit].tobytes()
+    def key(self, document: int) -> bytes:
+        """Return bytes that identify a document in any index."""
+        return self.vectors[document].tobytes()
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32."""
@@ -108,35 +110,44 @@ class EmbeddingIndex(Units):
         """Write the representation into a folder."""
         basis = principal_directions(self.vectors)
         codes, measured = pack_codes(self.vectors, basis)
-        of_corpus = np.array([skew_of(basis), *measured])
+        constants = np.array([skew_of(basis), *measured])
         write_arrays(folder / "vectors.arrow", {"vectors": self.vectors})
-        write_arrays(folder / "codes.arrow", {"codes": codes, "basis": basis, "measured": of_corpus})
+        write_arrays(folder / "codes.arrow", {"codes": codes, "basis": basis, "measured": constants})
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
     def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
-        """Open a saved representation; everything stays in mapped files."""
+        """Open a saved representation; the arrays stay in the mapped files."""
         arrays = [read_arrays(files[name]) for name in (*cls.data_files, *cls.derived_files)]
         return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 
-def _directions(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct unit vectors of some reports in order of first use, and each report's: -1 for none."""
+def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct unit vectors of reports, and the number of each report's vector.
+
+    Returns
+    -------
+    vectors : float32[n, d]
+        In order of first use.
+    vector_of_row : int64[N]
+        -1 for reports without an embedding.
+    """
     values, of_row = inputs.attached[kind].both
     if values.shape[1] > WIDEST:
-        msg = (
-            f"build_index: embeddings must have at most {WIDEST} numbers each, for which the bounds of a search are "
-            f"proven; got {values.shape[1]}. Reduce them."
+        raise InputError(
+            argument="embeddings",
+            rule=f"must have at most {WIDEST} numbers each, for which the bounds of a search are proven",
+            value=values.shape[1],
+            step="Reduce them.",
         )
-        raise InputError(msg)
-    used, place = in_order_of_use(of_row)
+    used, used_of_row = in_order_of_use(of_row)
     vectors = np.empty((len(used), values.shape[1]), np.float32)
     for first in range(0, len(used), CHUNK):
-        some = slice(first, first + CHUNK)
-        # Those of a prepared set are unit vectors, and dividing once more could move their last bits.
-        vectors[some] = values[used[some]] if inputs.attached[kind].are_unit else unit_vectors(values[used[some]])
+        chunk = slice(first, first + CHUNK)
+        # The vectors of a prepared set have length 1 already; dividing again could change their last bits.
+        vectors[chunk] = values[used[chunk]] if inputs.attached[kind].are_unit else unit_vectors(values[used[chunk]])
     position, which = distinct_rows(vectors)
-    for first in range(0, len(position), CHUNK):  # within the array: each comes from its own place or a later one
-        some = slice(first, first + CHUNK)
-        vectors[some][: len(position[some])] = vectors[position[some]]
-    return vectors[: len(position)], np.where(place >= 0, which[place], -1) if len(which) else place
+    for first in range(0, len(position), CHUNK):  # in place: no vector moves to a later position
+        chunk = slice(first, first + CHUNK)
+        vectors[chunk][: len(position[chunk])] = vectors[position[chunk]]
+    return vectors[: len(position)], np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row

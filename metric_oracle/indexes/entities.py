@@ -1,4 +1,4 @@
-"""Entities with vectors (RaTEScore's, given) -> distinct lists of entities, whose vectors are stored once each."""
+"""Representation of RaTEScore: distinct lists of entities, each with a type and a vector; a vector is stored once."""
 
 import mmap
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.metrics import Metric
@@ -18,25 +18,27 @@ from metric_oracle.sources.inputs import Inputs
 
 
 class Entities(NamedTuple):
-    """The entities of one report, in their order: types uint8[n] and vectors float32[n, d]."""
+    """The entities of one report, in its order: types, uint8[n], and vectors, float32[n, d]."""
 
     kinds: np.ndarray
     vectors: np.ndarray
 
 
 class EntityLists(NamedTuple):
-    """Distinct lists of entities: what the search takes, of a corpus and of a batch of queries.
+    """Distinct lists of entities of a corpus or of a batch of queries, as the search reads them.
 
     Attributes
     ----------
     vectors : float32[E, d]
-        Distinct.
+        Distinct vectors.
     ptr : int64[D + 1]
+        Offsets of each list in `entity` and `kinds`.
     entity : int32[m]
-        Vector of each entity of each list.
+        Index in `vectors` of each entity.
     kinds : uint8[m]
+        Type of each entity.
     row_ptr, row_id : int64[D + 1], int64[...]
-        Of a corpus: the rows of each list.
+        Reports of each list, ascending.
     """
 
     vectors: np.ndarray
@@ -46,14 +48,14 @@ class EntityLists(NamedTuple):
     row_ptr: np.ndarray
     row_id: np.ndarray
 
-    def item(self, place: int) -> Entities:
-        """Return a list as the plain scorer takes it."""
-        some = slice(self.ptr[place], self.ptr[place + 1])
-        return Entities(self.kinds[some], self.vectors[self.entity[some]])
+    def item(self, number: int) -> Entities:
+        """Return a list for the plain scorer."""
+        span = slice(self.ptr[number], self.ptr[number + 1])
+        return Entities(self.kinds[span], self.vectors[self.entity[span]])
 
 
 @dataclass(frozen=True)
-class EntityIndex(Units):
+class EntityIndex(Documents):
     """Distinct lists of entities of a corpus."""
 
     lists: EntityLists
@@ -77,28 +79,29 @@ class EntityIndex(Units):
         return cls(_distinct(*inputs.attached[kind].both)[0])
 
     def encode(self, inputs: Inputs) -> "EntityQueries":
-        """Find the distinct lists of the queries."""
+        """Return the distinct lists of the queries."""
         lists, which = _distinct(*inputs.attached["entities"].both)
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
-            msg = (
-                f"retrieve: vectors of entities must have the index's width {widths[1]}; got {widths[0]}. Encode "
-                "queries and corpus with one model."
+            raise InputError(
+                argument="vectors of entities",
+                rule=f"must have the index's width {widths[1]}",
+                value=widths[0],
+                step="Encode queries and corpus with one model.",
             )
-            raise InputError(msg)
         return EntityQueries(which, lists)
 
     def corpus(self, metric: Metric, encoded: Encoded) -> EntityLists:
-        """Return what the search takes."""
+        """Return the arrays that the search reads."""
         return self.lists
 
-    def item(self, unit: int) -> Entities:
+    def item(self, document: int) -> Entities:
         """Return the entities of a list."""
-        return self.lists.item(unit)
+        return self.lists.item(document)
 
-    def key(self, unit: int) -> tuple[bytes, bytes]:
-        """Return what tells a list from others, in any index."""
-        kinds, vectors = self.item(unit)
+    def key(self, document: int) -> tuple[bytes, bytes]:
+        """Return bytes that identify a list in any index: its types and its vectors."""
+        kinds, vectors = self.item(document)
         return kinds.tobytes(), vectors.tobytes()
 
     def save(self, folder: Path) -> None:
@@ -114,8 +117,8 @@ class EntityIndex(Units):
         return cls(lists)
 
     def table(self) -> EntityTable:
-        """Return the lists as they were given."""
-        ids = [str(unit) for unit in range(len(self.row_ptr) - 1)]
+        """Return the lists as the table of entities that users give. The id of a list is its number."""
+        ids = [str(document) for document in range(len(self.row_ptr) - 1)]
         return EntityTable(
             ids, np.array(self.lists.ptr), np.array(self.lists.kinds), self.lists.vectors[self.lists.entity]
         )
@@ -123,7 +126,14 @@ class EntityIndex(Units):
 
 @dataclass(frozen=True)
 class EntityQueries(Encoded):
-    """Distinct lists of entities of a batch of queries."""
+    """Distinct lists of entities of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+        Distinct list of each query.
+    batch : EntityLists
+    """
 
     which: np.ndarray
     batch: EntityLists
@@ -134,23 +144,23 @@ class EntityQueries(Encoded):
 
 
 def _distinct(table: EntityTable, of_row: np.ndarray) -> tuple[EntityLists, np.ndarray]:
-    """Return the distinct lists of some reports in order of first use, and each report's: -1 for none."""
-    used, place = in_order_of_use(of_row)
-    some = table.take(used)
-    vectors = some.vectors + np.float32(0)  # -0.0 and 0.0 are one
+    """Return the distinct lists of reports, in order of first use, and the number of each report's list: int64[N]."""
+    used, used_of_row = in_order_of_use(of_row)
+    used_table = table.take(used)
+    vectors = used_table.vectors + np.float32(0)  # -0.0 becomes 0.0
     first, entity = distinct_rows(vectors)
-    seen: dict[tuple[bytes, bytes], int] = {}
-    which, kept = np.empty(len(used), np.int64), []
-    for i, (begin, end) in enumerate(zip(some.ptr[:-1].tolist(), some.ptr[1:].tolist(), strict=True)):
-        key = some.kinds[begin:end].tobytes(), entity[begin:end].tobytes()
-        if key not in seen:
-            seen[key] = len(seen)
-            kept.append(i)
-        which[i] = seen[key]
-    lists = some.take(np.array(kept, np.int64))
+    number: dict[tuple[bytes, bytes], int] = {}
+    which, first_use = np.empty(len(used), np.int64), []
+    for i, (begin, end) in enumerate(zip(used_table.ptr[:-1].tolist(), used_table.ptr[1:].tolist(), strict=True)):
+        key = used_table.kinds[begin:end].tobytes(), entity[begin:end].tobytes()
+        if key not in number:
+            number[key] = len(number)
+            first_use.append(i)
+        which[i] = number[key]
+    lists = used_table.take(np.array(first_use, np.int64))
     lengths = np.diff(lists.ptr)
-    places = np.arange(lists.ptr[-1]) + np.repeat(some.ptr[:-1][kept] - lists.ptr[:-1], lengths)
-    list_of_row = np.where(place >= 0, which[place], -1) if len(which) else place
-    rows = group_rows(list_of_row, len(kept))
-    # Vectors are numbered by first use, so no distinct list leaves one without a list.
-    return EntityLists(vectors[first], lists.ptr, entity[places].astype(np.int32), lists.kinds, *rows), list_of_row
+    source = np.arange(lists.ptr[-1]) + np.repeat(used_table.ptr[:-1][first_use] - lists.ptr[:-1], lengths)
+    list_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
+    rows = group_rows(list_of_row, len(first_use))
+    # Vectors are numbered by first use and every distinct list is kept, so every vector is used.
+    return EntityLists(vectors[first], lists.ptr, entity[source].astype(np.int32), lists.kinds, *rows), list_of_row

@@ -1,6 +1,6 @@
-"""Sets of features, laid out for the overlap kernels: distinct units, postings, forward lists, rows of each unit."""
+"""Documents as sets of features: posting lists, forward lists and rows, in the layout of the overlap kernels."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,24 +9,30 @@ import numpy as np
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered
-from metric_oracle.kernels._build import invert_lists, note_cells, posting_offsets
+from metric_oracle.kernels._build import invert_lists, note_buckets, posting_offsets
 from metric_oracle.kernels._overlap import Features, Queries
+from metric_oracle.metrics import Metric
 
-SHORTEST_SKIPPED = 4  # postings a cell from which a list gets a row in the skip table
-AT_ONCE = 1 << 26  # postings that are put in order in memory: 256 MiB
-MOST_FEATURES = 2**31 - 1  # ids of features are 32 bits wide
+SHORTEST_SKIPPED = 4  # postings per length bucket that a list needs for a row in the skip table
+AT_ONCE = 1 << 26  # postings that are sorted in memory at once, 256 MiB
+MOST_FEATURES = 2**31 - 1  # feature ids have 32 bits
 
 
-class Units:
-    """What every representation has: distinct units, and the corpus rows that each stands for.
+class Documents:
+    """Base of representations: distinct documents, and the corpus rows of each.
 
     Attributes
     ----------
-    data_files, derived_files : tuple of str
-        Names of the files that `save` writes: what scores depend on and no text of the corpus tells, which makes the
-        index's fingerprint; and what follows from texts or data, which another machine may make otherwise.
+    data_files : tuple of str
+        Names of files that `save` writes with data that scores depend on and that does not follow from the texts. The
+        fingerprint of the index covers them.
+    derived_files : tuple of str
+        Names of files that `save` writes with data that follows from the texts or the data files. Another machine may
+        write other bytes.
     encodes_by_corpus : bool
-        Whether queries are encoded otherwise for another corpus.
+        Whether the encoding of queries depends on the corpus.
+    row_ptr, row_id : int64[D + 1], int64[...]
+        Rows of each document, ascending.
     """
 
     data_files: ClassVar[tuple[str, ...]] = ()
@@ -37,156 +43,215 @@ class Units:
     encode: Callable[..., Any]
 
     @cached_property
-    def unit_of_row(self) -> np.ndarray:
-        """Return the unit of each corpus row, -1 for rows that the representation lacks: int64[...]."""
-        unit_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
-        unit_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
-        return unit_of_row
+    def document_of_row(self) -> np.ndarray:
+        """The document of each corpus row, -1 for rows that the representation lacks: int64[...]."""
+        document_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
+        document_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+        return document_of_row
 
-    def item(self, unit: int) -> Any:
-        """Return a unit as the plain scorer takes it."""
+    def item(self, document: int) -> Any:
+        """Return a document for the plain scorer."""
         raise NotImplementedError
 
-    def candidate(self, unit: int, encoded: Any) -> Any:
-        """Return the same for some queries, which change nothing here."""
-        return self.item(unit)
+    def candidate(self, document: int, encoded: Any) -> Any:
+        """Return a document as a candidate for these queries; by default it does not depend on them."""
+        return self.item(document)
 
-    def key(self, unit: int) -> Hashable:
-        """Return what is equal for equal units of two indexes, and only for them."""
-        return self.item(unit)
+    def key(self, document: int) -> Hashable:
+        """Return a value that is equal for equal documents of two indexes, and only for them."""
+        return self.item(document)
+
+    @classmethod
+    def build(cls, kind: str, inputs: Any, texts: Sequence[str], row_text: np.ndarray) -> Any:
+        """Build the representation of a corpus; see `indexes.contract.StoredRepresentation`."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_for_pairs(
+        cls, kind: str, inputs: Any, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+    ) -> Any:
+        """Build what scores of pairs under some metrics read; by default all that a search reads."""
+        return cls.build(kind, inputs, texts, row_text)
+
+    def own_batch(self) -> Any:
+        """Return the documents as a batch of distinct queries of one another; by default they are encoded for that."""
+        return None
 
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records besides the numbers of units and rows."""
+        """Return the values that the manifest records in addition to the numbers of documents and rows."""
         return {}
 
+    def encode_rows(self, inputs: Any, **settings: Any) -> Any:
+        """Encode queries that are rows of this index, see `Inputs.stored`; by default like any others."""
+        return self.encode(inputs, **settings)
+
     def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
-        """Encode queries that another shard of the same set may have encoded; what does not go by the shard is kept."""
+        """Encode queries, or return `encoded`, from another shard of the set, if the corpus does not matter."""
         return encoded if encoded is not None and not self.encodes_by_corpus else self.encode(inputs, **settings)
 
 
 class Encoded:
-    """What most encoded queries have in common."""
+    """Base of encoded queries; see `indexes.contract.EncodedQueries`."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records: nothing."""
+        """The settings that the signature records: none."""
         return {}
 
     def item(self, q: int) -> Any:
-        """Return a distinct query as the plain scorer takes it, as a reference."""
+        """Return a distinct query as a reference for the plain scorer."""
         raise NotImplementedError
 
-    def own(self, q: int) -> Any:
-        """Return a distinct query as a candidate for itself."""
+    def as_candidate(self, q: int) -> Any:
+        """Return a distinct query in the form of a candidate, for its score with itself."""
         return self.item(q)
 
     def portable(self) -> Any:
-        """Return what a model made, without a corpus, for `encode_again` in another process; None: nothing was made."""
+        """Return the output of a model for `encode_again` in another process; None if no model ran."""
         return None
 
 
-class FeatureUnits(Units):
-    """Units described by features."""
+class FeatureDocuments(Documents):
+    """Base of representations whose documents are sets of features."""
 
     features: Features
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]
-        """Offsets of the rows of each unit."""
+        """Offsets of the rows of each document."""
         return self.features.row_ptr
 
     @property
     def row_id(self) -> np.ndarray:  # type: ignore[override]
-        """Corpus rows, ascending within a unit."""
+        """Corpus rows, ascending within a document."""
         return self.features.row_id
 
+    def queries_of(self, documents: np.ndarray) -> Queries:
+        """Return the features of some documents as those of queries."""
+        sizes = np.ascontiguousarray(self.features.sizes.T[documents])
+        ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        return Queries(ptr, self.features.fwd_id[places_of_lists(self.features.fwd_ptr, documents)], sizes)
 
-def group_rows(unit_of_row: np.ndarray, n_units: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of each unit.
+    def own_queries(self) -> Queries:
+        """Return the features of the documents as those of queries, whose arrays can be written."""
+        sizes = self.features.sizes.T.copy()
+        ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        return Queries(ptr, self.features.fwd_id.copy(), sizes)
+
+
+def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the places of the values of some ragged lists, list by list: int64[...]."""
+    begin, lengths = ptr[chosen], ptr[chosen + 1] - ptr[chosen]
+    return np.repeat(begin - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+
+
+def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return distinct values in the order of appearance, the first place of each, and the number of every value."""
+    _, first, which = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return values[first[order]], first[order], rank[which]
+
+
+def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of each document.
 
     Parameters
     ----------
-    unit_of_row : int64[N]
-        -1 for a row that has no representation.
-    n_units : int
+    document_of_row : int64[N]
+        Document of each row, -1 for a row without one.
+    n_documents : int
+        D.
 
     Returns
     -------
     row_ptr : int64[D + 1]
+        Offsets of the rows of each document in `row_id`.
     row_id : int64[...]
-        Ascending within a unit.
+        Rows, ascending within a document.
     """
-    row_ptr = np.zeros(n_units + 1, np.int64)
-    np.cumsum(np.bincount(unit_of_row[unit_of_row >= 0], minlength=n_units), out=row_ptr[1:])
-    order = np.argsort(unit_of_row, kind="stable")
-    return row_ptr, order[np.count_nonzero(unit_of_row < 0) :].astype(np.int64)
+    row_ptr = np.zeros(n_documents + 1, np.int64)
+    np.cumsum(np.bincount(document_of_row[document_of_row >= 0], minlength=n_documents), out=row_ptr[1:])
+    order = np.argsort(document_of_row, kind="stable")
+    return row_ptr, order[np.count_nonzero(document_of_row < 0) :].astype(np.int64)
 
 
-def pack(unit: np.ndarray, feature: np.ndarray, n_units: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sort (unit, feature) pairs into forward lists and count the families of each unit.
+def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sort (document, feature) pairs into forward lists, and count the features of each family in each document.
 
     Parameters
     ----------
-    unit, feature : int64[P]
+    document, feature : int64[P]
         Pairs without repetition.
-    n_units : int
+    n_documents : int
+        D.
     family_ptr : int64[F + 1]
         First feature id of each family, and the number of features.
 
     Returns
     -------
     fwd_ptr : int64[D + 1]
+        Offsets of each document in `fwd_id`.
     fwd_id : int32[P]
+        Feature ids, ascending within a document.
     sizes : int32[F, D]
+        Number of features of each family in each document.
     """
     n_features = int(family_ptr[-1])
-    key = np.sort(unit * n_features + feature)
-    unit, feature = np.divmod(key, max(n_features, 1))
-    fwd_ptr = np.zeros(n_units + 1, np.int64)
-    np.cumsum(np.bincount(unit, minlength=n_units), out=fwd_ptr[1:])
+    key = np.sort(document * n_features + feature)
+    document, feature = np.divmod(key, max(n_features, 1))
+    fwd_ptr = np.zeros(n_documents + 1, np.int64)
+    np.cumsum(np.bincount(document, minlength=n_documents), out=fwd_ptr[1:])
     family = np.searchsorted(family_ptr, feature, side="right") - 1
     n_families = len(family_ptr) - 1
-    sizes = np.bincount(family * n_units + unit, minlength=n_families * n_units).reshape(n_families, n_units)
+    sizes = np.bincount(family * n_documents + document, minlength=n_families * n_documents).reshape(
+        n_families, n_documents
+    )
     return fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32)
 
 
 def check_features(n: int) -> None:
-    """Raise where features are more than their ids can tell apart."""
+    """Raise InputError if there are more features than 32-bit ids."""
     if n > MOST_FEATURES:
-        msg = (
-            f"build_index: reports must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, "
-            f"relations); got {n:,} or more. Build several indexes of fewer reports."
+        raise InputError(
+            argument="reports",
+            rule=f"must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, relations)",
+            value=f"{n:,} or more",
+            step="Build several indexes of fewer reports.",
         )
-        raise InputError(msg)
 
 
 def most_features(before: int) -> int:
-    """Return how many features after `before` others are one too many."""
+    """Return the number of further features, after `before` of them, that would overflow 32-bit ids."""
     return MOST_FEATURES + 1 - before
 
 
 def load_features(columns: dict[str, np.ndarray]) -> Features:
-    """Take the features out of the columns of a file, once no offset or id leads out of its array."""
+    """Remove the features from the columns of a file and return them, after a check of all offsets and ids.
+
+    Raises ValueError if an array has the wrong length, or an offset or id points outside of its array.
+    """
     features = Features(**{name: columns.pop(name) for name in Features._fields})
     check_offsets(features.post_ptr, features.post_unit)
     check_offsets(features.fwd_ptr, features.fwd_id)
     check_offsets(features.row_ptr, features.row_id)
-    n_units, n_features = len(features.fwd_ptr) - 1, len(features.post_ptr) - 1
+    n_documents, n_features = len(features.fwd_ptr) - 1, len(features.post_ptr) - 1
     counts = features.sizes.shape[1], len(features.row_ptr) - 1, len(features.skip_slot), len(features.post_unit)
-    if counts != (n_units, n_units, n_features, len(features.fwd_id)):
+    if counts != (n_documents, n_documents, n_features, len(features.fwd_id)):
         msg = "arrays of unlike lengths"
         raise ValueError(msg)
-    check_ids(features.post_unit, n_units)
+    check_ids(features.post_unit, n_documents)
     check_ids(features.fwd_id, n_features)
     check_ids(features.skip_slot, len(features.skip), -1)
     is_long = features.skip_slot >= 0
     longest = np.diff(features.post_ptr)[is_long]
     check_ids(features.sizes, 1 << 31)
-    of_units = features.sizes.sum(axis=0, dtype=np.int64)
-    if np.any(of_units != np.diff(features.fwd_ptr)) or np.any(
+    of_documents = features.sizes.sum(axis=0, dtype=np.int64)
+    if np.any(of_documents != np.diff(features.fwd_ptr)) or np.any(
         features.skip[features.skip_slot[is_long]] > longest[:, None]
     ):
-        msg = "sizes of lists that are others"
+        msg = "sizes that differ from the lengths of the lists"
         raise ValueError(msg)
     check_ids(features.skip, 1 << 31)
     return features
@@ -197,39 +262,58 @@ def invert(
     fwd_id: np.ndarray,
     sizes: np.ndarray,
     sort_key: np.ndarray,
-    unit_of_row: np.ndarray,
+    document_of_row: np.ndarray,
     n_features: int,
     scratch: Path | None = None,
 ) -> Features:
-    """Add posting lists, skips and rows to forward lists whose units are sorted by `sort_key`.
+    """Return the features of documents: their forward lists, with posting lists, skip table and rows.
 
     Parameters
     ----------
+    fwd_ptr, fwd_id, sizes
+        Forward lists, see `pack`; documents are sorted by `sort_key`.
+    sort_key : int[D] or int[S, D]
+        Documents with equal keys are one length bucket.
+    document_of_row : int64[N]
+        Document of each row, -1 for a row without one.
+    n_features : int
     scratch : Path or None
-        Folder for posting lists beyond `AT_ONCE`, which then take no memory; see `gathered`.
+        Folder for a file of posting lists if there are more than `AT_ONCE` postings; see `gathered`.
     """
     post_ptr = posting_offsets(fwd_id, n_features)
-    cell_of_unit = np.cumsum(_starts(sort_key)) - 1
-    n_cells = int(cell_of_unit[-1]) + 1 if len(cell_of_unit) else 0
-    is_long = np.diff(post_ptr) >= SHORTEST_SKIPPED * max(n_cells, 1)
+    bucket_of_document = np.cumsum(_starts(sort_key)) - 1
+    n_buckets = int(bucket_of_document[-1]) + 1 if len(bucket_of_document) else 0
+    is_long = np.diff(post_ptr) >= SHORTEST_SKIPPED * max(n_buckets, 1)
     slot = np.where(is_long, np.cumsum(is_long) - 1, -1).astype(np.int32)
-    skip = np.zeros((np.count_nonzero(is_long), n_cells + 1), np.int32)
+    skip = np.zeros((np.count_nonzero(is_long), n_buckets + 1), np.int32)
     ranges = _ranges(post_ptr)
 
     def lists() -> Iterator[np.ndarray]:
         for first, last in ranges:
-            some = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
-            note_cells(post_ptr, some, first, last, cell_of_unit, slot, skip)
-            yield some
+            postings = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
+            note_buckets(post_ptr, postings, first, last, bucket_of_document, slot, skip)
+            yield postings
 
     post_unit = gathered(lists(), scratch if len(ranges) > 1 else None)
-    row_ptr, row_id = group_rows(unit_of_row, len(fwd_ptr) - 1)
+    row_ptr, row_id = group_rows(document_of_row, len(fwd_ptr) - 1)
     sizes = np.ascontiguousarray(sizes)
     return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, slot, skip, row_ptr, row_id)
 
 
+def forward_lists(
+    fwd_ptr: np.ndarray, fwd_id: np.ndarray, sizes: np.ndarray, document_of_row: np.ndarray, n_features: int
+) -> Features:
+    """Return the features of documents without posting lists, for scores of pairs; for the parameters see `invert`."""
+    row_ptr, row_id = group_rows(document_of_row, len(fwd_ptr) - 1)
+    slots = np.full(n_features, -1, np.int32)
+    lists = np.zeros(n_features + 1, np.int64), np.empty(0, np.int32)
+    return Features(
+        *lists, fwd_ptr, fwd_id, np.ascontiguousarray(sizes), slots, np.empty((0, 1), np.int32), row_ptr, row_id
+    )
+
+
 def _ranges(post_ptr: np.ndarray) -> list[tuple[int, int]]:
-    """Cut features into ranges of `AT_ONCE` postings at most, or of one feature that has more; one range at least."""
+    """Split features into ranges of at most `AT_ONCE` postings, or of one feature with more; at least one range."""
     ranges: list[tuple[int, int]] = []
     first, n_features = 0, len(post_ptr) - 1
     while first < n_features or not ranges:
@@ -240,56 +324,59 @@ def _ranges(post_ptr: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _starts(sort_key: np.ndarray) -> np.ndarray:
-    """Return which units begin a cell, a run of units with equal sort keys: bool[D]."""
+    """Return whether each document begins a length bucket, a run of documents with equal sort keys: bool[D]."""
     key = np.atleast_2d(sort_key)
     starts = np.ones(key.shape[1], bool)
     starts[1:] = np.any(key[:, 1:] != key[:, :-1], axis=0)
     return starts
 
 
-def cells_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, finest: np.ndarray) -> np.ndarray:
-    """Return the runs of units with equal sort keys, and the least and greatest sizes in each.
+def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, finest: np.ndarray) -> np.ndarray:
+    """Return the length buckets, runs of documents with equal sort keys, and the least and greatest sizes in each.
 
     Parameters
     ----------
     sort_key : int[D] or int[S, D]
-        What the units are sorted by.
+        Key by which the documents are sorted.
     size_a, size_b : int32[D]
+        Sizes of the documents in two families of features.
     finest : int[D] or int[S, D]
-        Sort key of the cells that the skip table knows; it refines `sort_key`.
+        Sort key of the finest length buckets, those of the skip table; it refines `sort_key`.
 
     Returns
     -------
     int64[C, 8]
-        First unit, end unit, least and greatest size_a, least and greatest size_b, first and end of the finest cells.
+        One row per bucket: its first document and the one after its last, the least and greatest size_a, the least and
+        greatest size_b, its first finest bucket and the one after its last.
     """
     first = np.flatnonzero(_starts(sort_key))
     if len(first) == 0:
         return np.empty((0, 8), np.int64)
     end = np.r_[first[1:], len(size_a)]
     ranges = [reduce.reduceat(size, first) for size in (size_a, size_b) for reduce in (np.minimum, np.maximum)]
-    fine = np.cumsum(_starts(finest)) - 1
-    return np.stack([first, end, *ranges, fine[first], fine[end - 1] + 1], axis=1).astype(np.int64)
+    finest_bucket = np.cumsum(_starts(finest)) - 1
+    return np.stack([first, end, *ranges, finest_bucket[first], finest_bucket[end - 1] + 1], axis=1).astype(np.int64)
 
 
-def renamed(features: Features, place: np.ndarray) -> Queries:
-    """Return the units of one corpus as queries of another.
+def as_queries(features: Features, new_id: np.ndarray) -> Queries:
+    """Return the documents of one corpus as queries of another corpus.
 
     Parameters
     ----------
     features : Features
-    place : int64[V]
-        Each feature's id in the other corpus, -1 for those that it lacks.
+        The documents.
+    new_id : int64[V]
+        Id of each feature in the other corpus, -1 if it lacks the feature.
     """
     sizes = features.sizes.T.copy()
-    known = place[features.fwd_id] >= 0
-    kept = np.concatenate([[0], np.cumsum(known)])
-    ends = kept[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
-    return Queries(ends, place[features.fwd_id[known]].astype(np.int32), sizes)
+    is_known = new_id[features.fwd_id] >= 0
+    n_known = np.concatenate([[0], np.cumsum(is_known)])
+    ends = n_known[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
+    return Queries(ends, new_id[features.fwd_id[is_known]].astype(np.int32), sizes)
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the position of each wanted key in the ascending `keys`, -1 where it is not there or negative."""
+    """Return the position of each wanted key in the ascending `keys`, -1 if it is missing or negative: int64[n]."""
     if len(keys) == 0:
         return np.full(len(wanted), -1, np.int64)
     position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -297,18 +384,19 @@ def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> Queries:
-    """Lay out the features of a batch of queries.
+    """Return the features of a batch of queries in the layout of the kernels.
 
     Parameters
     ----------
     query, feature : int64[P]
-        Pairs without repetition; features of -1 (not in the corpus) are left out.
+        Pairs without repetition; -1 is a feature that the corpus lacks.
     sizes : int32[Q, F]
-        Sizes with the unknown features counted.
+        Number of features of each family in each query, including those that the corpus lacks.
     family_ptr : int64[F + 1]
+        First feature id of each family, and the number of features.
     """
-    known = feature >= 0
-    query, feature = query[known], feature[known]
+    is_known = feature >= 0
+    query, feature = query[is_known], feature[is_known]
     n_families = len(family_ptr) - 1
     slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
     order = np.argsort(slot, kind="stable")

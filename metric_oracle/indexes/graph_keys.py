@@ -1,12 +1,13 @@
-"""Keys of the features of RadGraph graphs: an int64 packs the places of strings in vocabularies."""
+"""Keys of the features of RadGraph graphs: the numbers of a feature's strings, packed into an int64."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
 from metric_oracle.kernels._build import reorder
+from metric_oracle.kernels._graph_keys import sort_distinct
 
 
 def pack_keys(
@@ -15,22 +16,34 @@ def pack_keys(
     tokens: Mapping[str, int],
     labels: Mapping[str, int],
     types: Mapping[str, int],
+    families: Collection[int] = range(4),
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return for each family the distinct (graph, key) pairs of the `chosen` graphs, numbered in that order.
+    """Return the distinct (graph, key) pairs of each family of features; for the families see `indexes.radgraph`.
 
-    A key packs vocabulary positions into an int64. Strings outside the vocabulary get numbers of their own behind it,
-    so that sets keep their sizes; such keys are in no index.
+    Strings outside the vocabularies get numbers after the last one, so that sets keep their sizes. No index has a key
+    with such a number.
+
+    Parameters
+    ----------
+    graphs : GraphTable
+    chosen : int64[n]
+        Graphs to return, by their positions in the table; in the result they are numbered from 0 in this order.
+    tokens, labels, types : dict of str to int
+        Vocabularies: the number of each entity string, label and relation type.
+    families : collection of int
+        Families to return; the others have no pair.
     """
     token = _numbers(graphs.tokens, tokens)
     lower = _numbers([t.lower() for t in graphs.tokens], tokens)
     label = _numbers(graphs.labels, labels)
     kind = _numbers(graphs.relation_types, types)
     if max(token.max(initial=0), lower.max(initial=0)) >> 24 or label.max(initial=0) >> 5 or kind.max(initial=0) >> 4:
-        msg = (
-            "build_index: graphs must have at most 2**24 entity strings, 32 labels and 16 relation types; got "
-            f"{len(graphs.tokens)}, {len(graphs.labels)} and {len(graphs.relation_types)}. Check the graph file."
+        raise InputError(
+            argument="graphs",
+            rule="must have at most 2**24 entity strings, 32 labels and 16 relation types",
+            value=f"{len(graphs.tokens)}, {len(graphs.labels)} and {len(graphs.relation_types)}",
+            step="Check the graph file.",
         )
-        raise InputError(msg)
 
     entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(len(graphs.entity_token)), chosen)
     graph_of_entity = np.repeat(np.arange(len(chosen)), np.diff(entity_ptr))
@@ -40,7 +53,8 @@ def pack_keys(
     source = first + graphs.relation_source[relation_of]
     target = first + graphs.relation_target[relation_of]
 
-    # Bits of a key: token 24, label 5; relation type 4. Widths are fixed, so index and queries pack alike.
+    # Bits of a key: 24 for a token, 5 for a label, 4 for a relation type. The widths are fixed, so that the keys of an
+    # index and those of queries are comparable.
     entity = token[graphs.entity_token] << 5 | label[graphs.entity_label]
     lowered = lower[graphs.entity_token] << 5 | label[graphs.entity_label]
     related = np.zeros(len(entity), bool)
@@ -50,24 +64,26 @@ def pack_keys(
     relation = (entity[source] << 29 | entity[target]) << 4 | relation_kind
     complete = (lowered[source] << 4 | relation_kind) << 24 | lower[graphs.entity_token[target]]
     # Plain entities and relations share the family "complete": even keys are plain, odd keys are relations.
-    return [
-        distinct_pairs(graph_of_entity, entity[entity_of]),
-        distinct_pairs(graph_of_relation, relation),
-        distinct_pairs(graph_of_entity, entity[entity_of] << 1 | related[entity_of]),
-        distinct_pairs(
+    pairs = [
+        (graph_of_entity, entity[entity_of]),
+        (graph_of_relation, relation),
+        (graph_of_entity, entity[entity_of] << 1 | related[entity_of]),
+        (
             np.concatenate([graph_of_entity[plain], graph_of_relation]),
             np.concatenate([entity[entity_of][plain] << 1, complete << 1 | 1]),
         ),
     ]
+    empty = np.empty(0, np.int64)
+    return [distinct_pairs(*pair) if f in families else (empty, empty) for f, pair in enumerate(pairs)]
 
 
 def numbered(strings: Sequence[str]) -> dict[str, int]:
-    """Return the place of each string."""
+    """Return the position of each string in the sequence."""
     return {s: i for i, s in enumerate(strings)}
 
 
 def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
-    """Return numbers in the vocabulary; equal strings outside it share a number from its end on."""
+    """Return the number of each string: int64[n]; strings outside the vocabulary are numbered after its last."""
     extra: dict[str, int] = {}
     number = [vocabulary.get(s, -1) for s in strings]
     for i, s in enumerate(strings):
@@ -77,21 +93,28 @@ def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarra
 
 
 def distinct_pairs(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drop repeated (graph, key) pairs."""
-    order = np.lexsort((key, graph))
-    graph, key = graph[order], key[order]
-    new = np.ones(len(key), bool)
-    new[1:] = (graph[1:] != graph[:-1]) | (key[1:] != key[:-1])
-    return graph[new], key[new]
+    """Sort (graph, key) pairs and drop repeated ones."""
+    order = None if np.all(graph[1:] >= graph[:-1]) else np.argsort(graph, kind="stable")
+    graph, key = (values.copy() if order is None else values[order] for values in (graph, key))
+    n = sort_distinct(graph, key)
+    return graph[:n], key[:n]
 
 
 def renumber_keys(family: int, keys: np.ndarray, token: np.ndarray, label: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Return the keys of a family, packed as in `pack_keys`, with other numbers for tokens, labels and types.
+    """Return the keys of a family after tokens, labels and relation types were numbered anew: int64[n].
 
-    Where one of these is -1 a key is negative.
+    Parameters
+    ----------
+    family : int
+        Index in `indexes.radgraph.FAMILIES`.
+    keys : int64[n]
+        Packed as in `pack_keys`.
+    token, label, kind : int64[...]
+        New number of each token, label and relation type. If one is -1, keys that contain it become negative.
     """
 
     def entity(packed: np.ndarray) -> np.ndarray:
+        """Return packed pairs of a token and a label with their new numbers."""
         return token[packed >> 5] << 5 | label[packed & 31]
 
     if family == 0:
@@ -100,10 +123,10 @@ def renumber_keys(family: int, keys: np.ndarray, token: np.ndarray, label: np.nd
         return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | kind[keys & 15]
     if family == 2:
         return entity(keys >> 1) << 1 | keys & 1
-    found = np.empty(len(keys), np.int64)
+    new_keys = np.empty(len(keys), np.int64)
     is_plain = keys & 1 == 0
-    found[is_plain] = entity(keys[is_plain] >> 1) << 1
+    new_keys[is_plain] = entity(keys[is_plain] >> 1) << 1
     related = keys[~is_plain] >> 1
     packed = (entity(related >> 28) << 4 | kind[related >> 24 & 15]) << 24 | token[related & (1 << 24) - 1]
-    found[~is_plain] = packed << 1 | 1
-    return found
+    new_keys[~is_plain] = packed << 1 | 1
+    return new_keys

@@ -1,4 +1,4 @@
-"""Open an index that `indexes.build.build_index` made."""
+"""An opened index: reports, representations and vectors, mapped from the files that `indexes.build` wrote."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError
+from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError, option
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.manifest import Files
 from metric_oracle.indexes.store import (
+    COLUMNS,
     DISTINCT,
     REPORTS,
     check_ids,
@@ -29,19 +30,19 @@ from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_search
 if TYPE_CHECKING:
     from metric_oracle.indexes.cider import Frequencies
 
-# What reading damaged bytes may raise.
+# Exceptions that reading damaged files may raise.
 _DAMAGE = (pa.ArrowException, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Index:
-    """An opened index: memory-mapped, read-only; its answers are those of the files that were there when it was opened.
+    """An opened index, memory-mapped and read-only. It keeps reading the files that it opened if they are replaced.
 
     Attributes
     ----------
     folder : Path
     manifest : dict
     first_row : int
-        Row of the whole corpus that its first one is: above 0 in a shard of a set.
+        Row of its first report in the whole corpus; above 0 for shards of a set.
     """
 
     first_row = 0
@@ -57,22 +58,27 @@ class Index:
         return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
 
     def _repr_html_(self) -> str:
-        held = {"reports": f"{self.n_reports:,}", "fingerprint": self.fingerprint, "metrics": ", ".join(self.metrics)}
-        return html_table(f"Index {self.folder}", ("holds", ""), held.items())
+        facts = {"reports": f"{self.n_reports:,}", "fingerprint": self.fingerprint, "metrics": ", ".join(self.metrics)}
+        return html_table(f"Index {self.folder}", ("holds", ""), facts.items())
 
     @property
     def content(self) -> dict[str, Any]:
-        """What the fingerprint covers."""
+        """The part of the manifest that the checksum covers: counts, section, representations and files."""
         return self.manifest["content"]
 
     @property
     def fingerprint(self) -> str:
-        """The identity of the index."""
+        """SHA-256 of the data of the index, in hexadecimal; two indexes with equal data have the same."""
         return self.manifest["fingerprint"]
 
     @property
+    def checksum(self) -> str:
+        """Checksum of the manifest's content, in hexadecimal; two indexes with equal files have the same."""
+        return self.manifest["checksum"]
+
+    @property
     def section(self) -> tuple[str | None, str]:
-        """The section of the reports and what says so, see `corpora.reports`; (None, "") where nothing does."""
+        """The section of the reports and how it is known, see `corpora.reports`; (None, "") if it is not known."""
         name, by = self.content.get("section") or (None, "")
         return name, by
 
@@ -83,7 +89,7 @@ class Index:
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the metrics that can be searched."""
+        """Names of the metrics for which the index has the representations."""
         return [m.name for m in METRICS.values() if self._holds(m)]
 
     def _holds(self, metric: Metric) -> bool:
@@ -91,7 +97,7 @@ class Index:
 
     @cached_property
     def reports(self) -> pa.Table:
-        """Columns row, study_id, text, distinct_id; whether texts are UTF-8 is seen by those who take them."""
+        """The corpus rows: columns row, study_id, text, distinct_id. UTF-8 is checked when strings are read."""
 
         def read() -> pa.Table:
             table = read_table(self._files["reports.arrow"], REPORTS)
@@ -102,38 +108,53 @@ class Index:
 
     @cached_property
     def distinct(self) -> pa.Table:
-        """Columns text, first_row, multiplicity."""
+        """The distinct texts: columns text, first_row, multiplicity."""
         return self._read("distinct.arrow", lambda: read_table(self._files["distinct.arrow"], DISTINCT))
 
     @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are kept with the reports."""
+        return self.content.get("columns", [])
+
+    @cached_property
+    def _kept(self) -> pa.Table:
+        """The columns that are kept with the reports."""
+        schema = pa.schema({name: pa.large_string() for name in self.columns})
+        return self._read(COLUMNS, lambda: read_table(self._files[COLUMNS], schema))
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        return (self._kept if name in self.columns else self.reports)[name]
+
+    @property
     def n_shards(self) -> int:
-        """Number of indexes that the corpus lies in."""
+        """Number of indexes that the corpus consists of."""
         return 1
 
     def shards(self, places: Sequence[int] | None = None) -> Iterator["Index"]:
-        """Yield the indexes that the corpus lies in, or those at some places, in the order of its rows: this one."""
+        """Yield the indexes that the corpus consists of, in the order of its rows: this one."""
         yield self
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
-        """Return the "study_id" or the "text" of some rows."""
-        return self._read("reports.arrow", lambda: checked_strings(take_strings(self.reports[column], rows)))
+        """Return "study_id", "text" or a kept column for the given rows."""
+        return self._read("reports.arrow", lambda: checked_strings(take_strings(self._column(column), rows)))
 
     def strings(self, column: str) -> pa.ChunkedArray:
-        """Return the "study_id" or the "text" of all rows."""
-        return self._read("reports.arrow", lambda: checked_strings(self.reports[column]))
+        """Return "study_id", "text" or a kept column of all rows."""
+        return self._read("reports.arrow", lambda: checked_strings(self._column(column)))
 
     def _read(self, what: str, read: Callable[[], Any]) -> Any:
-        """Read files whose damage, where it kept size and time, may show now."""
+        """Call `read`; raise DamagedIndexError if it fails because a file is damaged. `what` names the file."""
         try:
             return read()
         except MetricOracleError:
             raise
         except _DAMAGE as error:
-            msg = (
-                f"open_index: {what} must hold the arrays that were written; got damaged ones in {self.folder}. "
-                "Rebuild the index."
-            )
-            raise DamagedIndexError(msg) from error
+            raise DamagedIndexError(
+                argument=what,
+                rule="must hold the arrays that were written",
+                value=f"damaged ones in {self.folder}",
+                step="Rebuild the index.",
+            ) from error
 
     def representation(self, metric: Metric) -> Representation:
         """Return the opened representation that a metric reads; a composite reads several, see `part`."""
@@ -141,32 +162,35 @@ class Index:
         return self.part(metric.representation)
 
     def check_holds(self, metric: Metric) -> None:
-        """Raise unless the index has all parts that a metric reads."""
-        check_searched(metric, "retrieve")
+        """Raise InputError unless the index has all representations that a metric reads."""
+        check_searched(metric)
         if not self._holds(metric):
-            sources = [REPRESENTATIONS[kind].source for kind in metric.representations]
-            options = [source.option for source in sources if source is not None]
-            names = [metric.name] if metric.name in METRICS else list(metric.terms)
-            build = " ".join(filter(None, ["--metrics", ",".join(names), *options]))
-            msg = (
-                f"retrieve: metric must be one of {', '.join(self.metrics)} (what {self.folder} holds); got "
-                f"{metric.name!r}. Build an index with {build}."
+            shown, names = metric.name, list(metric.terms) or [metric.name]
+            if "ordered" in metric.options:  # of a sum or a search under conditions: those that the index lacks
+                names = [name for name in names if not self._holds(METRICS[name])]
+                shown = ", ".join(names)
+            sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
+            options = dict.fromkeys(source.option for source in sources if source is not None)
+            raise InputError(
+                argument="metric",
+                rule=f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
+                value=repr(shown),
+                step=f"Build an index with {' '.join([option('metrics', ','.join(names)), *options])}.",
             )
-            raise InputError(msg)
 
     @property
     def counted(self) -> "Index":
-        """The corpus whose document frequencies weight the scores: this one, the set it is a shard of, or another."""
+        """The corpus whose document frequencies weight the scores: this one, its shard set, or another corpus."""
         return self._counted or self
 
     def counted_in(self, corpus: "Index") -> "Index":
-        """Return the same reports, weighted by the document frequencies of a corpus."""
-        found = copy(self)
-        found._opened, found._counted = {}, corpus
-        return found
+        """Return an index of the same reports whose scores are weighted by the document frequencies of `corpus`."""
+        weighted = copy(self)
+        weighted._opened, weighted._counted = {}, corpus
+        return weighted
 
     def part(self, kind: str) -> Any:
-        """Return a representation by name, opened at its first use."""
+        """Return a representation by its name in the registry; it is opened at its first use."""
         if kind not in self._opened:
             record = REPRESENTATIONS[kind]
             if record.parts:
@@ -177,7 +201,7 @@ class Index:
         return self._opened[kind]
 
     def _weighted(self, kind: str, opened: Any, corpus: "Index") -> Any:
-        """Return a representation with the document frequencies of a corpus, where it reads them and that has them."""
+        """Return a representation with the document frequencies of `corpus`, if it uses any and `corpus` has them."""
         record = REPRESENTATIONS[kind]
         if not {kind, *record.parts} & corpus.content["representations"].keys():
             return opened
@@ -191,25 +215,25 @@ class Index:
 
     @cached_property
     def gram_frequency(self) -> "Frequencies":
-        """In how many rows each n-gram occurs."""
+        """The number of corpus rows in which each n-gram occurs."""
         from metric_oracle.indexes.cider import Frequencies
 
         return Frequencies(self.part("coco"))
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
-        """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""
+        """Return the number of rows with token states, and the number of these with each token id: int64[ids]."""
         part = self.part(kind)
         return len(part.row_id), part.frequency
 
     def _load(self, kind: str) -> Any:
-        """Open a representation, whose units stand for rows of this corpus."""
+        """Open a representation from its files, and check its rows."""
         opened = REPRESENTATIONS[kind].load_class().load(kind, self._files.of(kind))
         check_offsets(opened.row_ptr, opened.row_id)
         check_ids(opened.row_id, self.n_reports)
         return opened
 
     def faiss(self, name: str) -> Any:
-        """Return a faiss.IndexFlatIP over the vectors of a representation, such as "chexbert"; number i is its unit i.
+        """Return a faiss.IndexFlatIP over the vectors of a representation, such as "chexbert"; vector i is document i.
 
         Raises
         ------
@@ -220,11 +244,13 @@ class Index:
             kind for kind in self.content["representations"] if hasattr(REPRESENTATIONS[kind].load_class(), "faiss")
         ]
         if name not in held:
-            msg = (
-                f"Index.faiss: name must be one of {', '.join(held) or 'none'} (the vectors that {self.folder} holds); "
-                f"got {name!r}. Build an index with --chexbert, --chexbert-labels or --embeddings."
+            raise InputError(
+                argument="name",
+                rule=f"must be one of {', '.join(held) or 'none'} (the vectors that {self.folder} holds)",
+                value=repr(name),
+                step="Build an index with "
+                f"{option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
             )
-            raise InputError(msg)
         return self.part(name).faiss()
 
     def verify_files(self) -> None:

@@ -1,7 +1,7 @@
-"""Labels -> distinct vectors of small integers: CheXbert's 14, and SRR-BERT's, which are sets of labels.
+"""Representations of labels: distinct vectors of small integers, for CheXbert's 14 labels and for tables of labels.
 
 SRR-BERT (Delbrouck et al., ACL 2025) labels sentences with findings and their statuses, such as "Edema (Present)"; a
-report has the labels of its sentences. Sets compare as graphs without relations do: a label is an entity.
+report has the labels of its sentences. Such sets are compared like graphs without relations: a label is an entity.
 """
 
 import mmap
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
-from metric_oracle.indexes.features import Units, group_rows
+from metric_oracle.indexes.features import Documents, group_rows
 from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
@@ -28,16 +28,19 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 
 
 @dataclass(frozen=True)
-class LabelIndex(Units):
+class LabelIndex(Documents):
     """Distinct CheXbert label vectors of a corpus.
 
     Attributes
     ----------
     vectors : int8[D, 14]
-        Positive 1, negative -1, blank 0, uncertain as recorded.
+        1 positive, -1 negative, 0 blank; the value of uncertain labels follows from `meaning`.
     row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each document, ascending.
     meaning : str
-        What the classes mean: what an uncertain label counts as.
+        Key of `VALUES`: the value of an uncertain label. In subclasses, the schema of the label names.
+    setting : str
+        Name of `meaning` in the settings of the source and in the manifest.
     """
 
     vectors: np.ndarray
@@ -45,7 +48,7 @@ class LabelIndex(Units):
     row_id: np.ndarray
     meaning: str
     kind: ClassVar[str] = "labels"
-    setting: ClassVar[str] = "uncertain"  # the attachment's name of `meaning`
+    setting: ClassVar[str] = "uncertain"
     data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
     encodes_by_corpus: ClassVar[bool] = False
@@ -58,31 +61,31 @@ class LabelIndex(Units):
         return cls(vectors, *group_rows(document_of_row, len(vectors)), meaning)
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Give the queries' labels the values that the index uses."""
+        """Return the distinct label vectors of the queries, with the values that the index uses."""
         vectors, which = self._distinct(inputs, self.meaning)
         return VectorQueries(which, LabelBatch(vectors))
 
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records."""
+        """Return the values that the manifest records: `meaning`."""
         return {self.setting: self.meaning}
 
     def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
 
-    def item(self, unit: int) -> np.ndarray:
+    def item(self, document: int) -> np.ndarray:
         """Return the vector of a document."""
-        return self.vectors[unit]
+        return self.vectors[document]
 
-    def key(self, unit: int) -> bytes:
-        """Return what tells a unit from others, in any index."""
-        return self.vectors[unit].tobytes()
+    def key(self, document: int) -> bytes:
+        """Return bytes that identify a document in any index."""
+        return self.vectors[document].tobytes()
 
     def faiss(self) -> Any:
-        """Return a faiss.IndexFlatIP over the directions of the vectors; one that is all blank stays zero."""
+        """Return a faiss.IndexFlatIP over the vectors, scaled to length 1; vectors of zeros stay zero."""
         directions = np.zeros(self.vectors.shape, np.float32)
-        some = self.vectors.any(axis=1)
-        directions[some] = unit_vectors(self.vectors[some])
+        is_nonzero = self.vectors.any(axis=1)
+        directions[is_nonzero] = unit_vectors(self.vectors[is_nonzero])
         return flat_index(directions)
 
     def save(self, folder: Path) -> None:
@@ -99,21 +102,21 @@ class LabelIndex(Units):
 
     @classmethod
     def _distinct(cls, inputs: Inputs, meaning: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct label vectors of some reports, and each report's: -1 for none."""
+        """Return the distinct label vectors of reports, int8[n, L], and which each report has: int64[N], or -1."""
         classes, of_row = inputs.attached[cls.kind].both
-        used, place = in_order_of_use(of_row)
+        used, used_of_row = in_order_of_use(of_row)
         vectors = cls._values(classes[used], meaning)
-        position, which = distinct_rows(vectors)
-        return vectors[position], np.where(place >= 0, which[place], -1) if len(which) else place
+        first, which = distinct_rows(vectors)
+        return vectors[first], np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
 
     @staticmethod
     def _values(classes: np.ndarray, meaning: str) -> np.ndarray:
-        """Return what classes count as: int8[n, L]."""
+        """Return the values of classes in label vectors: int8[n, L]."""
         return np.array(VALUES[meaning], np.int8)[classes]
 
 
 class SrrIndex(LabelIndex):
-    """Distinct sets of SRR-BERT's labels: 1 for those that a report has; `meaning` tells their names from others."""
+    """Distinct sets of SRR-BERT's labels: 1 if a report has the label. `meaning` is the schema of the label names."""
 
     kind: ClassVar[str] = "srr"
     setting: ClassVar[str] = "schema"
@@ -124,7 +127,7 @@ class SrrIndex(LabelIndex):
 
 
 class LabelTableIndex(SrrIndex):
-    """Distinct rows of a table of labels of any names: 1 positive, -1 negative, 0 missing."""
+    """Distinct rows of a table of labels with any names: 1 positive, -1 negative, 0 missing."""
 
     kind: ClassVar[str] = "label_table"
 
@@ -135,44 +138,48 @@ class LabelTableIndex(SrrIndex):
 
 @dataclass(frozen=True)
 class SrrSets(GraphIndex):
-    """The same sets as graphs without relations; no files of its own."""
+    """The sets of `SrrIndex` as graphs without relations. It has no files of its own."""
 
     stored: Any = None
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "SrrSets":
-        """Make an entity of every label."""
+        """Return an index of graphs without relations, in which each label of a stored set is an entity."""
         stored: SrrIndex = parts["srr"]
-        made = build_graphs(_as_graphs(stored.vectors), stored.unit_of_row)
-        for array in made.features:
-            array.flags.writeable = False  # as in a mapped file: else the search is compiled once more
-        return cls(**{one.name: getattr(made, one.name) for one in fields(made)}, stored=stored)
+        index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
+        for array in index.features:
+            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
+        return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
 
     def encode(self, inputs: Inputs) -> GraphQueries:
-        """Find the queries' sets."""
-        found = self.stored.encode(inputs)
-        graphs = Attachment(_as_graphs(found.vectors), found.which)
+        """Return the sets of the queries as graphs."""
+        queries = self.stored.encode(inputs)
+        graphs = Attachment(_as_graphs(queries.vectors), queries.which)
         return super().encode(replace(inputs, attached={"radgraph": graphs}))
+
+    def encode_rows(self, inputs: Inputs, **settings: Any) -> GraphQueries:
+        """Return the sets of the queries as graphs, like those of any queries."""
+        return self.encode(inputs)
 
 
 def _as_graphs(vectors: np.ndarray) -> GraphTable:
-    """Return sets, int8[n, L], as graphs whose entities are the places of their members."""
-    unit, member = np.nonzero(vectors)
-    none = np.empty(0, np.int32)
+    """Return sets, int8[n, L], as graphs whose entities are the column numbers of their members."""
+    document, member = np.nonzero(vectors)
+    empty = np.empty(0, np.int32)
     return GraphTable(
-        keys=[str(place) for place in range(len(vectors))],
+        keys=[str(number) for number in range(len(vectors))],
         keyed_by="position",
         schema="labels",
         texts=[None] * len(vectors),
-        tokens=[str(place) for place in range(vectors.shape[1])],
+        tokens=[str(number) for number in range(vectors.shape[1])],
         labels=["label"],
         relation_types=[],
-        entity_ptr=np.searchsorted(unit, np.arange(len(vectors) + 1)).astype(np.int64),
+        entity_ptr=np.searchsorted(document, np.arange(len(vectors) + 1)).astype(np.int64),
         entity_token=member.astype(np.int32),
         entity_label=np.zeros(len(member), np.int32),
         relation_ptr=np.zeros(len(vectors) + 1, np.int64),
-        relation_source=none,
-        relation_target=none,
-        relation_type=none,
+        relation_source=empty,
+        relation_target=empty,
+        relation_type=empty,
         n_dangling=0,
     )

@@ -1,33 +1,36 @@
-"""Texts -> n-gram features, for BLEU and ROUGE-L.
+"""Representation of BLEU and ROUGE-L: n-gram features of texts.
 
-A feature is an (n-gram, occurrence) pair: the second "no" of a report is another feature than the first. Clipped n-gram
-matches of two texts are then the size of a set intersection.
+A feature is a pair of an n-gram and an occurrence: the first and the second "no" of a report are two features. The
+number of clipped n-gram matches of two texts is then the size of a set intersection.
 """
 
 import mmap
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
+from string import ascii_lowercase, digits
 from typing import Any, ClassVar
 
 import numpy as np
 
 from metric_oracle.indexes.features import (
     Encoded,
-    FeatureUnits,
-    cells_of,
+    FeatureDocuments,
+    as_queries,
+    buckets_of,
     check_features,
+    distinct_in_order,
+    forward_lists,
     invert,
     load_features,
     lookup,
     most_features,
     pack_queries,
-    renamed,
+    places_of_lists,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
@@ -40,6 +43,7 @@ from metric_oracle.kernels._build import (
     reorder,
 )
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
+from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -47,21 +51,22 @@ _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
 
 def tokenize_bleu(text: str) -> list[str]:
-    """Split as CXR-Report-Metric does before BLEU: lower case, "." apart, cut at U+0020 alone, empty pieces dropped."""
+    """Tokenize as CXR-Report-Metric does for BLEU: lower case, a space before ".", split at U+0020, no empty tokens."""
     return [piece for piece in _prepare(text).split(" ") if piece]
 
 
 def tokenize_coco(text: str) -> list[str]:
-    """Split as pycocoevalcap's BLEU and CIDEr do, after the same preparation: at all white space of Unicode."""
+    """Tokenize as pycocoevalcap's BLEU and CIDEr do: like `tokenize_bleu`, but split at all white space of Unicode."""
     return _prepare(text).split()
 
 
 def _prepare(text: str) -> str:
+    """Return a text in lower case with a space before each full stop."""
     return text.lower().replace(".", " .")
 
 
 def tokenize_rouge(text: str) -> list[str]:
-    """Split as rouge-score's default tokenizer does without stemming: lower-case runs of a-z and 0-9."""
+    """Tokenize as rouge-score's default tokenizer does without stemming: lower-case runs of a-z and 0-9."""
     return _NOT_ALNUM.sub(" ", text.lower()).split()
 
 
@@ -69,9 +74,22 @@ TOKENIZERS = {"ngrams": tokenize_bleu, "coco": tokenize_coco, "words": tokenize_
 MAX_ORDER = {"ngrams": 4, "coco": 4, "words": 1}
 
 
+def _roles(kind: str) -> np.ndarray:
+    """Return the roles of bytes in the tokens of a tokenizer, see `split_tokens`: uint8[256]."""
+    if kind == "words":
+        return np.array([PART if chr(byte) in digits + ascii_lowercase else BLANK for byte in range(256)], np.uint8)
+    roles = np.full(256, PART, np.uint8)
+    roles[[byte for byte in range(128) if (chr(byte).isspace() if kind == "coco" else chr(byte) == " ")]] = BLANK
+    roles[ord(".")] = FIRST
+    return roles
+
+
+ROLES = {kind: _roles(kind) for kind in TOKENIZERS}
+
+
 @dataclass(frozen=True)
-class NgramIndex(FeatureUnits):
-    """n-gram features of the distinct token sequences of a corpus, units by ascending length.
+class NgramIndex(FeatureDocuments):
+    """N-gram features of the distinct token sequences of a corpus, sorted by ascending length.
 
     Attributes
     ----------
@@ -81,19 +99,22 @@ class NgramIndex(FeatureUnits):
     features : Features
         Family n - 1 holds the n-grams of order n.
     vocabulary : Strings
-        Words in code-point order; position = word id.
+        Words in code-point order; the id of a word is its position.
     gram_key : int64[...]
-        Ascending keys (id of the first n - 1 words * vocabulary size + last word id) of order 2 and up.
+        N-grams of order 2 and up: within an order, ascending keys (id of the first n - 1 words * vocabulary size + id
+        of the last word).
     gram_ptr : int64[max_order + 1]
-        Slices of `gram_key` for each order (order 1 is empty: the word id is the key).
+        Offsets of each order in `gram_key`; order 1 has no keys, because a word is identified by its id.
     repeat_key : int64[...]
-        Ascending keys (n-gram id << 32 | occurrence) of second and later occurrences.
+        Second and later occurrences: within an order, ascending keys (n-gram id << 32 | occurrence).
     repeat_ptr : int64[max_order + 1]
+        Offsets of each order in `repeat_key`.
     family_ptr : int64[max_order + 1]
         First feature id of each order.
     sequence : int32[...]
-        Word ids of each unit in order.
+        Word ids of the documents, in the order of the text.
     sequence_ptr : int64[D + 1]
+        Offsets of each document in `sequence`.
     """
 
     kind: str
@@ -110,70 +131,96 @@ class NgramIndex(FeatureUnits):
 
     @cached_property
     def words(self) -> list[str]:
-        """The vocabulary as a list, made when it is first needed: a large one would hold up opening."""
+        """The vocabulary as a list, made at its first use, because a large one would slow down opening."""
         return list(self.vocabulary)
 
     @cached_property
     def word_id(self) -> dict[str, int]:
-        """The vocabulary as a dictionary, made at the first query."""
+        """The id of each word, made at the first query."""
         return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
-    def cells(self) -> np.ndarray:
-        """Runs of units of equal length, see `indexes.features.cells_of`."""
+    def buckets(self) -> np.ndarray:
+        """Length buckets, int64[C, 8]: documents of one have equal numbers of tokens. See `features.buckets_of`."""
         length = self.features.sizes[0]
-        return cells_of(length, length, length, length)
+        return buckets_of(length, length, length, length)
 
     def corpus(self, metric: Metric, encoded: Encoded) -> SequenceCorpus:
-        """Return what the kernels take."""
-        return SequenceCorpus(self.features, self.cells, self.sequence, self.sequence_ptr, len(self.vocabulary))
+        """Return the arrays that the kernels read."""
+        return SequenceCorpus(self.features, self.buckets, self.sequence, self.sequence_ptr, len(self.vocabulary))
 
-    def item(self, unit: int) -> tuple[str, ...]:
-        """Return the tokens of a unit."""
-        return tuple(self.words[w] for w in self.sequence[self.sequence_ptr[unit] : self.sequence_ptr[unit + 1]])
+    def item(self, document: int) -> tuple[str, ...]:
+        """Return the tokens of a document, for the plain scorer."""
+        return tuple(
+            self.words[w] for w in self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
+        )
 
     def encode(self, inputs: Inputs) -> "NgramQueries":
-        """Tokenize queries and look up their features."""
+        """Tokenize the queries and look up their features."""
         sequences, which = distinct_sequences(inputs.texts, TOKENIZERS[self.kind])
         return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
 
+    def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
+        """Encode queries that are rows of this index: its documents, with neither tokens nor features to look up."""
+        assert inputs.stored is not None
+        documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
+        words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
+        ptr = np.concatenate([[0], np.cumsum(np.diff(self.sequence_ptr)[documents])])
+        return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
+
+    def own_batch(self) -> SequenceBatch:
+        """Return the documents as a batch of distinct queries of one another."""
+        return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr.copy())
+
     def encode_again(self, inputs: Inputs, encoded: "NgramQueries | None", **settings: Any) -> "NgramQueries":
-        """Find the n-grams of queries that another shard has encoded, each once."""
+        """Look up the features of queries that were tokenized for another shard; each feature is looked up once."""
         if encoded is None:
             return self.encode(inputs)
-        asked = encoded.asked
-        words = self.places_of_words(asked)
-        queries = renamed(asked.features, self.places_of(asked))
-        return NgramQueries(encoded.which, encoded.items, queries, words[asked.sequence], asked.sequence_ptr)
+        query_index = encoded.query_index
+        words = self.ids_of_words(query_index)
+        queries = as_queries(query_index.features, self.ids_of(query_index))
+        return NgramQueries(
+            encoded.which, encoded.items, queries, words[query_index.sequence], query_index.sequence_ptr
+        )
 
-    def places_of_words(self, other: "NgramIndex") -> np.ndarray:
-        """Return the ids here of the words of another index, -1 for those that are not here: int64[W]."""
+    def ids_of_words(self, other: "NgramIndex") -> np.ndarray:
+        """Return the id in this index of each word of another index, -1 if this index lacks it: int64[W]."""
         get = self.word_id.get
         return np.array([get(word, -1) for word in other.words], np.int64)
 
-    def places_of(self, other: "NgramIndex") -> np.ndarray:
-        """Return the ids here of the features of another index, -1 for those that are not here: int64[V]."""
-        words = gram = self.places_of_words(other)
+    def ids_of(self, other: "NgramIndex") -> np.ndarray:
+        """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
+        words = gram = self.ids_of_words(other)
         n_words, n_other = len(self.vocabulary), max(len(other.vocabulary), 1)
-        place = []
+        ids = []
         for order in range(len(self.family_ptr) - 1):
             if order:
-                before, last = np.divmod(other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]], n_other)
-                known = (gram[before] >= 0) & (words[last] >= 0)
+                prefix, last = np.divmod(other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]], n_other)
+                is_known = (gram[prefix] >= 0) & (words[last] >= 0)
                 keys = self.gram_key[self.gram_ptr[order] : self.gram_ptr[order + 1]]
-                gram = lookup(keys, np.where(known, gram[before] * n_words + words[last], -1))
+                gram = lookup(keys, np.where(is_known, gram[prefix] * n_words + words[last], -1))
             first, n_grams = self.family_ptr[order], n_words if not order else len(keys)
             repeats = other.repeat_key[other.repeat_ptr[order] : other.repeat_ptr[order + 1]]
             of_gram = gram[repeats >> 32]
             keys = self.repeat_key[self.repeat_ptr[order] : self.repeat_ptr[order + 1]]
-            again = lookup(keys, np.where(of_gram >= 0, of_gram << 32 | repeats & (1 << 32) - 1, -1))
-            place += [np.where(gram >= 0, gram + first, -1), np.where(again >= 0, again + first + n_grams, -1)]
-        return np.concatenate(place)
+            repeat_id = lookup(keys, np.where(of_gram >= 0, of_gram << 32 | repeats & (1 << 32) - 1, -1))
+            ids += [np.where(gram >= 0, gram + first, -1), np.where(repeat_id >= 0, repeat_id + first + n_grams, -1)]
+        return np.concatenate(ids)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
         """Index the distinct texts of a corpus; see `build_ngrams`."""
         return build_ngrams(kind, texts, row_text, inputs.scratch)
+
+    @classmethod
+    def build_for_pairs(
+        cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+    ) -> "NgramIndex":
+        """Build what scores of pairs read: of BLEU and ROUGE-L the orders of n-grams that are asked for."""
+        if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
+            return cls.build(kind, inputs, texts, row_text)
+        order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
+        return build_ngrams(kind, texts, row_text, max_order=order, is_searched=False)
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
@@ -192,16 +239,30 @@ class NgramIndex(FeatureUnits):
         n_words = len(opened.vocabulary)
         check_ids(opened.sequence, n_words)
         if np.any(np.diff(opened.sequence_ptr) != opened.features.sizes[0]):
-            msg = "sizes of sequences that are others"
+            msg = "sizes that differ from the lengths of the sequences"
             raise ValueError(msg)
-        before = n_words
+        n_grams = n_words
         for order, n_features in enumerate(np.diff(opened.family_ptr).tolist()):
             grams = opened.gram_key[opened.gram_ptr[order] : opened.gram_ptr[order + 1]]
             repeats = opened.repeat_key[opened.repeat_ptr[order] : opened.repeat_ptr[order + 1]]
-            check_ids(grams, before * n_words)
-            before = n_features - len(repeats)
-            check_ids(repeats, before << 32)
+            check_ids(grams, n_grams * n_words)
+            n_grams = n_features - len(repeats)
+            check_ids(repeats, n_grams << 32)
         return opened
+
+
+@dataclass(frozen=True)
+class Items(Sequence[tuple[str, ...]]):
+    """Token sequences of documents, spelled when they are read."""
+
+    corpus: NgramIndex
+    documents: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.corpus.item(self.documents[place])
 
 
 @dataclass(frozen=True)
@@ -212,34 +273,36 @@ class NgramQueries(Encoded):
     ----------
     which : int64[Q]
         Distinct sequence of each query.
-    items : list of tuple of str
+    items : sequence of tuple of str
+        The distinct sequences.
     queries : Queries
+        Their features.
     words, words_ptr : int64[...], int64[len(items) + 1]
-        Word ids in order, -1 for words that the corpus lacks.
+        Word ids of the sequences, -1 for words that the corpus lacks, and the offsets of each sequence.
     """
 
     which: np.ndarray
-    items: list[tuple[str, ...]]
+    items: Sequence[tuple[str, ...]]
     queries: Queries
     words: np.ndarray
     words_ptr: np.ndarray
 
     @property
     def batch(self) -> SequenceBatch:
-        """What the kernels take."""
+        """The arrays that the kernels read."""
         return SequenceBatch(self.queries, self.words, self.words_ptr)
 
     @cached_property
-    def asked(self) -> NgramIndex:
-        """The queries as a corpus of their own, with all their n-grams, one unit each."""
+    def query_index(self) -> NgramIndex:
+        """An index of the queries themselves, with all their n-grams; each distinct query is one document."""
         return index_queries(self.items, np.arange(len(self.items)), self.queries.sizes.shape[1])
 
     def item(self, q: int) -> tuple[str, ...]:
-        """Return the tokens of a distinct query."""
+        """Return the tokens of a distinct query, for the plain scorer."""
         return self.items[q]
 
 
-def _positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the start positions of all n-grams of an order, and their text."""
     lengths = np.maximum(np.diff(ptr) - (order - 1), 0)
     text = np.repeat(np.arange(len(ptr) - 1), lengths)
@@ -250,14 +313,22 @@ def _positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 def distinct_sequences(
     texts: Sequence[str], tokenize: Callable[[str], list[str]]
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Tokenize and drop repetitions: distinct token sequences in order of first appearance, and each text's."""
+    """Tokenize texts and return the distinct token sequences.
+
+    Returns
+    -------
+    sequences : list of tuple of str
+        In the order of first appearance.
+    which : int64[n]
+        Index in `sequences` of each text's sequence.
+    """
     seen: dict[tuple[str, ...], int] = {}
     which = np.fromiter((seen.setdefault(tuple(tokenize(text)), len(seen)) for text in texts), np.int64, len(texts))
     return list(seen), which
 
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return word ids (-1 unknown) and offsets."""
+    """Return the word ids of sequences, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
     ptr = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([len(s) for s in sequences], out=ptr[1:])
     get = word_id.get
@@ -265,26 +336,42 @@ def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tu
     return flat, ptr
 
 
-def number_tokens(
-    texts: Sequence[str], tokenize: Callable[[str], list[str]]
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Tokenize texts one by one: the words in code-point order, their ids int32[T], offsets int64[n + 1]."""
+def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Tokenize texts; return the words in code-point order, the word ids, int32[T], and the offsets, int64[n + 1].
+
+    The tokens are those of ``TOKENIZERS[kind]``, cut by compiled code.
+    """
     number: dict[str, int] = defaultdict(count().__next__)
-    ids, lengths = array("i"), array("q", [0])
+    parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for first in range(0, len(texts), BATCH):
-        for text in texts[first : first + BATCH]:
-            ids.extend(map(number.__getitem__, tokenize(text)))
-            lengths.append(len(ids))
-        release()  # the texts are read once, in order
+        raw = [_in_lower_case(text, kind) for text in texts[first : first + BATCH]]
+        content = b"".join(raw)
+        text_ptr = np.zeros(len(raw) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)), out=text_ptr[1:])
+        ids, ptr, begin, end = split_tokens(np.frombuffer(content, np.uint8), text_ptr, ROLES[kind])
+        spans = zip(begin.tolist(), end.tolist(), strict=True)
+        words = [content[i:j].decode(errors="surrogatepass") for i, j in spans]
+        renumber(ids, np.fromiter(map(number.__getitem__, words), np.int32, len(words)))
+        parts.append(ids)
+        lengths.append(np.diff(ptr))
+        release()  # the texts are read once and in order, so their pages are not needed again
     words = sorted(number)
     rank = np.empty(len(words), np.int32)
     rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
-    flat = np.frombuffer(ids, np.int32)
+    flat = np.concatenate(parts)
     renumber(flat, rank)
-    return words, flat, np.frombuffer(lengths, np.int64)
+    return words, flat, np.cumsum(np.concatenate(lengths))
 
 
-def _ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_lower_case(text: str, kind: str) -> bytes:
+    """Return a text in lower case, with blanks of ASCII alone between its tokens."""
+    lowered = text.lower()
+    if kind == "coco" and not lowered.isascii():
+        lowered = " ".join(lowered.split())
+    return lowered.encode(errors="surrogatepass")
+
+
+def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ascending keys, and the place of each of the given ones: int32[n]."""
     order = np.argsort(keys)
     rank = np.empty(len(keys), np.int32)
@@ -292,7 +379,15 @@ def _ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys[order], rank
 
 
-def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch: Path | None = None) -> NgramIndex:
+def build_ngrams(
+    kind: str,
+    texts: Sequence[str],
+    row_text: np.ndarray,
+    scratch: Path | None = None,
+    *,
+    max_order: int | None = None,
+    is_searched: bool = True,
+) -> NgramIndex:
     """Index the n-grams of a corpus.
 
     Parameters
@@ -301,18 +396,23 @@ def build_ngrams(kind: str, texts: Sequence[str], row_text: np.ndarray, scratch:
     texts : sequence of str
         Distinct texts.
     row_text : int64[N]
-        Which text each corpus row has.
+        Index in `texts` of the text of each corpus row.
     scratch : Path or None
-        See `invert`.
+        See `indexes.features.invert`.
+    max_order : int, optional
+        Greatest n of the n-grams, by default that of the kind.
+    is_searched : bool
+        Whether there are posting lists.
     """
-    max_order = MAX_ORDER[kind]
-    words, flat, ptr = number_tokens(texts, TOKENIZERS[kind])
-    unit_of_text, first = distinct_lists(ptr, flat)
+    max_order = MAX_ORDER[kind] if max_order is None else max_order
+    words, flat, ptr = number_tokens(texts, kind)
+    document_of_text, first = distinct_lists(ptr, flat)
     order = np.argsort(np.diff(ptr)[first], kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     ptr, flat = reorder(ptr, flat, first[order])
-    return index_sequences(kind, words, flat, ptr, rank[unit_of_text][row_text], max_order, scratch)
+    document_of_row = rank[document_of_text][row_text]
+    return index_sequences(kind, words, flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched)
 
 
 def index_sequences(
@@ -320,11 +420,13 @@ def index_sequences(
     words: Sequence[str],
     flat: np.ndarray,
     ptr: np.ndarray,
-    unit_of_row: np.ndarray,
+    document_of_row: np.ndarray,
     max_order: int,
     scratch: Path | None = None,
+    *,
+    is_searched: bool = True,
 ) -> NgramIndex:
-    """Index the n-grams of sequences.
+    """Index the n-grams of token sequences.
 
     Parameters
     ----------
@@ -332,37 +434,44 @@ def index_sequences(
     words : sequence of str
         The vocabulary, in code-point order.
     flat, ptr : int32[T], int64[D + 1]
-        Word ids of the sequences, shortest first.
-    unit_of_row : int64[N]
+        Word ids of the sequences, shortest first, and their offsets.
+    document_of_row : int64[N]
         Sequence of each corpus row.
     max_order : int
-    scratch : path
-        As for `build_ngrams`.
+        Greatest n of the n-grams.
+    scratch : Path or None
+        See `indexes.features.invert`.
+    is_searched : bool
+        Whether there are posting lists.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
-    fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # what is not placed yet is no repeat
+    fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # 0 until a feature is placed; 0 is never the id of a repeated occurrence
     gram_keys, repeat_keys, family_ptr = [], [], [0]
     gram = flat.copy()
     for n in range(1, max_order + 1):
         if n == 1:
             keys, place = np.empty(0, np.int64), np.arange(len(words), dtype=np.int32)
         else:
-            keys, place = _ranked(number_grams(ptr, flat, gram, n, len(words), most_features(0)))
+            keys, place = ranked(number_grams(ptr, flat, gram, n, len(words), most_features(0)))
         gram_keys.append(keys)
         repeats = family_ptr[-1] + len(place)
         check_features(repeats)
         most = most_features(repeats)
-        keys, place = _ranked(place_features(ptr, gram, place, n, fwd_ptr, fwd_id, family_ptr[-1], most))
+        keys, place = ranked(place_features(ptr, gram, place, n, fwd_ptr, fwd_id, family_ptr[-1], most))
         repeat_keys.append(keys)
         family_ptr.append(repeats + len(keys))
         check_features(family_ptr[-1])
         rank_features(fwd_id, repeats, place)
     del gram, keys, place
     family = np.array(family_ptr, np.int64)
+    if is_searched:
+        features = invert(fwd_ptr, fwd_id, sizes, sizes[0], document_of_row, int(family[-1]), scratch)
+    else:
+        features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family[-1]))
     return NgramIndex(
         kind,
-        invert(fwd_ptr, fwd_id, sizes, sizes[0], unit_of_row, int(family[-1]), scratch),
+        features,
         Strings(words),
         np.concatenate(gram_keys),
         np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),
@@ -374,11 +483,11 @@ def index_sequences(
     )
 
 
-def index_queries(sequences: Sequence[tuple[str, ...]], unit_of_row: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of tokenized queries, each a unit in the order given; see `index_sequences`."""
+def index_queries(sequences: Sequence[tuple[str, ...]], document_of_row: np.ndarray, max_order: int) -> NgramIndex:
+    """Index the n-grams of tokenized queries, each one document, in the given order; see `index_sequences`."""
     words = sorted(set(chain.from_iterable(sequences)))
     flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
-    return index_sequences("queries", words, flat.astype(np.int32), ptr, unit_of_row, max_order)
+    return index_sequences("queries", words, flat.astype(np.int32), ptr, document_of_row, max_order)
 
 
 def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[Queries, np.ndarray, np.ndarray]:
@@ -388,8 +497,9 @@ def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
     -------
     queries : Queries
     flat : int64[...]
-        Word ids in order, -1 unknown.
+        Word ids of the queries, -1 for words that the corpus lacks.
     ptr : int64[Q + 1]
+        Offsets of each query in `flat`.
     """
     query, feature, sizes, flat, ptr = find_features(sequences, index)
     return pack_queries(query, feature, sizes, index.family_ptr), flat, ptr
@@ -403,10 +513,11 @@ def find_features(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
     query : int64[P]
         Sequence of each n-gram.
     feature : int64[P]
-        -1 unknown.
+        Feature of each n-gram, -1 if the corpus lacks it.
     sizes : int64[Q, orders]
+        Number of n-grams of each order in each sequence.
     flat, ptr : int64[...], int64[Q + 1]
-        Word ids, -1 unknown.
+        Word ids, -1 for words that the corpus lacks, and the offsets of each sequence.
     """
     flat, ptr = flatten(sequences, index.word_id)
     max_order = len(index.family_ptr) - 1
@@ -415,7 +526,7 @@ def find_features(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
     sizes = np.maximum(np.diff(ptr)[:, None] - np.arange(max_order)[None, :], 0)
     gram = flat
     for order in range(1, max_order + 1):
-        position, query = _positions(ptr, order)
+        position, query = positions(ptr, order)
         if order == 1:
             n_grams = n_words
         else:
@@ -427,10 +538,10 @@ def find_features(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tu
             n_grams = len(keys)
         feature = gram[position].copy()
         occurrence = occurrences(query, feature, n_grams)
-        again = (occurrence > 0) & (feature >= 0)
+        is_repeat = (occurrence > 0) & (feature >= 0)
         keys = index.repeat_key[index.repeat_ptr[order - 1] : index.repeat_ptr[order]]
-        found = lookup(keys, feature[again] << 32 | occurrence[again])
-        feature[again] = np.where(found >= 0, n_grams + found, -1)
+        repeat_id = lookup(keys, feature[is_repeat] << 32 | occurrence[is_repeat])
+        feature[is_repeat] = np.where(repeat_id >= 0, n_grams + repeat_id, -1)
         features.append(np.where(feature >= 0, feature + index.family_ptr[order - 1], -1))
         queries.append(query)
     return np.concatenate(queries), np.concatenate(features), sizes, flat, ptr

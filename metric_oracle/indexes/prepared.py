@@ -1,8 +1,10 @@
-"""A prepared set of reports: an index whose texts and sources are inputs again.
+"""Prepared reports: an index whose texts and sources are used as inputs.
 
-What comes back gives the answers of the files that it was built from, bit for bit. So each set of reports is prepared
+They give the same results as the files from which the index was built, bit for bit. So a set of reports is prepared
 once, and no model runs again.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,16 +15,18 @@ from metric_oracle.sources.inputs import Inputs
 
 
 def prepared_inputs(index: Index) -> Inputs:
-    """Return the reports of an index with everything that was stored for them."""
+    """Return the reports of an index with all sources that it stores."""
     attached = {}
     for kind, recorded in index.content["representations"].items():
         source = REPRESENTATIONS[kind].source
         if source is not None:
             part = index.part(kind)
             of_row = np.full(index.n_reports, -1, np.int64)
-            of_row[: len(part.unit_of_row)] = part.unit_of_row
+            of_row[: len(part.document_of_row)] = part.document_of_row
             restored = source_of(source.name).restore(part, of_row, recorded, index)
             if restored is not None:
-                attached[kind] = restored
+                attached[kind] = replace(restored, stored_in=index.checksum)
     ids, texts = (index.strings(column).to_pylist() for column in ("study_id", "text"))
-    return Inputs(ids, texts, attached, section=index.section)
+    columns = {name: index.strings(name).to_pylist() for name in index.columns}
+    stored = index.checksum, np.arange(index.n_reports)
+    return Inputs(ids, texts, attached, section=index.section, columns=columns, stored=stored)

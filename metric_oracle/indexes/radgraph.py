@@ -1,19 +1,19 @@
-"""RadGraph graphs -> sets of entities and relations, for RadGraph F1 and its relatives.
+"""Representation of RadGraph F1 and its variants: sets of entities and relations of RadGraph graphs.
 
-Four families of features, each a set of a graph:
+A graph has one set of features in each of four families:
 
-0. entities, (tokens, label): the entity set of Yu et al. 2023 and RG_E
+0. entities, (tokens, label): the entity set of Yu et al. 2023, and RG_E of the radgraph package
 1. relations, ((tokens, label), (tokens, label), type): the relation set of Yu et al. 2023
 2. partial, (tokens, label, has a relation): RG_ER
-3. complete, (tokens, label) of an entity without relations, else (tokens, label, type, tokens of the target) with both
-   token strings lower-cased: RG_ER-bar
+3. complete: RG_ER-bar. An entity without relations is (tokens, label). A relation is (tokens, label, type, tokens of
+   the target), with both token strings in lower case.
 
-Tokens are compared as the model wrote them, as radgraph's tag 0.1.18 of June 2025 does; since its commit b5ab8d0,
-merged in July 2026 under the same version, the package lower-cases all: `LowerCaseIndex`.
+Tokens are compared as the model wrote them. The radgraph package did so in its tag 0.1.18 of June 2025. Since its
+commit b5ab8d0, merged in July 2026 under the same version number, it lower-cases all tokens; see `LowerCaseIndex`.
 """
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -26,15 +26,17 @@ from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.features import (
     Encoded,
-    FeatureUnits,
-    cells_of,
+    FeatureDocuments,
+    as_queries,
+    buckets_of,
     check_features,
+    distinct_in_order,
+    forward_lists,
     invert,
     load_features,
     lookup,
     pack,
     pack_queries,
-    renamed,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
@@ -47,7 +49,7 @@ FAMILIES = ("entities", "relations", "partial", "complete")
 
 
 class Graph(NamedTuple):
-    """The sets that the metrics compare, with their strings; see the families above."""
+    """The sets of one graph, with strings in place of numbers; see the families above."""
 
     entities: frozenset[Any]
     relations: frozenset[Any]
@@ -56,21 +58,22 @@ class Graph(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphIndex(FeatureUnits):
-    """Graph features of a corpus; units are distinct graphs by ascending entities + relations, then entities.
+class GraphIndex(FeatureDocuments):
+    """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities.
 
     Attributes
     ----------
     features : Features
     tokens, labels, relation_types : sequences of str
-        Distinct strings in code-point order; `tokens` holds the lower-cased forms too.
+        Distinct strings in code-point order; `tokens` also has the lower-case form of each token.
     keys : int64[V]
-        Ascending within each family; the position is the feature id.
+        Keys of the features, ascending within each family; a feature's id is its position. See `graph_keys.pack_keys`.
     family_ptr : int64[5]
+        First feature id of each family, and the number of features.
     schema : str
         Label schema, "radgraph" or "radgraph-xl".
     n_dangling : int
-        Relations to no entity that were left out; known while building, then in the manifest.
+        Number of relations left out because their target is missing. Set while building; later the manifest has it.
     """
 
     features: Features
@@ -86,7 +89,7 @@ class GraphIndex(FeatureUnits):
 
     @cached_property
     def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-        """Tokens, labels and relation types as dictionaries, made at the first query."""
+        """The number of each token, label and relation type, made at the first query."""
         return numbered(self.tokens), numbered(self.labels), numbered(self.relation_types)
 
     @cached_property
@@ -94,26 +97,26 @@ class GraphIndex(FeatureUnits):
         return list(self.tokens), list(self.labels), list(self.relation_types)
 
     @cached_property
-    def _cells(self) -> dict[tuple[int, int], np.ndarray]:
+    def _buckets(self) -> dict[tuple[int, int], np.ndarray]:
         return {}
 
-    def cells(self, family_a: int, family_b: int) -> np.ndarray:
-        """Return runs of units of similar sizes for a metric of these families (family_b -1: of one)."""
-        if (family_a, family_b) not in self._cells:
+    def buckets(self, family_a: int, family_b: int) -> np.ndarray:
+        """Return the length buckets for a metric of these two families; `family_b` is -1 for a metric of one family."""
+        if (family_a, family_b) not in self._buckets:
             sizes = self.features.sizes
             finest = _sort_key(sizes)
             key = finest if family_b >= 0 else finest[0]
-            self._cells[family_a, family_b] = cells_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
-        return self._cells[family_a, family_b]
+            self._buckets[family_a, family_b] = buckets_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
+        return self._buckets[family_a, family_b]
 
     def corpus(self, metric: Metric, encoded: Encoded) -> SetCorpus:
-        """Return what the kernels take: cells of the sizes that the metric's families have."""
+        """Return the arrays that the kernels read, with length buckets for the families of the metric."""
         options: dict[str, Any] = dict(metric.options)
-        return SetCorpus(self.features, self.cells(options["family_a"], options["family_b"]))
+        return SetCorpus(self.features, self.buckets(options["family_a"], options["family_b"]))
 
-    def item(self, unit: int) -> Graph:
-        """Return the sets of a unit, spelled out."""
-        ids = self.features.fwd_id[self.features.fwd_ptr[unit] : self.features.fwd_ptr[unit + 1]]
+    def item(self, document: int) -> Graph:
+        """Return the sets of a document, with strings."""
+        ids = self.features.fwd_id[self.features.fwd_ptr[document] : self.features.fwd_ptr[document + 1]]
         family = np.searchsorted(self.family_ptr, ids, side="right") - 1
         keys = self.keys[ids]
         return Graph(*(frozenset(self._spell(f, int(k)) for k in keys[family == f]) for f in range(len(FAMILIES))))
@@ -123,7 +126,7 @@ class GraphIndex(FeatureUnits):
         return tokens[key >> 5], labels[key & 31]
 
     def _spell(self, family: int, key: int) -> tuple[Any, ...]:
-        """Undo the packing of `pack_keys`."""
+        """Return the strings of a feature, from its key."""
         tokens, _, types = self._strings
         if family == 0:
             return self._entity(key)
@@ -138,11 +141,11 @@ class GraphIndex(FeatureUnits):
         return (*self._entity(key >> 28), types[key >> 24 & 15], tokens[key & (1 << 24) - 1])
 
     def encode(self, inputs: Inputs) -> "GraphQueries":
-        """Look up the features of the queries' graphs; every query has one."""
+        """Look up the features of the queries' graphs; every query must have a graph."""
         graphs, graph_of_row = inputs.attached["radgraph"].both
         graphs = self.as_compared(graphs)
         queries = encode_graphs(graphs, graph_of_row, self)
-        # Queries with the same known features and sizes have the same answers.
+        # Queries with the same sizes and the same features of the corpus have the same results.
         bounds = queries.ptr[:: len(FAMILIES)]
         seen: dict[bytes, int] = {}
         which = np.fromiter(
@@ -160,30 +163,49 @@ class GraphIndex(FeatureUnits):
         )
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
-    def encode_again(self, inputs: Inputs, encoded: "GraphQueries | None", **settings: Any) -> "GraphQueries":
-        """Find the features of queries that another shard has encoded, each once."""
-        if encoded is None:
+    def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
+        """Encode queries that are rows of this index: its documents, unless the queries have other graphs."""
+        attachment = inputs.attached["radgraph"]
+        if inputs.stored is None or attachment.stored_in != inputs.stored[0]:
             return self.encode(inputs)
-        asked = encoded.asked
-        example = asked.row_id[asked.row_ptr[:-1]]
-        queries = renamed(asked.features, self.places_of(asked))
+        graphs, graph_of_row = attachment.both
+        documents, first, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         return GraphQueries(
-            asked.unit_of_row, encoded.graphs, encoded.graph_of_query, encoded.graph_of_query[example], queries
+            which, self.as_compared(graphs), graph_of_row, graph_of_row[first], self.queries_of(documents)
         )
 
-    def places_of(self, other: "GraphIndex") -> np.ndarray:
-        """Return the ids here of the features of another index, -1 for those that are not here: int64[V]."""
-        strings = zip(self.numbers, (other.tokens, other.labels, other.relation_types), strict=True)
-        places = [np.array([own.get(string, -1) for string in of_other], np.int64) for own, of_other in strings]
-        found = []
+    def own_batch(self) -> SetBatch:
+        """Return the documents as a batch of distinct queries of one another."""
+        return SetBatch(self.own_queries())
+
+    def encode_again(self, inputs: Inputs, encoded: "GraphQueries | None", **settings: Any) -> "GraphQueries":
+        """Look up the features of queries that were encoded for another shard; each feature is looked up once."""
+        if encoded is None:
+            return self.encode(inputs)
+        query_index = encoded.query_index
+        example = query_index.row_id[query_index.row_ptr[:-1]]
+        queries = as_queries(query_index.features, self.ids_of(query_index))
+        return GraphQueries(
+            query_index.document_of_row,
+            encoded.graphs,
+            encoded.graph_of_query,
+            encoded.graph_of_query[example],
+            queries,
+        )
+
+    def ids_of(self, other: "GraphIndex") -> np.ndarray:
+        """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
+        vocabularies = zip(self.numbers, (other.tokens, other.labels, other.relation_types), strict=True)
+        numbers = [np.array([number.get(s, -1) for s in strings], np.int64) for number, strings in vocabularies]
+        ids = []
         for f, (begin, end) in enumerate(pairwise(other.family_ptr.tolist())):
             keys = self.keys[self.family_ptr[f] : self.family_ptr[f + 1]]
-            place = lookup(keys, renumber_keys(f, np.asarray(other.keys[begin:end]), *places))
-            found.append(np.where(place >= 0, place + self.family_ptr[f], -1))
-        return np.concatenate(found)
+            position = lookup(keys, renumber_keys(f, np.asarray(other.keys[begin:end]), *numbers))
+            ids.append(np.where(position >= 0, position + self.family_ptr[f], -1))
+        return np.concatenate(ids)
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
-        """Return graphs with their tokens as they are compared: as the model wrote them."""
+        """Return graphs with the tokens that are compared: as the model wrote them."""
         return graphs
 
     @classmethod
@@ -191,16 +213,26 @@ class GraphIndex(FeatureUnits):
         """Index the graphs of a corpus; see `build_graphs`."""
         return build_graphs(*inputs.attached[kind].both)
 
+    @classmethod
+    def build_for_pairs(
+        cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+    ) -> "GraphIndex":
+        """Build what scores of pairs read: the families of the metrics alone, without posting lists."""
+        if not all(metric.representation == kind and metric.kernel == "radgraph" for metric in metrics):
+            return cls.build(kind, inputs, texts, row_text)
+        families = {int(str(metric.options[name])) for metric in metrics for name in ("family_a", "family_b")}
+        return build_graphs(*inputs.attached[kind].both, families=families, is_searched=False)
+
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records."""
+        """Return the values that the manifest records: the number of dangling relations, and the label schema."""
         return {"dangling_relations": self.n_dangling, "schema": self.schema}
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
         features = self.features._asdict()
         postings = {name: features.pop(name) for name in ("post_ptr", "post_unit", "skip_slot", "skip")}
-        own = {name: getattr(self, name) for name in ("tokens", "labels", "relation_types", "keys", "family_ptr")}
-        write_arrays(folder / "graphs.arrow", {**features, **own, "schema": [self.schema]})
+        arrays = {name: getattr(self, name) for name in ("tokens", "labels", "relation_types", "keys", "family_ptr")}
+        write_arrays(folder / "graphs.arrow", {**features, **arrays, "schema": [self.schema]})
         write_arrays(folder / "postings.arrow", postings)
 
     @classmethod
@@ -213,7 +245,7 @@ class GraphIndex(FeatureUnits):
         return opened
 
     def _check_keys(self) -> None:
-        """Raise ValueError where a key, packed by `pack_keys`, names a string that is not there."""
+        """Raise ValueError if a key, packed by `pack_keys`, contains the number of a string that does not exist."""
         entity, relation, partial, complete = np.split(self.keys, self.family_ptr[1:-1])
         related = complete[complete & 1 == 1] >> 1
         plain = complete[complete & 1 == 0] >> 1
@@ -237,8 +269,9 @@ class GraphQueries(Encoded):
     graph_of_query : int64[Q]
         Position of each query's graph in the table.
     chosen : int64[n]
-        Position of each distinct graph; graphs that differ only in what the corpus lacks are one.
+        Position of each distinct graph in the table. Graphs that differ only in features that the corpus lacks are one.
     queries : Queries
+        Features of the distinct graphs.
     """
 
     which: np.ndarray
@@ -249,21 +282,21 @@ class GraphQueries(Encoded):
 
     @property
     def batch(self) -> SetBatch:
-        """What the kernels take."""
+        """The arrays that the kernels read."""
         return SetBatch(self.queries)
 
     @cached_property
-    def asked(self) -> GraphIndex:
-        """The queries as a corpus of their own, with all their features."""
+    def query_index(self) -> GraphIndex:
+        """An index of the queries themselves, with all their features."""
         return build_graphs(self.graphs, self.graph_of_query)
 
     def item(self, q: int) -> Graph:
-        """Return the sets of a distinct graph, straight from its mentions and relations."""
+        """Return the sets of a distinct query, made from its graph without the index."""
         return spell_graph(self.graphs, int(self.chosen[q]))
 
 
 def spell_graph(graphs: GraphTable, g: int) -> Graph:
-    """Return the sets of one graph, straight from its mentions and relations."""
+    """Return the sets of graph number `g`, made from its entities and relations."""
     begin, end = graphs.entity_ptr[g], graphs.entity_ptr[g + 1]
     entities = [
         (graphs.tokens[t], graphs.labels[label])
@@ -291,11 +324,17 @@ def spell_graph(graphs: GraphTable, g: int) -> Graph:
 
 
 def _sort_key(sizes: np.ndarray) -> np.ndarray:
-    """Return what units are sorted by: entities + relations, then entities."""
+    """Return the key by which documents are sorted, int32[2, D]: entities + relations, and entities."""
     return np.stack([sizes[0] + sizes[1], sizes[0]])
 
 
-def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
+def build_graphs(
+    graphs: GraphTable,
+    graph_of_row: np.ndarray,
+    *,
+    families: Collection[int] = range(len(FAMILIES)),
+    is_searched: bool = True,
+) -> GraphIndex:
     """Index the graphs of a corpus.
 
     Parameters
@@ -303,44 +342,52 @@ def build_graphs(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
     graphs : GraphTable
     graph_of_row : int64[N]
         Position of each row's graph, -1 for a row without one.
+    families : collection of int
+        Families of features to index.
+    is_searched : bool
+        Whether there are posting lists.
     """
     used, which = np.unique(graph_of_row[graph_of_row >= 0], return_inverse=True)
     row_graph = np.full(len(graph_of_row), -1, np.int64)
     row_graph[graph_of_row >= 0] = which
     tokens = sorted(set(graphs.tokens) | {t.lower() for t in graphs.tokens})
     strings = Strings(tokens), sorted(graphs.labels), sorted(graphs.relation_types)
-    pairs = pack_keys(graphs, used, *(numbered(some) for some in (tokens, *strings[1:])))
-    return _indexed(GraphIndex, pairs, len(used), row_graph, strings, graphs.schema, graphs.n_dangling)
+    token, label, kind = (numbered(vocabulary) for vocabulary in (tokens, *strings[1:]))
+    pairs = pack_keys(graphs, used, token, label, kind, families)
+    return _indexed(
+        GraphIndex, pairs, len(used), row_graph, strings, graphs.schema, graphs.n_dangling, is_searched=is_searched
+    )
 
 
 class LowerCaseIndex(GraphIndex):
-    """The same graphs with all tokens lower-cased, as the radgraph package compares them since July 2026.
+    """Features of graphs with all tokens lower-cased, as the radgraph package compares them since July 2026.
 
-    It has no files of its own: the stored features follow from the tokens' lower-cased forms, which an index has.
+    It has no files of its own: the features follow from those of `GraphIndex`, whose `tokens` have all lower-case
+    forms.
     """
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "LowerCaseIndex":
-        """Lower-case the tokens of every feature and merge what is equal then."""
+        """Lower-case the tokens of every feature, and merge features and documents that become equal."""
         index: GraphIndex = parts["radgraph"]
         number, _, _ = index.numbers
         lower = np.array([number[token.lower()] for token in index.tokens], np.int64)
         label, kind = np.arange(len(index.labels)), np.arange(len(index.relation_types))
         fwd_ptr, fwd_id = index.features.fwd_ptr, index.features.fwd_id
-        units = np.repeat(np.arange(len(fwd_ptr) - 1), np.diff(fwd_ptr))
+        documents = np.repeat(np.arange(len(fwd_ptr) - 1), np.diff(fwd_ptr))
         pairs = []
         for f, (begin, end) in enumerate(pairwise(index.family_ptr.tolist())):
             keys = renumber_keys(f, np.asarray(index.keys[begin:end]), lower, label, kind)
-            inside = (fwd_id >= begin) & (fwd_id < end)
-            pairs.append(distinct_pairs(units[inside], keys[fwd_id[inside] - begin]))
+            is_of_family = (fwd_id >= begin) & (fwd_id < end)
+            pairs.append(distinct_pairs(documents[is_of_family], keys[fwd_id[is_of_family] - begin]))
         strings = index.tokens, index.labels, index.relation_types
-        found = _indexed(cls, pairs, len(fwd_ptr) - 1, index.unit_of_row, strings, index.schema)
-        for array in found.features:
-            array.flags.writeable = False  # as in a mapped file: else the search is compiled once more
-        return found
+        lowered = _indexed(cls, pairs, len(fwd_ptr) - 1, index.document_of_row, strings, index.schema)
+        for array in lowered.features:
+            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
+        return lowered
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
-        """Return graphs with their tokens as they are compared: lower-cased."""
+        """Return graphs with the tokens that are compared: lower-cased."""
         return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
 
 
@@ -355,41 +402,53 @@ def _indexed(
     strings: tuple[Sequence[str], Sequence[str], Sequence[str]],
     schema: str,
     n_dangling: int = 0,
+    *,
+    is_searched: bool = True,
 ) -> Graphs:
     """Index graphs by the (graph, key) pairs of each family.
 
     Parameters
     ----------
-    kind : class
-    pairs : of int64[...] and int64[...], a pair of arrays for each family
+    kind : type
+        Class of the index to return.
+    pairs : sequence of (int64[...], int64[...])
+        Graph and key of each feature, one pair of arrays for each family.
     n_graphs : int
     row_graph : int64[N]
-        Graph of each row, -1 for none.
-    strings : tokens, labels and relation types
+        Graph of each row, -1 for a row without one.
+    strings : (tokens, labels, relation types)
+        Vocabularies of the keys.
     schema : str
+        Label schema.
     n_dangling : int
+        Number of relations left out because their target is missing.
+    is_searched : bool
+        Whether there are posting lists.
     """
-    keys, units, features = [], [], []
+    keys, graphs, features = [], [], []
     family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)
     for f, (graph, key) in enumerate(pairs):
         distinct, feature = np.unique(key, return_inverse=True)
         keys.append(distinct)
-        units.append(graph)
+        graphs.append(graph)
         features.append(feature + family_ptr[f])
         family_ptr[f + 1] = family_ptr[f] + len(distinct)
     check_features(int(family_ptr[-1]))
-    fwd_ptr, fwd_id, sizes = pack(np.concatenate(units), np.concatenate(features), n_graphs, family_ptr)
+    fwd_ptr, fwd_id, sizes = pack(np.concatenate(graphs), np.concatenate(features), n_graphs, family_ptr)
 
-    unit, example = distinct_lists(fwd_ptr, fwd_id)
+    document, example = distinct_lists(fwd_ptr, fwd_id)
     sizes = sizes[:, example]
     order = np.lexsort(_sort_key(sizes)[::-1])
     sizes = sizes[:, order]
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
-    unit_of_row = np.where(row_graph >= 0, rank[unit[row_graph]] if len(unit) else -1, -1)
-    found = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), unit_of_row, int(family_ptr[-1]))
-    return kind(found, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
+    document_of_row = np.where(row_graph >= 0, rank[document[row_graph]] if len(document) else -1, -1)
+    if is_searched:
+        indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))
+    else:
+        indexed_features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family_ptr[-1]))
+    return kind(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
 
 
 def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> Queries:
@@ -399,21 +458,23 @@ def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> 
     ----------
     graphs : GraphTable
     chosen : int64[Q]
-        Positions of the query graphs.
+        Position of each query's graph in the table.
     index : GraphIndex
+        The corpus.
     """
     if graphs.schema != index.schema and len(graphs.labels):
-        msg = (
-            f"retrieve: the queries' graphs must have the index's label schema {index.schema!r}; "
-            f"got {graphs.schema!r}. Annotate both with one RadGraph model."
+        raise InputError(
+            argument="the queries' graphs",
+            rule=f"must have the index's label schema {index.schema!r}",
+            value=repr(graphs.schema),
+            step="Annotate both with one RadGraph model.",
         )
-        raise InputError(msg)
     queries, features = [], []
     sizes = np.zeros((len(chosen), len(FAMILIES)), np.int64)
     for f, (graph, key) in enumerate(pack_keys(graphs, chosen, *index.numbers)):
         begin, end = index.family_ptr[f], index.family_ptr[f + 1]
-        found = lookup(index.keys[begin:end], key)
+        position = lookup(index.keys[begin:end], key)
         queries.append(graph)
-        features.append(np.where(found >= 0, found + begin, -1))
+        features.append(np.where(position >= 0, position + begin, -1))
         sizes[:, f] = np.bincount(graph, minlength=len(chosen))
     return pack_queries(np.concatenate(queries), np.concatenate(features), sizes, index.family_ptr)

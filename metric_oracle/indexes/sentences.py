@@ -1,8 +1,9 @@
-"""Sentence vectors -> the distinct sets of a corpus, with the cells and codes that bound their distances.
+"""Representation of sets of sentence vectors, with the cells and codes that bound their distances.
 
-The kernels are those of BERTScore, with sentences for tokens. They expect two special tokens of weight 0 in each
-report, which BERTScore's encoders add. Here each set ends with two more copies of its first vector, of weight 0: they
-change no greatest cosine and no mean. A set of these two alone is a report without sentences, and matches nothing.
+The kernels are those of BERTScore, with sentences in place of tokens. They expect two special tokens of weight 0 in
+each report, which BERTScore's encoders add. So each set ends with two more copies of its first vector, of weight 0,
+which change neither a greatest cosine nor a mean. A report without sentences is a set of two such vectors; it matches
+nothing.
 """
 
 import mmap
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -28,23 +29,24 @@ from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.sentences import SentenceTable
 
-COPIES = 2  # of the first vector of a set, with weight 0
+COPIES = 2  # extra copies of the first vector of a set, with weight 0
 
 
 @dataclass(frozen=True)
-class SentenceIndex(Units):
-    """Distinct sets of sentence vectors of a corpus, longest first.
+class SentenceIndex(Documents):
+    """Distinct sets of sentence vectors of a corpus, largest first.
 
     Attributes
     ----------
     vectors : float32[T, d]
-        Unit vectors but for rounding; scores are those of the stored numbers. Within a set they are in the order of
+        Vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they are sorted by
         their bytes, so that reports with the same sentences in another order are one set.
     ptr : int64[D + 1]
-        Vectors of each set, the copies included.
+        Offsets of the vectors of each set, including the copies.
     row_ptr, row_id : int64[D + 1], int64[...]
+        Rows of each set, ascending.
     screens : dict of str to array
-        What bounds cosines, see `kernels.bertscore.codec.screen`.
+        Data from which cosines are bounded, see `kernels.bertscore.codec.screen`.
     """
 
     vectors: np.ndarray
@@ -62,42 +64,44 @@ class SentenceIndex(Units):
         Raises
         ------
         InputError
-            If vectors are wider, or a report has more of them, than the bounds of the search are proven for.
+            If vectors have more components, or a report has more sentences, than the proof of the bounds allows.
         """
         vectors, ptr, set_of_row = _distinct_sets(inputs.attached[kind], 1)
         longest = int(np.diff(ptr).max(initial=0))
         if vectors.shape[1] > WIDEST or longest > LONGEST:
-            msg = (
-                f"build_index: sentence vectors must have at most {WIDEST:,} components, and a report at most "
-                f"{LONGEST - COPIES:,} sentences; got {vectors.shape[1]:,} and {longest - COPIES:,}. Take another "
-                "encoder, or cut the report."
+            raise InputError(
+                argument="sentence vectors",
+                rule=f"must have at most {WIDEST:,} components, and a report at most {LONGEST - COPIES:,} sentences",
+                value=f"{vectors.shape[1]:,} and {longest - COPIES:,}",
+                step="Take another encoder, or cut the report.",
             )
-            raise InputError(msg)
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
     def encode(self, inputs: Inputs) -> "SentenceQueries":
         """Return the distinct sets of the queries."""
-        given = inputs.attached["sentences"]
-        width, own = given.values.vectors.shape[1], self.vectors.shape[1]
-        if width != own and len(given.values.vectors) and self.counts()["sentences"]:
-            msg = (
-                f"retrieve: sentence vectors must have the index's width {own}; got {width}. Encode queries and corpus "
-                "with one model."
+        attachment = inputs.attached["sentences"]
+        width, own = attachment.values.vectors.shape[1], self.vectors.shape[1]
+        if width != own and len(attachment.values.vectors) and self.counts()["sentences"]:
+            raise InputError(
+                argument="sentence vectors",
+                rule=f"must have the index's width {own}",
+                value=width,
+                step="Encode queries and corpus with one model.",
             )
-            raise InputError(msg)
-        vectors, ptr, which = _distinct_sets(given, own)
+        vectors, ptr, which = _distinct_sets(attachment, own)
         return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
 
     def corpus(self, metric: Metric, encoded: "SentenceQueries") -> Corpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         width = encoded.batch.states.shape[1]
-        if width != self.vectors.shape[1]:  # nothing here is a sentence: the vectors stand for reports without any
+        if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
             vectors = _any_vectors(len(self.vectors), width)
             return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
         return self._corpus
 
     @cached_property
     def _corpus(self) -> Corpus:
+        """The arrays that the kernels read."""
         ids = _weights(self.ptr)
         return Corpus(
             states=self.vectors,
@@ -111,13 +115,13 @@ class SentenceIndex(Units):
             **{**self.screens, "norm_error": float(self.screens["norm_error"][0])},  # type: ignore[arg-type]
         )
 
-    def item(self, unit: int) -> np.ndarray:
+    def item(self, document: int) -> np.ndarray:
         """Return the vectors of a set, float32[n, d]."""
-        return self.vectors[self.ptr[unit] : self.ptr[unit + 1] - COPIES]
+        return self.vectors[self.ptr[document] : self.ptr[document + 1] - COPIES]
 
-    def key(self, unit: int) -> bytes:
+    def key(self, document: int) -> bytes:
         """Return bytes that identify a set in any index."""
-        return self.item(unit).tobytes()
+        return self.item(document).tobytes()
 
     def counts(self) -> dict[str, Any]:
         """Return what the manifest records: sentences of the distinct sets, and the width of their vectors."""
@@ -139,14 +143,22 @@ class SentenceIndex(Units):
 
     def table(self) -> SentenceTable:
         """Return the sets without the copies, as an input of another index."""
-        ids = [str(unit) for unit in range(len(self.ptr) - 1)]
+        ids = [str(document) for document in range(len(self.ptr) - 1)]
         ptr = self.ptr - COPIES * np.arange(len(self.ptr))
         return SentenceTable(ids, ptr, self.vectors[_weights(self.ptr) > 0])
 
 
 @dataclass(frozen=True)
 class SentenceQueries(Encoded):
-    """Distinct sets of sentence vectors of a batch of queries."""
+    """Distinct sets of sentence vectors of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+        Distinct set of each query.
+    batch : TokenBatch
+        The sets, with sentences in place of tokens.
+    """
 
     which: np.ndarray
     batch: TokenBatch
@@ -164,31 +176,33 @@ def _weights(ptr: np.ndarray) -> np.ndarray:
     return weights
 
 
-def _distinct_sets(given: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct sets of the reports, longest first.
+def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct sets of reports, largest first.
 
     Parameters
     ----------
-    given : Attachment
+    attachment : Attachment
+        The sentence vectors of the reports.
     width : int
-        Of the vectors of sets without sentences, where no report has one.
+        Number of components of the vectors if no report has a sentence.
 
     Returns
     -------
     vectors : float32[T, d]
-        Each set followed by its copies.
+        The vectors of each set, followed by the copies.
     ptr : int64[D + 1]
+        Offsets of each set in `vectors`.
     set_of_row : int64[N]
-        -1 for reports that nothing was given for.
+        Set of each report, -1 for reports without an entry in the source.
     """
-    used, place = in_order_of_use(given.of_row)
-    table = given.values.take(used)
+    used, used_of_row = in_order_of_use(attachment.of_row)
+    table = attachment.values.take(used)
     lengths = np.diff(table.ptr)
     vectors = np.empty((0, width), np.float32)
     rank = np.empty(0, np.int64)
     if len(table.vectors):
         # The vectors of an index have unit length already; dividing again could change their last bits.
-        vectors = table.vectors if given.are_unit else unit_vectors(table.vectors)
+        vectors = table.vectors if attachment.are_unit else unit_vectors(table.vectors)
         first, which = distinct_rows(vectors)
         rank = np.unique(vectors[first].view(np.uint32), axis=0, return_inverse=True)[1].reshape(-1)[which]
     order = np.lexsort((rank, np.repeat(np.arange(len(used)), lengths)))
@@ -197,31 +211,35 @@ def _distinct_sets(given: Attachment, width: int) -> tuple[np.ndarray, np.ndarra
     set_of = [number.setdefault(rank[i:j].tobytes(), len(number)) for i, j in pairwise(table.ptr.tolist())]
     first = np.unique(np.array(set_of, np.int64), return_index=True)[1]
     by_length = np.argsort(-lengths[first], kind="stable")
-    chosen = first[by_length]
-    position = np.empty(len(chosen), np.int64)
-    position[by_length] = np.arange(len(chosen))
-    n = lengths[chosen]
-    begin = np.where(n > 0, table.ptr[:-1][chosen], len(vectors))
+    example = first[by_length]
+    rank_of_set = np.empty(len(example), np.int64)
+    rank_of_set[by_length] = np.arange(len(example))
+    n = lengths[example]
+    begin = np.where(n > 0, table.ptr[:-1][example], len(vectors))
     ptr = np.concatenate([[0], np.cumsum(n + COPIES)]).astype(np.int64)
     inside = np.arange(ptr[-1]) - np.repeat(ptr[:-1], n + COPIES)
     source = np.repeat(begin, n + COPIES) + np.where(inside < np.repeat(n, n + COPIES), inside, 0)
-    set_of_row = np.where(place >= 0, position[np.array(set_of, np.int64)][place], -1) if len(set_of) else place
+    set_of_row = (
+        np.where(used_of_row >= 0, rank_of_set[np.array(set_of, np.int64)][used_of_row], -1)
+        if len(set_of)
+        else used_of_row
+    )
     # The last vector is for sets without sentences, which consist of copies of it.
     return np.concatenate([vectors[order], _any_vectors(1, vectors.shape[1])])[source], ptr, set_of_row
 
 
 def _any_vectors(n: int, width: int) -> np.ndarray:
-    """Return unit vectors for reports without sentences, float32[n, width]."""
+    """Return n arbitrary unit vectors, which stand for reports without sentences: float32[n, width]."""
     vectors = np.zeros((n, width), np.float32)
     vectors[:, 0] = 1.0
     return vectors
 
 
 def _screens(vectors: np.ndarray, ptr: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what bounds cosines with the vectors of sets."""
+    """Return the data from which cosines with the vectors of sets are bounded."""
     if len(vectors):
         return screen(vectors, ptr)
-    # A shard may have no sets: its screens are those of one vector, cut to none.
+    # A shard may have no sets: make the data of one vector and keep none of its rows.
     screens = screen(_any_vectors(1, vectors.shape[1]), np.array([0, 1]))
     by_vector = {name: screens[name][:0] for name in ("cell", "radius", "codes", "terms", "mean_along", "mean_off")}
     return {**screens, **by_vector}

@@ -1,8 +1,8 @@
-"""Build a set of shards: each an ordinary build in its own folder, by any number of workers side by side.
+"""Build a shard set. Each shard is an ordinary build in its own folder, and several workers can build in parallel.
 
-A worker makes the shards that nobody has made or is making, then waits for those of others and takes over what they
-left. `plan.json` says what the set is built of, so that a worker with another command is refused; `set.json` is
-written last, by whoever sees that all shards are there.
+A worker builds the shards that no other worker has built or is building. Then it waits for the other workers, and takes
+over shards whose workers have died. `plan.json` records what the set is built from, so that a worker with other inputs
+is refused. `set.json` is written last, by the first worker to see that all shards exist.
 """
 
 import json
@@ -23,18 +23,18 @@ from metric_oracle.indexes.store import Strings
 from metric_oracle.progress import Progress
 from metric_oracle.sources.inputs import Inputs
 
-PAUSE = 0.5  # seconds between two looks at what others are building
+PAUSE = 0.5  # seconds between two checks of the shards that other workers are building
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What one shard is made of.
+    """The reports of one shard.
 
     Attributes
     ----------
     ids, texts : sequences of str
     make : function
-        Returns the Inputs of these reports, when they are needed; gets what all shards have `beside` them.
+        Returns the Inputs of these reports when they are needed. It is called with `shared`, see `build_set`.
     source, states, section
         See `indexes.build.build_index`.
     """
@@ -47,16 +47,17 @@ class Slice:
     section: tuple[str | None, str] = (None, "")
 
 
-# Gets the slices, the folder, what all shards have beside them, metrics and progress; returns the shards that another
-# process is making, and the number of all.
+# A function that builds the missing shards of a set. Its arguments are the slices, the folder, `shared`, metrics and
+# progress. It returns the shards that another process is building, and the number of all shards.
 Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Progress | None], tuple[list[Path], int]]
 
 
 def check_shard_rows(shard_rows: object) -> None:
-    """Raise unless it is a number of rows."""
+    """Raise InputError unless `shard_rows` is an int of at least 1."""
     if isinstance(shard_rows, bool) or not isinstance(shard_rows, int) or shard_rows < 1:
-        msg = f"build_index: shard_rows must be an int of at least 1; got {shard_rows!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="shard_rows", rule="must be an int of at least 1", value=repr(shard_rows), step="Choose one."
+        )
 
 
 def build_set(
@@ -64,51 +65,53 @@ def build_set(
     out: str | Path,
     plan: Any,
     *,
-    beside: Any = None,
+    shared: Any = None,
     metrics: Sequence[str] | None = None,
     progress: Progress | None = None,
     make_all: Maker | None = None,
 ) -> ShardSet:
-    """Build a set of shards; a killed build resumes, and workers with the same plan share the work.
+    """Build a shard set; an interrupted build resumes, and workers with the same plan share the work.
 
     Parameters
     ----------
     slices : function
-        Returns what the shards are made of, in the order of the rows, each time it is called.
+        Returns the slices in the order of the rows. It may be called several times.
     out : path
-        New folder, or one where the same set is under way.
-    plan : what JSON can hold
-        Everything that the set depends on.
-    beside : object
-        What slices make Inputs with.
+        New folder, or the folder of the same set. A finished set is returned as it is, so that workers that start late
+        succeed.
+    plan : object
+        Everything that the set depends on, as values that JSON can represent.
+    shared : object
+        Argument of `Slice.make`, the same for all shards.
     metrics, progress
-        See `indexes.build.build_index`; the name of the shard stands before that of the part.
-    make_all : function
-        Makes the shards that are not there; by default this process, one after another. See `indexes.remote`.
+        See `indexes.build.build_index`; the names of parts begin with the name of the shard.
+    make_all : function, optional
+        Builds the missing shards. By default this process builds them one after another; see also `indexes.remote`.
 
     Raises
     ------
     InputError
-        If `out` is another folder, or a set under way of another plan; and as `build_index` does for a shard.
+        If `out` is another folder, or a set with another plan; and for the reasons of `build_index`.
     """
-    out = Path(out)
-    _begin(out, checksum(plan))
+    out, plan_sum = Path(out), checksum(plan)
+    if _begin(out, plan_sum):
+        return ShardSet(out)
     while True:
-        busy, n_shards = (make_all or _make_all)(slices(), out, beside, metrics, progress)
+        busy, n_shards = (make_all or _make_all)(slices(), out, shared, metrics, progress)
         if not busy:
             break
         while not any(_is_free(folder) for folder in busy) and not all(map(_is_finished, busy)):
             time.sleep(PAUSE)
     while not (out / NAME).is_file():
         try:
-            with exclusive(out, LOCK, "build_index", "build"):
+            with exclusive(out, LOCK, "build"):
                 if not (out / NAME).is_file():
-                    write_set(out, n_shards)
+                    write_set(out, n_shards, plan_sum)
         except InUseError:
             time.sleep(PAUSE)
     for name in (PLAN, LOCK):
         (out / name).unlink(missing_ok=True)
-    for name in (PLAN, NAME):  # of a worker that was killed before it renamed it
+    for name in (PLAN, NAME):  # temporary files of workers that were killed before the rename
         remove_leftovers(out / name, f"{name}.", ".tmp")
     return ShardSet(out)
 
@@ -116,62 +119,77 @@ def build_set(
 def _make_all(
     slices: Iterable[Slice],
     out: Path,
-    beside: Any,
+    shared: Any,
     metrics: Sequence[str] | None,
     progress: Progress | None,
 ) -> tuple[list[Path], int]:
-    """Make the shards that are not there; return those that another process is making, and the number of all."""
+    """Build the missing shards one after another; see `Maker`."""
     busy, n_shards = [], 0
     for piece in slices:
         folder = out / shard_name(n_shards)
         tell = None if progress is None else partial(_tell, progress, folder.name)
-        if not has_shard(folder, piece) and not make_shard(folder, piece, beside, metrics, tell):
+        if not has_shard(folder, piece) and not make_shard(folder, piece, shared, metrics, tell):
             busy.append(folder)
         n_shards += 1
     return busy, n_shards
 
 
 def _tell(progress: Progress, name: str, step: str, done: int | None, total: int | None) -> None:
+    """Report the progress of a shard under its name."""
     progress(f"{name}: {step}", done, total)
 
 
-def _begin(out: Path, plan: str) -> None:
-    """Make the folder of a set, or raise unless the same set is under way there."""
-    manifest.check_name(out, "build_index", "out")
+def _begin(out: Path, plan: str) -> bool:
+    """Make the folder of a set; return True if the set is finished. Raise InputError if the folder is another one."""
+    manifest.check_name(out, "out")
     if not out.exists() and not out.is_symlink():
         out.mkdir(parents=True, exist_ok=True)
-    # Another worker may just have made the folder.
-    is_begun = out.is_dir() and all(path.name.startswith(PLAN) for path in out.iterdir())
-    if not is_begun and (not (out / PLAN).is_file() or (out / NAME).is_file()):
-        msg = f"build_index: out must be a new folder; got {out}, which exists. Remove it or name another."
-        raise InputError(msg)
-    if (out / PLAN).is_file():
-        try:
-            known = json.loads((out / PLAN).read_text(encoding="utf-8"))["plan"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            known = None
-        if known != plan:
-            msg = (
-                "build_index: out must be new, or a set under way of these very reports, files and options; got "
-                f"{out}, of others. Give the same as then, or name another."
-            )
-            raise InputError(msg)
-        return
-    write_json(out / PLAN, {"plan": plan})
-    sync(out.parent)
+    # Another worker may have made the folder a moment ago, or may finish the set at any moment. It writes NAME before
+    # it removes PLAN, so NAME is looked for after PLAN.
+    is_new = out.is_dir() and all(path.name.startswith(PLAN) for path in out.iterdir())
+    begun = _recorded(out / PLAN)
+    finished = _recorded(out / NAME)
+    if finished is not None and finished == plan:
+        return True
+    if finished is not None or (begun is None and not is_new):
+        raise InputError(
+            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
+        )
+    if begun is None:
+        write_json(out / PLAN, {"plan": plan})
+        sync(out.parent)
+    elif begun != plan:
+        raise InputError(
+            argument="out",
+            rule="must be new, or a set under way of these very reports, files and options",
+            value=f"{out}, begun with others",
+            step="Give the same as then, or name another.",
+        )
+    return False
+
+
+def _recorded(path: Path) -> str | None:
+    """Return the plan in a plan or manifest, None without this file, "" if it has no plan."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["plan"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return ""
 
 
 def _is_finished(folder: Path) -> bool:
+    """Return whether a shard is finished."""
     return (folder / manifest.NAME).is_file()
 
 
 def _is_free(folder: Path) -> bool:
-    """Tell whether nobody is building a shard that is not finished."""
+    """Return whether a shard is unfinished and no process is building it."""
     building = folder.with_name(folder.name + BUILDING)
     if _is_finished(folder):
         return False
     try:
-        with exclusive(building, LOCK, "build_index", "build"):
+        with exclusive(building, LOCK, "build"):
             return True
     except InUseError:
         return False
@@ -180,28 +198,29 @@ def _is_free(folder: Path) -> bool:
 
 
 def has_shard(folder: Path, piece: Slice) -> bool:
-    """Tell whether a shard is finished; one of other reports is an error."""
+    """Return whether a shard is finished; raise InputError if it contains other reports than the slice."""
     if not _is_finished(folder):
         return False
     reports = open_one(folder).reports
     if not all(
         reports[name].equals(Strings(given).arrow) for name, given in (("study_id", piece.ids), ("text", piece.texts))
     ):
-        msg = (
-            f"build_index: {folder} must hold the reports of its place; got others. Remove the folder and run the same "
-            "command again."
+        raise InputError(
+            argument=str(folder),
+            rule="must hold the reports of this shard",
+            value="other reports",
+            step="Remove the folder and run the same command again.",
         )
-        raise InputError(msg)
     return True
 
 
 def make_shard(
-    folder: Path, piece: Slice, beside: Any, metrics: Sequence[str] | None, progress: Progress | None
+    folder: Path, piece: Slice, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
 ) -> bool:
-    """Build a shard; False where another worker is at it."""
+    """Build a shard; return False if another worker is building it."""
     try:
         build_index(
-            piece.make(beside),
+            piece.make(shared),
             folder,
             metrics=metrics,
             source=piece.source,
@@ -212,6 +231,6 @@ def make_shard(
     except InUseError:
         return False
     except InputError:
-        if not _is_finished(folder):  # another worker has just ended
+        if not _is_finished(folder):  # otherwise another worker has finished it in the meantime
             raise
     return True

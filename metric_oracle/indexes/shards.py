@@ -1,8 +1,8 @@
-"""A set of shards: contiguous runs of the rows of one corpus, each an ordinary index, and a manifest over them.
+"""A shard set: consecutive slices of the rows of one corpus, each an ordinary index, and a manifest over them.
 
-What must agree between shards is what answers depend on: the order of the rows, the model and how it stored its states,
-what an uncertain label counts as. Vocabularies and bounds need not: queries are encoded for each shard, and features
-that it does not know count in their sizes, so that every pair has the score that it has in one index.
+Shards must agree in everything that scores depend on, such as the model, the dtype of its states, and the value of
+uncertain labels. Their vocabularies and bounds may differ. Queries are encoded for each shard. Features that a shard
+lacks still count in the sizes of queries, so that every pair has the same score as in a single index.
 """
 
 from collections import OrderedDict
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 FORMAT, NAME = manifest.SET_FORMAT, manifest.SET_NAME
 FORMAT_VERSION = 1
-PLAN = "plan.json"  # of a set under way: what it is built of, see `indexes.shard_build`
+PLAN = "plan.json"  # in an unfinished set: what it is built from, see `indexes.shard_build`
 OPEN = 16  # shards that a set keeps open
-# Of a representation in the manifest: what may differ between shards.
-_FREE = ("model",)  # where the model lay
+# Entries of a representation in the manifest that may differ between shards.
+_FREE = ("model",)  # the path of the model
 
 
 def shard_name(place: int) -> str:
-    """Return the folder of a shard."""
+    """Return the name of a shard's folder."""
     return f"shard-{place:05}"
 
 
 class Shard(Index):
-    """An index that is a part of a set."""
+    """An index that is part of a shard set."""
 
     def __init__(self, of: "ShardSet", place: int) -> None:
         record = of.content["shards"][place]
@@ -49,17 +49,18 @@ class Shard(Index):
         self.first_row = record["first_row"]
         self._counted = of
         if self.fingerprint != record["fingerprint"] or self.n_reports != record["reports"]:
-            msg = (
-                f"open_index: {record['path']} must be the shard that {of.folder} was made of, fingerprint "
-                f"{record['fingerprint'][:12]}; got {self.fingerprint[:12]}. Build the set again."
+            raise IndexFormatError(
+                argument=record["path"],
+                rule=f"must be the shard that {of.folder} was made of, fingerprint {record['fingerprint'][:12]}",
+                value=self.fingerprint[:12],
+                step="Build the set again.",
             )
-            raise IndexFormatError(msg)
 
 
 class ShardSet(Index):
-    """An opened set: stands where an index does, and opens a shard when it is needed.
+    """An opened shard set, which can be used in place of an index. Shards are opened when they are needed.
 
-    What looks at the arrays of one index, as `part`, `reports` and `distinct` give them, has none here, and says so.
+    It has no arrays of its own: `part`, `reports` and `distinct` raise InputError.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,12 +71,16 @@ class ShardSet(Index):
         self._kept: OrderedDict[int, Shard] = OrderedDict()
         lacking = [record["path"] for record in self.content["shards"] if not _is_index(folder / record["path"])]
         if lacking:
-            msg = f"open_index: {lacking[0]} must be in the set; got no such index in {folder}. Build it again."
-            raise IndexFormatError(msg)
+            raise IndexFormatError(
+                argument=lacking[0],
+                rule="must be in the set",
+                value=f"no such index in {folder}",
+                step="Build it again.",
+            )
 
     def __repr__(self) -> str:
-        held = f"{self.n_reports:,} reports in {self.n_shards} shards"
-        return f"<ShardSet {self.folder}: {held}, {self.fingerprint[:12]}>"
+        size = f"{self.n_reports:,} reports in {self.n_shards} shards"
+        return f"<ShardSet {self.folder}: {size}, {self.fingerprint[:12]}>"
 
     @property
     def n_shards(self) -> int:
@@ -83,12 +88,12 @@ class ShardSet(Index):
         return len(self.content["shards"])
 
     def shards(self, places: Sequence[int] | None = None) -> Iterator[Index]:
-        """Yield the shards, or some of them, in the order of their rows."""
+        """Yield the shards with the given numbers, by default all, in the order of their rows."""
         for place in range(self.n_shards) if places is None else places:
             yield self.shard(place)
 
     def shard(self, place: int) -> Shard:
-        """Return a shard; the ones that were used last stay open."""
+        """Return a shard by its number; the `OPEN` shards that were used last stay open."""
         if place not in self._kept:
             self._kept[place] = Shard(self, place)
         self._kept.move_to_end(place)
@@ -102,29 +107,29 @@ class ShardSet(Index):
         return np.array([record["first_row"] for record in self.content["shards"]], np.int64)
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
-        """Return the "study_id" or the "text" of some rows."""
+        """Return "study_id", "text" or a kept column for the given rows of the whole corpus."""
         rows = np.asarray(rows, np.int64)
-        which = np.searchsorted(self.first_rows, rows, side="right") - 1
-        found, places = [pa.chunked_array([], pa.large_string())], [np.empty(0, np.int64)]
-        for place in np.unique(which).tolist():
-            some = np.flatnonzero(which == place)
-            found.append(self.shard(place).take(column, rows[some] - self.first_rows[place]))
-            places.append(some)
+        shard_of_row = np.searchsorted(self.first_rows, rows, side="right") - 1
+        chunks, places = [pa.chunked_array([], pa.large_string())], [np.empty(0, np.int64)]
+        for shard in np.unique(shard_of_row).tolist():
+            positions = np.flatnonzero(shard_of_row == shard)
+            chunks.append(self.shard(shard).take(column, rows[positions] - self.first_rows[shard]))
+            places.append(positions)
         order = np.argsort(np.concatenate(places), kind="stable")
-        return pa.chunked_array([chunk for part in found for chunk in part.chunks], pa.large_string()).take(
+        return pa.chunked_array([chunk for part in chunks for chunk in part.chunks], pa.large_string()).take(
             to_arrow(order)
         )
 
     @cached_property
     def gram_frequency(self) -> "JoinedFrequencies":
-        """In how many rows each n-gram occurs."""
+        """The number of corpus rows in which each n-gram occurs."""
         from metric_oracle.indexes.cider import JoinedFrequencies
 
         paths = [self.folder / record["path"] for record in self.content["shards"]]
         return JoinedFrequencies.of(open_one(path).part("coco") for path in paths)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
-        """Return how many rows have token states, and in how many of them each token id occurs: int64[ids]."""
+        """Return the number of rows with token states, and the number of these with each token id: int64[ids]."""
         if kind not in self._frequencies:
             n_rows, total = 0, np.zeros(0, np.int64)
             for record in self.content["shards"]:
@@ -144,32 +149,34 @@ class ShardSet(Index):
 
     @property
     def reports(self) -> pa.Table:
-        """A set has none: its texts lie in its shards."""
+        """Raise InputError: only the shards have texts."""
         self._refuse()
 
     @property
     def distinct(self) -> pa.Table:
-        """A set has none either."""
+        """Raise InputError: only the shards have texts."""
         self._refuse()
 
     def part(self, kind: str) -> Any:
-        """Raise: a set has no arrays of its own."""
+        """Raise InputError: only the shards have arrays."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise InputError(one_index(self.folder, "open_index"))
+        raise not_one_index(self.folder)
 
 
-def one_index(folder: Path, function: str) -> str:
-    """Return the line for what takes one index and no set."""
-    return (
-        f"{function}: index must be one index here, not a set of shards; got {folder}. Build one index of these "
-        "reports, or pass one of its shards."
+def not_one_index(folder: Path) -> InputError:
+    """Return the error of a call that takes one index and no set."""
+    return InputError(
+        argument="index",
+        rule="must be one index here, not a set of shards",
+        value=folder,
+        step="Build one index of these reports, or pass one of its shards.",
     )
 
 
 def is_set(path: Path) -> bool:
-    """Tell whether a folder is a set, finished or not."""
+    """Return whether a folder is a shard set, finished or not."""
     return any((path / name).is_file() for name in (NAME, PLAN))
 
 
@@ -201,8 +208,15 @@ def open_index(path: str | Path) -> Index:
     return ShardSet(path) if is_set(path) else open_one(path)
 
 
-def write_set(folder: Path, n_shards: int) -> None:
-    """Write the manifest over finished shards: last of all, synced, renamed.
+def write_set(folder: Path, n_shards: int, plan: str) -> None:
+    """Write the manifest over finished shards, the last step of a build.
+
+    Parameters
+    ----------
+    folder : path
+    n_shards : int
+    plan : str
+        Checksum of what the set is built from. A worker that starts when the set is finished recognises it by this.
 
     Raises
     ------
@@ -218,12 +232,14 @@ def write_set(folder: Path, n_shards: int) -> None:
     for content in contents:
         for name, n in content["counts"].items():
             counts[name] = counts.get(name, 0) + n
-    # The same text may be distinct in several shards.
+    # A text that occurs in several shards is counted once for each.
     counts["distinct_texts_of_shards"] = counts.pop("distinct_texts")
     kinds = list(contents[0]["representations"])
     for shard, content in zip(shards, contents, strict=True):
         if list(content["representations"]) != kinds:
             _differ(folder, "representations", shard)
+        if shard.columns != shards[0].columns:
+            _differ(folder, "kept columns", shard)
     records = {
         kind: _joined(folder, kind, shards, [content["representations"][kind] for content in contents])
         for kind in kinds
@@ -242,6 +258,8 @@ def write_set(folder: Path, n_shards: int) -> None:
             for shard in shards
         },
     }
+    if shards[0].columns:
+        content["columns"] = shards[0].columns
     content["most_frequent"] = {
         kind: most_frequent(
             [(shard, first, shard.part(kind).row_id) for shard, first in zip(shards, first_rows, strict=True)]
@@ -252,23 +270,24 @@ def write_set(folder: Path, n_shards: int) -> None:
     built = {
         "built_by": f"metric-oracle {version('metric-oracle')}",
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "plan": plan,
     }
     write_json(folder / NAME, {**head, **built, "checksum": checksum(content), "content": content})
     sync(folder)
 
 
 def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
-    """Return the lowest scorable row of the most frequent text that has one; -1 where no row is scorable.
+    """Return the lowest row of the most frequent text, among rows that a metric can score; -1 if it can score none.
 
     Parameters
     ----------
     shards : sequence of (Index, int, int64[...])
-        Each with its first row, and the rows in it that can be scored, from its own 0 on.
+        Each shard with its first row in the corpus, and its rows that can be scored, counted from 0 in the shard.
 
     Notes
     -----
-    Some shard has the winner at least ``1 / S`` times as often as the winner of any one shard occurs there: only such
-    texts are counted over all shards.
+    If the most frequent text of a single shard occurs n times, the most frequent text of the set occurs at least n
+    times in all, so at least ``n / S`` times in one of the S shards. Only such texts are counted over all shards.
     """
     import pyarrow.compute as pc
 
@@ -280,26 +299,26 @@ def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
     if not best:
         return -1
     least = -(-best // len(shards))
-    often = [
+    candidates = [
         shard.distinct["text"].take(pa.array(np.flatnonzero(shard.distinct["multiplicity"].to_numpy() >= least)))
         for shard, _, _ in shards
     ]
-    wanted = pa.chunked_array([chunk for texts in often for chunk in texts.chunks], pa.large_string()).unique()
-    total = np.zeros(len(wanted), np.int64)
-    lowest = np.full(len(wanted), np.iinfo(np.int64).max)
+    frequent = pa.chunked_array([chunk for texts in candidates for chunk in texts.chunks], pa.large_string()).unique()
+    total = np.zeros(len(frequent), np.int64)
+    lowest = np.full(len(frequent), np.iinfo(np.int64).max)
     for shard, first, rows in shards:
-        place = pc.fill_null(pc.index_in(shard.distinct["text"], wanted), -1).to_numpy()
-        known = place >= 0
-        np.add.at(total, place[known], shard.distinct["multiplicity"].to_numpy()[known])
-        of_row = place[shard.reports["distinct_id"].to_numpy()[rows]]
-        some = of_row >= 0
-        np.minimum.at(lowest, of_row[some], rows[some] + first)
+        text = pc.fill_null(pc.index_in(shard.distinct["text"], frequent), -1).to_numpy()
+        is_frequent = text >= 0
+        np.add.at(total, text[is_frequent], shard.distinct["multiplicity"].to_numpy()[is_frequent])
+        text_of_row = text[shard.reports["distinct_id"].to_numpy()[rows]]
+        has_frequent = text_of_row >= 0
+        np.minimum.at(lowest, text_of_row[has_frequent], rows[has_frequent] + first)
     total[lowest == np.iinfo(np.int64).max] = 0
     return int(lowest[total == total.max()].min())
 
 
 def _check_studies(shards: Sequence[Index]) -> None:
-    """Raise where an id is in two shards."""
+    """Raise InputError if two shards have the same study id."""
     import polars as pl
 
     frames = [
@@ -310,76 +329,85 @@ def _check_studies(shards: Sequence[Index]) -> None:
     doubled = hashes.filter(pl.col("hash").is_duplicated())["hash"].unique()
     if not len(doubled):
         return
-    alike = pl.concat([frame.filter(pl.col("id").hash(1).is_in(doubled.implode())) for frame in frames])
-    twice = alike.filter(pl.col("id").is_duplicated())
+    suspects = pl.concat([frame.filter(pl.col("id").hash(1).is_in(doubled.implode())) for frame in frames])
+    twice = suspects.filter(pl.col("id").is_duplicated())
     if len(twice):
         study = twice["id"][0]
         places = sorted(set(twice.filter(pl.col("id") == study)["shard"].to_list()))
         where = " and ".join(shard_name(place) for place in places[:2])
-        msg = (
-            f"build_index: reports must have unique ids over all shards; got {shown_names([study])} in {where}. Keep "
-            "one row each and build the set again."
+        raise InputError(
+            argument="reports",
+            rule="must have unique ids over all shards",
+            value=f"{shown_names([study])} in {where}",
+            step="Keep one row each and build the set again.",
         )
-        raise InputError(msg)
 
 
 def _joined(folder: Path, kind: str, shards: Sequence[Index], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the manifests say of a representation: counts added, everything else one for all."""
-    found: dict[str, Any] = {}
+    """Return the manifest entry of a representation of the set: counts are added, all else must be equal."""
+    joined: dict[str, Any] = {}
     for name, value in records[0].items():
         values = [record.get(name) for record in records]
         if type(value) is int:
-            found[name] = sum(values)
+            joined[name] = sum(values)
             continue
         for shard, other in zip(shards, values, strict=True):
             if _without(other) != _without(value):
                 _differ(folder, f"{name} of {kind}", shard)
-        found[name] = value
-    return found
+        joined[name] = value
+    return joined
 
 
 def _without(value: Any) -> Any:
+    """Return an entry of a manifest without the values that may differ between shards."""
     return {name: v for name, v in value.items() if name not in _FREE} if isinstance(value, dict) else value
 
 
 def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
-    msg = (
-        f"build_index: shards of {folder} must be built in one way; got other {what} in {shard.folder.name} than in "
-        f"{shard_name(0)}. Remove that shard and build again."
+    raise InputError(
+        argument=f"shards of {folder}",
+        rule="must be built in one way",
+        value=f"other {what} in {shard.folder.name} than in {shard_name(0)}",
+        step="Remove that shard and build again.",
     )
-    raise InputError(msg)
 
 
 def _fingerprint(content: dict[str, Any]) -> str:
-    """Return the identity of a set: what its shards hold, in their order."""
+    """Return the fingerprint of a set: a SHA-256 of the fingerprints and sizes of its shards, in their order."""
     return checksum([[record["fingerprint"], record["reports"]] for record in content["shards"]])
 
 
 def _is_index(folder: Path) -> bool:
+    """Return whether a folder has the manifest of an index."""
     return (folder / manifest.NAME).is_file()
 
 
 def _read_set(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a set once this version can use it."""
-    manifest.check_name(folder, "open_index", "index")
+    """Return the manifest of a set, after checks of its format, version, checksum and fingerprint."""
+    manifest.check_name(folder, "index")
     if not (folder / NAME).is_file():
-        msg = (
-            f"open_index: index must be finished; got {folder}, a set of shards under way or killed. Run build-index "
-            "again to resume it."
+        raise IndexFormatError(
+            argument="index",
+            rule="must be finished",
+            value=f"{folder}, a set of shards under way or killed",
+            step="Run build-index again to resume it.",
         )
-        raise IndexFormatError(msg)
     found = manifest.parse((folder / NAME).read_bytes(), FORMAT)
     if found is None:
-        msg = f"open_index: {NAME} must be that of a set of shards; got something else in {folder}. Build it again."
-        raise IndexFormatError(msg)
+        raise IndexFormatError(f"{NAME} in {folder} is not that of a set of shards.", "Build the set again.")
     if found.get("format_version") != FORMAT_VERSION:
-        msg = (
-            f"open_index: format_version of a set must be {FORMAT_VERSION}; got {found.get('format_version')!r} in "
-            f"{folder}. Build it again, or upgrade metric-oracle."
+        raise IndexFormatError(
+            argument="format_version of a set",
+            rule=f"must be {FORMAT_VERSION}",
+            value=f"{found.get('format_version')!r} in {folder}",
+            step="Build it again, or upgrade metric-oracle.",
         )
-        raise IndexFormatError(msg)
     content: Any = found.get("content")
     if found.get("checksum") != checksum(content) or found.get("fingerprint") != _fingerprint(content):
-        msg = f"open_index: {NAME} must match its own checksum; got an altered one in {folder}. Build the set again."
-        raise IndexFormatError(msg)
+        raise IndexFormatError(
+            argument=NAME,
+            rule="must match its own checksum",
+            value=f"an altered one in {folder}",
+            step="Build the set again.",
+        )
     return found

@@ -1,4 +1,4 @@
-"""METEOR's representation: no files of its own, the stems of the words that an index holds, and their synonyms."""
+"""Representation of METEOR: the stems of words and their synonyms, made from the n-grams that an index stores."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
-from metric_oracle.indexes.features import Encoded, FeatureUnits
+from metric_oracle.indexes.features import Encoded, FeatureDocuments
 from metric_oracle.indexes.ngrams import (
     TOKENIZERS,
     NgramIndex,
@@ -24,32 +24,34 @@ from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
-Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the stems that count as synonyms of it
+Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the synonyms of the stem
 
 
 def stemmer() -> Callable[[str], str]:
-    """Return nltk's form of Porter's stemmer."""
+    """Return the function of nltk's Porter stemmer that stems a word."""
     try:
         from nltk.stem.porter import PorterStemmer
     except ImportError as error:
-        raise not_installed(function="retrieve", subject="METEOR", module=error.name, extra="meteor") from error
+        raise not_installed(subject="METEOR", module=error.name, extra="meteor") from error
     return PorterStemmer().stem
 
 
 def wordnet_synonyms() -> Callable[[str], Collection[str]]:
-    """Return what nltk's METEOR takes for synonyms: the lemmas of one word in WordNet's synsets of a word."""
+    """Return a function that gives a word's synonyms as nltk's METEOR does: the single-word lemmas of its synsets."""
     from nltk.corpus import wordnet
 
     try:
         wordnet.ensure_loaded()
     except LookupError as error:
-        msg = (
-            "retrieve: METEOR with synonyms must have WordNet where nltk finds it; got none. Run "
-            '"python -m nltk.downloader wordnet" once, or ask for meteor:nltk-stems.'
-        )
-        raise BackendError(msg) from error
+        raise BackendError(
+            argument="METEOR with synonyms",
+            rule="must have WordNet where nltk finds it",
+            value="none",
+            step='Run "python -m nltk.downloader wordnet" once, or ask for meteor:nltk-stems.',
+        ) from error
 
     def synonyms(word: str) -> Collection[str]:
+        """Return the lemmas of all synsets of a word, without those of several words."""
         names = {lemma.name() for synset in wordnet.synsets(word) for lemma in synset.lemmas()}
         return {name for name in names if "_" not in name}
 
@@ -57,16 +59,17 @@ def wordnet_synonyms() -> Callable[[str], Collection[str]]:
 
 
 @dataclass(frozen=True)
-class StemIndex(FeatureUnits):
-    """Stems of the distinct token sequences of a corpus.
+class StemIndex(FeatureDocuments):
+    """Stems of the distinct token sequences of a corpus. It has no files of its own.
 
     Attributes
     ----------
     ngrams : NgramIndex
+        The stored token sequences.
     stems : NgramIndex
-        Of the sequences of stems, units as those of `ngrams`.
+        The same documents as sequences of stems.
     stem : int32[W]
-        Stem of each word.
+        Number of each word's stem.
     """
 
     ngrams: NgramIndex
@@ -75,79 +78,96 @@ class StemIndex(FeatureUnits):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "StemIndex":
-        """Stem the vocabulary, and index the sequences of stems."""
+        """Make the representation: stem the vocabulary, and index the sequences of stems."""
         ngrams: NgramIndex = parts["ngrams"]
         of_word = list(map(stemmer(), ngrams.words))
-        known = sorted(set(of_word))
-        place = {stem: i for i, stem in enumerate(known)}
-        stem = np.fromiter(map(place.__getitem__, of_word), np.int32, len(of_word))
+        vocabulary = sorted(set(of_word))
+        number = {stem: i for i, stem in enumerate(vocabulary)}
+        stem = np.fromiter(map(number.__getitem__, of_word), np.int32, len(of_word))
         flat = stem[ngrams.sequence]
-        return cls(ngrams, index_sequences("stems", known, flat, ngrams.sequence_ptr, ngrams.unit_of_row, 1), stem)
+        return cls(
+            ngrams, index_sequences("stems", vocabulary, flat, ngrams.sequence_ptr, ngrams.document_of_row, 1), stem
+        )
 
     @property
     def features(self) -> Features:  # type: ignore[override]
-        """Stems with their occurrences; rows of the units."""
+        """The stems with their occurrences, and the rows of the documents."""
         return self.stems.features
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return the synonyms of a stem: none."""
+        """Return a function that gives the synonyms of a stem; here it gives none."""
         return lambda stem: ()
 
     @cached_property
-    def _near(self) -> dict[str, frozenset[str]]:
-        """The synonyms of each stem of the corpus that has any, itself left out; WordNet is asked for stems, as is."""
+    def _synonyms_of(self) -> dict[str, frozenset[str]]:
+        """The synonyms of each stem of the corpus, for stems that have any.
+
+        Like nltk, it looks up stems, not words, in WordNet, and compares its answers with stems.
+        """
         of_stem, stems = self.synonyms(), self.stems.words
-        found = {stem: frozenset(of_stem(stem)) - {stem} for stem in stems}
-        return {stem: near for stem, near in found.items() if near}
+        synonyms = {stem: frozenset(of_stem(stem)) - {stem} for stem in stems}
+        return {stem: words for stem, words in synonyms.items() if words}
 
     @cached_property
-    def _reached(self) -> dict[str, list[str]]:
-        """The stems of the corpus that a stem is a synonym of."""
-        found = defaultdict(list)
-        for stem, near in self._near.items():
-            for other in near:
-                found[other].append(stem)
-        return dict(found)
+    def _stems_with_synonym(self) -> dict[str, list[str]]:
+        """For each synonym, the stems of the corpus that have it."""
+        stems_with = defaultdict(list)
+        for stem, synonyms in self._synonyms_of.items():
+            for synonym in synonyms:
+                stems_with[synonym].append(stem)
+        return dict(stems_with)
 
     def corpus(self, metric: Metric, encoded: Encoded) -> StemCorpus:
-        """Return what the kernels take."""
+        """Return the arrays that the kernels read."""
         texts = Texts(self.ngrams.sequence, self.ngrams.sequence_ptr, self.stem)
-        return StemCorpus(self.features, self.ngrams.cells, texts, len(self.stems.vocabulary))
+        return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
 
-    def item(self, unit: int) -> tuple[Token, ...]:
-        """Return the tokens of a unit."""
+    def item(self, document: int) -> tuple[Token, ...]:
+        """Return the tokens of a document, for the plain scorer."""
         words, stems = self.ngrams.words, self.stems.words
-        some = self.ngrams.sequence[self.ngrams.sequence_ptr[unit] : self.ngrams.sequence_ptr[unit + 1]].tolist()
+        some = self.ngrams.sequence[
+            self.ngrams.sequence_ptr[document] : self.ngrams.sequence_ptr[document + 1]
+        ].tolist()
         return tuple(self._token(words[word], stems[self.stem[word]]) for word in some)
 
     def _token(self, word: str, stem: str) -> Token:
-        return word, stem, self._near.get(stem, frozenset())
+        """Return a word with its stem and its synonyms."""
+        return word, stem, self._synonyms_of.get(stem, frozenset())
 
     def encode(self, inputs: Inputs) -> "StemQueries":
-        """Tokenize and stem queries; look up what their words can match."""
+        """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
         words, which = distinct_sequences(inputs.texts, TOKENIZERS["ngrams"])
         stem = stemmer()
         stems = {word: stem(word) for word in set(chain.from_iterable(words))}
-        reach, at = [], []
+        # Stems that each query can match: its own, then those with a synonym in it; and the word that each belongs to.
+        matchable, position_of = [], []
         for sequence in words:
-            roots = [stems[word] for word in sequence]
-            near = [(root, place) for place, of in enumerate(roots) for root in self._reached.get(of, ())]
-            reach.append((*roots, *(root for root, _ in near)))
-            at += [*range(len(roots)), *(place for _, place in near)]
-        queries, flat, ptr = encode_ngrams(reach, self.stems)
+            own_stems = [stems[word] for word in sequence]
+            by_synonym = [
+                (match, position)
+                for position, own_stem in enumerate(own_stems)
+                for match in self._stems_with_synonym.get(own_stem, ())
+            ]
+            matchable.append((*own_stems, *(match for match, _ in by_synonym)))
+            position_of += [*range(len(own_stems)), *(position for _, position in by_synonym)]
+        queries, flat, ptr = encode_ngrams(matchable, self.stems)
         lengths = np.array([[len(sequence)] for sequence in words], np.int32).reshape(-1, 1)
         batch = StemBatch(
-            queries._replace(sizes=lengths), *flatten(words, self.ngrams.word_id), flat, np.array(at, np.int64), ptr
+            queries._replace(sizes=lengths),
+            *flatten(words, self.ngrams.word_id),
+            flat,
+            np.array(position_of, np.int64),
+            ptr,
         )
         items = [tuple(self._token(word, stems[word]) for word in sequence) for sequence in words]
         return StemQueries(which, items, batch)
 
 
 class SynonymIndex(StemIndex):
-    """The same with WordNet's synonyms."""
+    """Stems with the synonyms of WordNet."""
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return the synonyms of a stem, see `wordnet_synonyms`."""
+        """Return a function that gives the synonyms of a stem, see `wordnet_synonyms`."""
         return wordnet_synonyms()
 
 
@@ -160,6 +180,7 @@ class StemQueries(Encoded):
     which : int64[Q]
         Distinct sequence of each query.
     items : list of tuple of Token
+        The distinct sequences.
     batch : StemBatch
     """
 
@@ -168,5 +189,5 @@ class StemQueries(Encoded):
     batch: StemBatch
 
     def item(self, q: int) -> tuple[Token, ...]:
-        """Return the tokens of a distinct query."""
+        """Return the tokens of a distinct query, for the plain scorer."""
         return self.items[q]

@@ -1,8 +1,8 @@
-"""Arrays and strings <-> Arrow IPC files, memory-mapped on the way back.
+"""Write arrays and strings to Arrow IPC files, and read them back memory-mapped.
 
-Arrays of different lengths share a file as one row of large lists, so that a representation is one file and its arrays
-reach the kernels without a copy. Numbers begin at multiples of `ALIGNMENT` bytes: Arrow's writer promises 8, so that a
-filler goes before each array.
+Arrays of different lengths share a file: the file is a table with one row, whose cells are lists. So a representation
+is one file, and its arrays reach the kernels without a copy. Numeric arrays begin at multiples of `ALIGNMENT` bytes.
+Arrow's writer only guarantees multiples of 8, so a filler column precedes each of them.
 """
 
 import hashlib
@@ -20,21 +20,22 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-ALIGNMENT = 64  # a line of the cache, and a register of AVX-512
+ALIGNMENT = 64  # bytes of a cache line, and of an AVX-512 register
 _FILLER = "filler"
-BATCH = 1 << 16  # strings made at once
-FEW = 1 << 12  # strings that are taken without Arrow's functions
-PIECE = 1 << 26  # bytes written or hashed at once, then given back
+BATCH = 1 << 16  # strings that are converted at once
+FEW = 1 << 12  # up to this number, strings are selected without Arrow's functions
+PIECE = 1 << 26  # bytes that are written or hashed before their pages are released
 _TEXT, _NUMBER = pa.large_string(), pa.int64()
-# Columns of the corpus rows, and of its distinct texts.
+# Columns of the tables of corpus rows and of distinct texts.
 REPORTS = pa.schema({"row": _NUMBER, "study_id": _TEXT, "text": _TEXT, "distinct_id": _NUMBER})
 DISTINCT = pa.schema({"text": _TEXT, "first_row": _NUMBER, "multiplicity": _NUMBER})
+COLUMNS = "columns.arrow"  # file of the columns that are kept with the reports, all of them strings
 _MAPS: WeakSet[mmap.mmap] = WeakSet()
-_LOCK = threading.Lock()  # a set that grows must not be copied
+_LOCK = threading.Lock()  # `_MAPS` must not grow while it is copied
 
 
 def map_file(file: Path | int) -> mmap.mmap:
-    """Map a file or what an open descriptor reads, read-only, so that `release` knows it."""
+    """Memory-map a file or an open descriptor, read-only, and register the map for `release`."""
     if isinstance(file, Path):
         with file.open("rb") as opened:
             return map_file(opened.fileno())
@@ -45,7 +46,7 @@ def map_file(file: Path | int) -> mmap.mmap:
 
 
 def release() -> None:
-    """Give the pages of all mapped files back to the system, which brings them again when they are read."""
+    """Release the pages of all mapped files; the system loads them again when they are read."""
     with _LOCK:
         maps = list(_MAPS)
     for mapped in maps:
@@ -53,14 +54,16 @@ def release() -> None:
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process uses now, mapped pages included; its peak where /proc is missing."""
+    """Return the bytes of memory that the process uses, including mapped pages; without /proc, its peak."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Strings(Sequence[str]):
-    """Strings in Arrow's memory, a third of what a list takes: each becomes a Python string when it is asked for.
+    """A sequence of strings in an Arrow array, which needs a third of the memory of a list.
+
+    Strings are converted to Python strings when they are read.
 
     Attributes
     ----------
@@ -75,22 +78,22 @@ class Strings(Sequence[str]):
             if self.arrow.type != _TEXT:
                 self.arrow = self.arrow.cast(_TEXT)
         else:
-            some = (pa.array(values[i : i + BATCH], pa.large_string()) for i in range(0, len(values), BATCH))
-            self.arrow = pa.chunked_array(some, pa.large_string())
+            chunks = (pa.array(values[i : i + BATCH], pa.large_string()) for i in range(0, len(values), BATCH))
+            self.arrow = pa.chunked_array(chunks, pa.large_string())
 
     def __len__(self) -> int:
         return len(self.arrow)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, position: int) -> str: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, position: slice) -> list[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return self.arrow[place].to_pylist()
-        return self.arrow[int(place)].as_py()
+    def __getitem__(self, position: int | slice) -> str | list[str]:
+        if isinstance(position, slice):
+            return self.arrow[position].to_pylist()
+        return self.arrow[int(position)].as_py()
 
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), BATCH):
@@ -98,56 +101,56 @@ class Strings(Sequence[str]):
 
 
 def to_arrow(values: "np.ndarray | Sequence[str]") -> pa.Array:
-    """Return numbers, flags or strings as Arrow has them, numbers without a copy.
+    """Return numbers, booleans or strings as an Arrow array; numbers are not copied.
 
-    `pa.array` gives the same, but looks for pandas first, and imports it where it is installed: as long as NumPy and
-    Arrow together.
+    `pa.array` does the same, but imports pandas if it is installed, which takes as long as importing NumPy and Arrow
+    together. It is faster for more than `FEW` strings.
     """
     if not isinstance(values, np.ndarray):
-        return _strings_of([value.encode() for value in values])
-    held = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(held)])
+        return _strings_of([value.encode() for value in values]) if len(values) <= FEW else pa.array(values, _TEXT)
+    packed = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(packed)])
 
 
 def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a column of numbers without nulls, a view where it lies in one piece: Arrow's own way imports pandas."""
+    """Return a column of numbers without nulls, as a view if it has one chunk. Arrow's own method imports pandas."""
     return np.from_dlpack(column.combine_chunks())
 
 
-def take_strings(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """Return the strings at some places, from 0 on, of a column of large strings without nulls.
+def take_strings(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
+    """Return the strings of a column, without nulls, at the given positions.
 
-    Few are put together here: `column.take` is faster for many, and imports all functions of Arrow.
+    Up to `FEW` strings are selected here, because `column.take` imports all functions of Arrow. It is faster for many.
     """
-    if len(places) > FEW:
-        return column.take(to_arrow(places))
-    ptr, flat = _string_parts(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
+    if len(positions) > FEW:
+        return column.take(to_arrow(positions))
+    ptr, flat = string_parts(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
     content = flat.data
-    spans = zip(ptr[places].tolist(), ptr[places + 1].tolist(), strict=True)
+    spans = zip(ptr[positions].tolist(), ptr[positions + 1].tolist(), strict=True)
     return pa.chunked_array([_strings_of([content[begin:end] for begin, end in spans])])
 
 
 def checked_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of strings after a check that they are UTF-8."""
+    """Return a column of strings, after a check that they are valid UTF-8."""
     column.validate(full=True)
     return column
 
 
 def _strings_of(raw: Sequence[bytes | memoryview]) -> pa.Array:
-    """Return strings in UTF-8 as Arrow has them."""
+    """Return an Arrow array of strings from their bytes in UTF-8."""
     ptr = np.cumsum([0, *map(len, raw)], dtype=np.int64)
     return pa.Array.from_buffers(_TEXT, len(raw), [None, pa.py_buffer(ptr), pa.py_buffer(b"".join(raw))])
 
 
 def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
-    """Return arrays of one type behind one another, read-only.
+    """Concatenate arrays of one dtype; the result is read-only.
 
     Parameters
     ----------
     parts : iterable of array
     scratch : Path or None
-        Folder for a nameless file that they are written into and mapped from, so that memory holds one at a time. It
-        goes with the array, or with the process.
+        Folder for an unnamed file that the arrays are written to and mapped from, so that only one is in memory at a
+        time. The file is deleted with the array, or when the process ends.
     """
     if scratch is None:
         several = list(parts)
@@ -163,12 +166,13 @@ def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.nda
 
 
 class _Pieces:
-    """A file that is written piece by piece; the pages of what was mapped go back after each."""
+    """A file that is written piece by piece; after each piece the pages of mapped files are released."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.flush, self.closed = file, file.flush, False
 
     def write(self, content: Any) -> None:
+        """Write bytes to the file."""
         view = memoryview(content)
         for first in range(0, len(view), PIECE):
             self.file.write(view[first : first + PIECE])
@@ -177,7 +181,7 @@ class _Pieces:
 
 
 def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
-    """Write arrays (any shape, fixed-width dtypes) and strings into one Arrow IPC file."""
+    """Write arrays of any shape, with dtypes of fixed width, and strings to one Arrow IPC file."""
     arrays, fields = [], []
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
@@ -196,7 +200,7 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
 
 
 def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Array], list[pa.Field]]:
-    """Add columns of zeros that let numbers begin at multiples of `ALIGNMENT` in the file; strings go to its end."""
+    """Add fillers, so that numeric arrays begin at multiples of `ALIGNMENT`; strings go to the end of the file."""
     numbers = [i for i, field in enumerate(fields) if field.metadata[b"shape"] != b"strings"]
     strings = [i for i in range(len(fields)) if i not in numbers]
     filler = pa.field(_FILLER, pa.large_list(pa.uint8()))
@@ -225,7 +229,7 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
             continue
         shape = field.metadata[b"shape"].decode()
         if shape == "strings":
-            check_offsets(*_string_parts(column.values))
+            check_offsets(*string_parts(column.values))
             column.values.validate(full=True)  # UTF-8, of vocabularies and settings
             columns[field.name] = Strings(column.values)
         else:
@@ -234,13 +238,13 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table into one Arrow IPC file."""
+    """Write a table to an Arrow IPC file."""
     with path.open("wb") as file, ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
 def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
-    """Return a table that is a view of the mapped file."""
+    """Return the table of a mapped Arrow IPC file as a view, after a check of its columns."""
     table = ipc.open_file(pa.py_buffer(mapped)).read_all()
     table.validate()
     if table.schema != schema:
@@ -249,30 +253,30 @@ def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
     for column in table.columns:
         if column.type == pa.large_string():
             for chunk in column.chunks:
-                check_offsets(*_string_parts(chunk))
+                check_offsets(*string_parts(chunk))
     return table
 
 
 def check_offsets(offsets: np.ndarray, values: Any) -> None:
-    """Raise ValueError unless offsets ascend from 0 to the length of the values, so that no slice leaves them."""
+    """Raise ValueError unless offsets ascend from 0 to the number of values, so that all slices are inside them."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(values) or np.any(offsets[1:] < offsets[:-1]):
         msg = "offsets that lead out of their array"
         raise ValueError(msg)
 
 
 def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
-    """Raise ValueError unless all integers lie from `first` to `end` - 1, so that what they number is there.
+    """Raise ValueError unless all integers are from `first` to `end` - 1, so that they are valid indexes.
 
-    One pass at the speed of memory; of large arrays the pages go back, piece by piece.
+    Large arrays are read piece by piece, and the pages of each piece are released.
     """
     flat = ids.reshape(-1)
     at_once = PIECE // ids.itemsize
     for start in range(0, len(flat), at_once):
-        some = flat[start : start + at_once]
-        if first == 0:  # what is negative is very large: one pass is enough
-            is_outside = some.view(f"u{some.itemsize}").max() >= end
+        piece = flat[start : start + at_once]
+        if first == 0:  # as unsigned integers, negative ones are very large, so one pass is enough
+            is_outside = piece.view(f"u{piece.itemsize}").max() >= end
         else:
-            is_outside = some.min() < first or some.max() >= end
+            is_outside = piece.min() < first or piece.max() >= end
         if is_outside:
             msg = "numbers of what is not there"
             raise ValueError(msg)
@@ -280,8 +284,8 @@ def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
             release()
 
 
-def _string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and the bytes of large strings, from 0 on."""
+def string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets, int64[n + 1] from 0, and the bytes, uint8[...], of an array of large strings."""
     if not len(strings):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     _, offsets, content = strings.buffers()
@@ -291,19 +295,20 @@ def _string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hash_strings(strings: pa.ChunkedArray) -> bytes:
-    """Return a SHA-256 of strings that does not depend on how they are cut into chunks."""
+    """Return a SHA-256 of strings that does not depend on the chunks of the array."""
     lengths, contents = hashlib.sha256(), hashlib.sha256()
     for chunk in strings.chunks:
-        ptr, flat = _string_parts(chunk)
+        ptr, flat = string_parts(chunk)
         lengths.update(np.diff(ptr).data)
         _update(contents, flat)
     return lengths.digest() + contents.digest()
 
 
 def hash_content(path: Path) -> str:
-    """Return a SHA-256 of what an Arrow file of this module holds: names, shapes and values, not how Arrow packs them.
+    """Return a SHA-256 of the content of a file, in hexadecimal.
 
-    Any other file gives that of its bytes.
+    For Arrow files of this module it covers names, shapes and values, but not the layout that Arrow chose. For any
+    other file it covers the bytes.
     """
     mapped = map_file(path)
     hasher = hashlib.sha256()
@@ -329,7 +334,7 @@ def hash_content(path: Path) -> str:
 
 
 def _update(hasher: Any, content: np.ndarray) -> None:
-    """Hash mapped bytes piece by piece, so that no more than a piece stays in memory."""
+    """Hash mapped bytes piece by piece, so that at most one piece stays in memory."""
     for first in range(0, len(content), PIECE):
         hasher.update(content[first : first + PIECE].data)
         release()

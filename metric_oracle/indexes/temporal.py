@@ -1,4 +1,4 @@
-"""Texts -> sets of keywords of change, for Temporal F1: a bit for each keyword."""
+"""Representation of Temporal F1: the set of keywords of change in each text, one bit per keyword."""
 
 import mmap
 import re
@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
-# Bannur et al., CVPR 2023, as Libra and RadEval have them. The place in this order is the bit.
+# The list of Bannur et al., CVPR 2023, as in Libra and RadEval. The position in this list is the number of the bit.
 KEYWORDS = [
     "bigger",
     "change",
@@ -63,13 +63,13 @@ KEYWORDS = [
     "worsening",
 ]
 _BIT = {word: np.uint64(1 << place) for place, word in enumerate(KEYWORDS)}
-_APART = re.compile(r"[\n_-]+")  # what the published cleaning turns into blanks
-_DROPPED = re.compile(r"[^\w\s.,:;()]")  # and what it takes away, so that "worse/new" is one word
+_APART = re.compile(r"[\n_-]+")  # replaced by a space, as in the published cleaning
+_DROPPED = re.compile(r"[^\w\s.,:;()]")  # deleted, as in the published cleaning, so that "worse/new" is one word
 _WORD = re.compile(r"\w+")
 
 
 def mask_of(text: str) -> np.uint64:
-    """Return the keywords of a text, a bit each; whole words, whatever their case."""
+    """Return the keywords of a text as a bit mask; whole words, in upper or lower case."""
     mask = np.uint64(0)
     for word in _WORD.findall(_DROPPED.sub("", _APART.sub(" ", text)).lower()):
         mask |= _BIT.get(word, np.uint64(0))
@@ -77,23 +77,26 @@ def mask_of(text: str) -> np.uint64:
 
 
 def _distinct(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct sets of some texts, uint64[n], and each text's: int64[N]."""
+    """Return the distinct masks of texts, uint64[n], and the number of each text's mask among them: int64[N]."""
     masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
     return masks, which.reshape(-1)
 
 
 def _words(mask: np.uint64) -> frozenset[str]:
+    """Return the keywords of a mask."""
     return frozenset(word for word, bit in _BIT.items() if mask & bit)
 
 
 @dataclass(frozen=True)
-class KeywordIndex(Units):
+class KeywordIndex(Documents):
     """Distinct sets of keywords of a corpus.
 
     Attributes
     ----------
     masks : uint64[D]
+        A bit per keyword, in the order of `KEYWORDS`.
     row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each document, ascending.
     """
 
     masks: np.ndarray
@@ -105,22 +108,22 @@ class KeywordIndex(Units):
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "KeywordIndex":
-        """Find the keywords of the distinct texts of a corpus."""
+        """Index the keywords of a corpus."""
         masks, which = _distinct(texts)
         return cls(masks, *group_rows(which[row_text], len(masks)))
 
     def encode(self, inputs: Inputs) -> "KeywordQueries":
-        """Find the keywords of the queries."""
+        """Return the distinct sets of keywords of the queries."""
         masks, which = _distinct(inputs.texts)
         return KeywordQueries(which, masks)
 
     def corpus(self, metric: Metric, encoded: "KeywordQueries") -> MaskCorpus:
-        """Return what the kernel takes."""
+        """Return the arrays that the kernels read."""
         return MaskCorpus(self.masks, self.row_ptr, self.row_id)
 
-    def item(self, unit: int) -> frozenset[str]:
+    def item(self, document: int) -> frozenset[str]:
         """Return the keywords of a document."""
-        return _words(self.masks[unit])
+        return _words(self.masks[document])
 
     def save(self, folder: Path) -> None:
         """Write the representation into a folder."""
@@ -140,7 +143,9 @@ class KeywordQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct set of each query.
     masks : uint64[n]
+        A bit per keyword, in the order of `KEYWORDS`.
     """
 
     which: np.ndarray
@@ -148,7 +153,7 @@ class KeywordQueries(Encoded):
 
     @property
     def batch(self) -> MaskBatch:
-        """What the kernel takes."""
+        """The arrays that the kernels read."""
         return MaskBatch(self.masks)
 
     def item(self, q: int) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Queries of BERTScore: token states of a batch, as the kernels and the reference scorer take them."""
+"""Encoded queries of BERTScore: the token states of a batch, for the kernels and for the plain scorer."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -13,13 +13,16 @@ from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
 
 @dataclass(frozen=True)
 class TokenItem:
-    """One report as the reference scorer takes it.
+    """One report for the plain scorer.
 
     Attributes
     ----------
     states : float32[n, d]
+        Token states.
     weights : float64[n]
-    baseline : (precision, recall, f1) that scores are relative to, or None
+        Weight of each token.
+    baseline : (precision, recall, f1) or None
+        Baseline that scores are relative to.
     """
 
     states: np.ndarray
@@ -34,14 +37,19 @@ class TokenQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct sequence of each query.
     tokens : Tokens
+        Token ids of the distinct sequences.
     states : float16 or float32[T, d]
+        Token states of the distinct sequences.
     weights : float64[T]
+        Weight of each token.
     corpus : Corpus
-        The candidates with the weights that belong to these queries.
+        The corpus with the token weights of these queries.
     baseline : (precision, recall, f1) or None
+        Baseline that scores are relative to.
     recorded : dict
-        What the signature records.
+        Settings that the signature records.
     """
 
     which: np.ndarray
@@ -54,25 +62,28 @@ class TokenQueries(Encoded):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records."""
+        """The settings that the signature records."""
         return self.recorded
 
     @property
     def batch(self) -> TokenBatch:
-        """What the kernels take."""
+        """The arrays that the kernels read."""
         return TokenBatch(self.states, self.tokens.ptr, self.weights, self.baseline)
 
     def portable(self) -> "TokenQueries":
-        """Return it with no more of the corpus than the weights of tokens."""
-        nothing: dict[str, Any] = dict.fromkeys(Corpus._fields)
-        return replace(self, corpus=Corpus(**{**nothing, "weight_of_id": self.corpus.weight_of_id}))
+        """Return these queries without the arrays of the corpus, except the weights of tokens."""
+        without: dict[str, Any] = dict.fromkeys(Corpus._fields)
+        return replace(self, corpus=Corpus(**{**without, "weight_of_id": self.corpus.weight_of_id}))
 
     def item(self, q: int) -> TokenItem:
-        """Return a distinct query."""
+        """Return a distinct query for the plain scorer."""
         return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
 
 
 def digest_of(queries: TokenQueries) -> str:
-    """Return what tells states from those of another device or library, whatever the order of the queries."""
-    each = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
-    return hashlib.sha256("".join(each).encode()).hexdigest()
+    """Return a SHA-256 of the states of the distinct queries, in hexadecimal, which does not depend on their order.
+
+    It differs if the states come from another device or another version of a library.
+    """
+    digests = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What embeddings and labels share: distinct rows of a matrix, encoded queries, and FAISS for those who want it."""
+"""Functions that embeddings and labels share: distinct rows of a matrix, encoded queries, and FAISS indexes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,56 +10,54 @@ from metric_oracle.indexes.features import Encoded
 from metric_oracle.kernels._build import number_rows
 
 
-def import_faiss(function: str) -> Any:
-    """Import FAISS or say which extra is lacking."""
+def import_faiss() -> Any:
+    """Import and return FAISS; raise BackendError, which names the extra to install, if it is missing."""
     try:
         import faiss
     except ImportError as error:
-        raise not_installed(function, "an index of vectors", error.name, "cpu") from error
+        raise not_installed("an index of vectors", error.name, "cpu") from error
     return faiss
 
 
-def flat_index(vectors: np.ndarray, function: str = "Index.faiss") -> Any:
-    """Return a faiss.IndexFlatIP over a copy of the vectors, in their order: number i is document i.
+def flat_index(vectors: np.ndarray) -> Any:
+    """Return a faiss.IndexFlatIP over a copy of the vectors; vector i is document i.
 
     Parameters
     ----------
     vectors : float32[D, d]
-    function : str
-        Name for error messages.
 
     Raises
     ------
     BackendError
         If FAISS is not installed.
     """
-    index = import_faiss(function).IndexFlatIP(vectors.shape[1])
+    index = import_faiss().IndexFlatIP(vectors.shape[1])
     index.add(np.ascontiguousarray(vectors, np.float32))
     return index
 
 
 def in_order_of_use(of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what rows use in the order of first use.
+    """Return the distinct values that rows refer to, in the order of their first rows.
 
     Parameters
     ----------
     of_row : int64[N]
-        -1 for nothing.
+        Value of each row, such as the number of its vector in a source; -1 for a row without one.
 
     Returns
     -------
     used : int64[n]
-        What is used.
-    place : int64[N]
-        Place of each row's in `used`, -1 for nothing.
+        The distinct values.
+    position : int64[N]
+        Index in `used` of each row's value, -1 for a row without one.
     """
     values, first, inverse = np.unique(of_row[of_row >= 0], return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    place = np.full(len(of_row), -1, np.int64)
-    place[of_row >= 0] = rank[inverse.reshape(-1)]
-    return values[order], place
+    position = np.full(len(of_row), -1, np.int64)
+    position[of_row >= 0] = rank[inverse.reshape(-1)]
+    return values[order], position
 
 
 def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,14 +66,14 @@ def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     values : float32[n, d] or int8[n, d]
-        Without -0.0, which would differ from 0.0.
+        It must not contain -0.0, whose bytes differ from those of 0.0.
 
     Returns
     -------
     first : int64[m]
-        First row of each distinct one, ascending.
+        First occurrence of each distinct row, ascending.
     which : int64[n]
-        Number of each row's distinct one.
+        Index in `first` of the distinct row that equals each row.
     """
     values = np.ascontiguousarray(values)
     words = values.view({4: np.uint32, 1: np.uint8}[values.dtype.itemsize])
@@ -89,8 +87,9 @@ class VectorQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct vector of each query.
     batch : NamedTuple of arrays
-        What the kernel reads; its `vectors` are float32[n, d] or int8[n, 14].
+        Arrays that the kernels read; the field `vectors` is float32[n, d] or int8[n, L].
     """
 
     which: np.ndarray
@@ -98,7 +97,7 @@ class VectorQueries(Encoded):
 
     @property
     def vectors(self) -> np.ndarray:
-        """The distinct vectors."""
+        """The distinct vectors: float32[n, d] or int8[n, L]."""
         return self.batch.vectors
 
     def item(self, q: int) -> np.ndarray:

@@ -58,6 +58,7 @@ def distinct_lists(ptr, values):
 
 @inner
 def _same_list(ptr, values, i, j):
+    """Return whether the lists i and j are equal."""
     n = ptr[i + 1] - ptr[i]
     p = 0
     while p < n and ptr[j + 1] - ptr[j] == n and values[ptr[i] + p] == values[ptr[j] + p]:
@@ -76,7 +77,7 @@ def table_size(n):
 
 @inner
 def find_key(table, keys, key):
-    """Return the slot of a key in a hash table of positions in `keys`: its slot, or the empty one for it."""
+    """Return the slot of a key in a hash table of positions in `keys`: the key's own, or the empty one that it gets."""
     mixed = np.uint64(key) * np.uint64(_MIX)
     slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
     while table[slot] >= 0 and keys[table[slot]] != key:
@@ -86,13 +87,23 @@ def find_key(table, keys, key):
 
 @inner
 def grow(keys):
-    """Return the keys in an array of twice the size, at least 8, and their hash table: int64[2 n], int32[...]."""
+    """Return the keys in an array of twice the size, at least 8, and their hash table: int64[2 n] and int32[...]."""
     more = np.empty(max(2 * len(keys), 8), np.int64)
     more[: len(keys)] = keys
     table = np.full(table_size(len(more)), -1, np.int32)
     for i in range(len(keys)):
         table[find_key(table, keys, keys[i])] = i
     return more, table
+
+
+@inner
+def add_key(table, keys, n, key):
+    """Add a key as number n; return the keys and the table, which are larger if `keys` was full."""
+    if n == len(keys):
+        keys, table = grow(keys)
+    table[find_key(table, keys, key)] = n
+    keys[n] = key
+    return keys, table
 
 
 @jit
@@ -121,34 +132,35 @@ def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
 
 
 @jit
-def note_cells(post_ptr, post_unit, first, last, cell_of_unit, slot, skip):
+def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, skip):
     """Write where each length bucket begins in the lists of the features first .. last - 1 with a row in `skip`.
 
     Parameters
     ----------
     post_ptr : int64[V + 1]
     post_unit : int32[...]
-        Of these features alone.
-    cell_of_unit : int64[D]
+        Posting lists of the features first .. last - 1 alone.
+    bucket_of_document : int64[D]
     slot : int32[V]
         Row of each feature, -1 for none.
 
     Writes
     ------
-    skip : int32[S, cells + 1], the rows of these features
+    skip : int32[S, buckets + 1], the rows of these features
     """
     for v in range(first, last):
         if slot[v] >= 0:
-            cell, begin = 0, post_ptr[v] - post_ptr[first]
+            bucket, begin = 0, post_ptr[v] - post_ptr[first]
             for p in range(begin, post_ptr[v + 1] - post_ptr[first]):
-                while cell <= cell_of_unit[post_unit[p]]:
-                    skip[slot[v], cell] = p - begin
-                    cell += 1
-            skip[slot[v], cell:] = post_ptr[v + 1] - post_ptr[v]
+                while bucket <= bucket_of_document[post_unit[p]]:
+                    skip[slot[v], bucket] = p - begin
+                    bucket += 1
+            skip[slot[v], bucket:] = post_ptr[v + 1] - post_ptr[v]
 
 
 @jit
 def renumber(ids, number):
+    """Replace each id by its number, in place."""
     for p in range(len(ids)):
         ids[p] = number[ids[p]]
 
@@ -164,8 +176,10 @@ def number_grams(ptr, words, gram, order, n_words, most):
     gram : int32[T], overwritten
     order : int
         n, at least 2.
-    n_words, most : int
-        Vocabulary; n-grams after which to stop.
+    n_words : int
+        Size of the vocabulary.
+    most : int
+        Number of distinct n-grams after which to stop.
 
     Returns
     -------
@@ -177,17 +191,14 @@ def number_grams(ptr, words, gram, order, n_words, most):
     for u in range(len(ptr) - 1):
         for p in range(ptr[u], ptr[u + 1] - order + 1):
             key = np.int64(gram[p]) * n_words + words[p + order - 1]
-            slot = find_key(table, keys, key)
-            if table[slot] < 0:
+            number = table[find_key(table, keys, key)]
+            if number < 0:
                 if n == most:
                     return keys[:n].copy()
-                if n == len(keys):
-                    keys, table = grow(keys)
-                    slot = find_key(table, keys, key)
-                keys[n] = key
-                table[slot] = n
+                keys, table = add_key(table, keys, n, key)
+                number = n
                 n += 1
-            gram[p] = table[slot]
+            gram[p] = number
     return keys[:n].copy()
 
 
@@ -203,8 +214,12 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
     ptr, fwd_ptr : int64[D + 1]
     gram : int32[T], overwritten
     rank : int32[n-grams]
-    order, first, most : int
-        n; the first feature id of the order; features after which to stop.
+    order : int
+        n of the n-grams.
+    first : int
+        The first feature id of the order.
+    most : int
+        Number of distinct repeats after which to stop.
     fwd_id : int32[P], overwritten
 
     Returns
@@ -227,17 +242,14 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
             feature = first + np.int64(g)
             if times[g] > 0:
                 key = np.int64(g) << 32 | np.int64(times[g])
-                slot = find_key(table, keys, key)
-                if table[slot] < 0:
+                number = table[find_key(table, keys, key)]
+                if number < 0:
                     if n == most:
                         return keys[:n].copy()
-                    if n == len(keys):
-                        keys, table = grow(keys)
-                        slot = find_key(table, keys, key)
-                    keys[n] = key
-                    table[slot] = n
+                    keys, table = add_key(table, keys, n, key)
+                    number = n
                     n += 1
-                feature = first + len(rank) + table[slot]
+                feature = first + len(rank) + number
             fwd_id[position] = feature
             position += 1
     return keys[:n].copy()
@@ -287,9 +299,9 @@ def number_rows(words, n_bits):
     Returns
     -------
     first : int64[m]
-        First row of each distinct one, ascending.
+        The first row of each group of equal rows, ascending.
     number : int64[n]
-        Number of each row's distinct one.
+        For each row, the number of its group.
     """
     table = np.full(1 << n_bits, -1, np.int64)
     first = np.empty(len(words), np.int64)

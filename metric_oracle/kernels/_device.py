@@ -16,26 +16,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import config as numba_config
 
-from metric_oracle.errors import install_command
+from metric_oracle.errors import BackendError, install_command
 from metric_oracle.kernels.contract import Capabilities
 
 config: Any = numba_config
-LANES = 32  # threads of a warp: they read one posting list side by side
-WARPS = 4  # warps of a block: each reads another list. Registers allow 20 warps at a time; small blocks wait less
-BLOCKS_PER_PROCESSOR = 32  # of a launch: the last ones to run leave little of the device idle
-SHARE_OF_MEMORY = 0.8  # of what is free on a device
-_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of the driver
+LANES = 32  # threads per warp; together they read one posting list
+WARPS = 4  # warps per block, each with a posting list of its own. Registers allow 20; small blocks wait less
+BLOCKS_PER_PROCESSOR = 32  # per launch; with many blocks, the last ones leave little of the device idle
+SHARE_OF_MEMORY = 0.8  # share of a device's free memory that is used
+_NO_DEVICE = 100  # the driver's error CUDA_ERROR_NO_DEVICE
 _CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-_LEAST_CAPABILITY = {"numba": (7, 5), "triton": (8, 0)}  # that compilers of CUDA 13 and Triton compile for
-_NO_ROOM = ("OUT_OF_MEMORY", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")  # of the driver, torch, cuBLAS
+_LEAST_CAPABILITY = {"numba": (7, 5), "triton": (8, 0)}  # lowest compute capability of CUDA 13 and of Triton
+_NO_ROOM = ("OUT_OF_MEMORY", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")  # errors of driver, torch, cuBLAS
 _RESIDENT: dict[tuple[int, str], Any] = {}
 _MAKING: dict[tuple[int, str], threading.Lock] = {}  # held by the thread that makes the data, while others wait
 _ARITHMETIC_LOCK = threading.Lock()
-_ARITHMETIC: list[tuple[bool, bool, str]] = []  # for each thread that multiplies: the settings before the first one
+_ARITHMETIC: list[tuple[bool, bool, str]] = []  # per thread in `plain_arithmetic`: the settings before the first
 
 
-class DeviceError(RuntimeError):
-    """A device has failed or lacks memory. The message is one line, which `retrieval` shows."""
+class DeviceError(BackendError):
+    """A device has failed or lacks memory."""
 
 
 class NoRoomError(DeviceError):
@@ -77,7 +77,7 @@ def lacking(library: str) -> str:
             return ""
         if find_spec("numba_cuda") is None:
             return f"numba-cuda is not installed ({install_command('gpu')})"
-        if np.lib.NumpyVersion(np.__version__) >= "2.5.0":  # it uses np.row_stack, and its maintainers leave it so
+        if np.lib.NumpyVersion(np.__version__) >= "2.5.0":  # numba-cuda uses np.row_stack; its maintainers keep that
             return f'numba-cuda does not work with NumPy {np.__version__} (pip install "numpy<2.5")'
     else:
         try:
@@ -94,7 +94,7 @@ def lacking(library: str) -> str:
 def _ask_driver(least: tuple[int, int]) -> str:
     """Return what the NVIDIA driver lacks; an empty string if all devices have at least this compute capability."""
     try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no NVIDIA driver found"
     n = ctypes.c_int(0)
@@ -143,7 +143,7 @@ def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None =
     import torch
 
     flags = torch.backends.cuda.matmul
-    # Since torch 2.9; where somebody has used it, the older function raises.
+    # torch 2.9 and later. Once a process has set it, the older function raises.
     by_flag = hasattr(flags, "fp32_precision")
     before = (
         flags.allow_fp16_reduced_precision_reduction,
@@ -190,11 +190,12 @@ def in_one_line() -> Iterator[None]:
         text = " ".join(str(error).split())
         if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in _NO_ROOM):
             raise NoRoomError(text) from error
-        msg = (
-            f"retrieve: the GPU must run this metric's kernels; got {type(error).__name__}: {text[:200]}. "
-            'Check it with nvidia-smi, or use backend "cpu".'
-        )
-        raise DeviceError(msg) from error
+        raise DeviceError(
+            argument="the GPU",
+            rule="must run this metric's kernels",
+            value=f"{type(error).__name__}: {text[:200]}",
+            step='Check it with nvidia-smi, or use backend "cpu".',
+        ) from error
 
 
 def upload(array: np.ndarray) -> Any:
@@ -302,9 +303,9 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
     Parameters
     ----------
     owner : ndarray
-        An array of an opened representation, which lives as long as that does.
+        An array of an opened representation, which lives as long as the representation.
     name : str
-        Names the data and the device.
+        Name of the data and the device.
     """
     key = id(owner), name
     with _MAKING.setdefault(key, threading.Lock()):

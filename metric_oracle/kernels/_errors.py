@@ -93,7 +93,7 @@ def sample_size(n_queries):
     return max(-(-SAMPLED // max(n_queries, 1)), 1)
 
 
-def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str = "retrieve") -> None:
+def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
     """Raise if a bound of a search was broken.
 
     Parameters
@@ -102,8 +102,6 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str 
         Stage of a search -> the minimum of bound - score over all exact scores, which must not be negative.
     n_missed : int
         Dropped candidates of the sample that belong in the list.
-    function : str
-        Name for the message.
 
     Raises
     ------
@@ -113,14 +111,19 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0, function: str 
     advice = "This is a defect: please report it with the index fingerprint."
     for stage, distance in closest.items():
         if not distance >= 0.0:
-            msg = (
-                f"{function}: the bound of stage {stage!r} must not lie below a score; got one {-distance:.3g} below. "
-                f"{advice}"
+            raise ExactnessError(
+                argument=f"the bound of stage {stage!r}",
+                rule="must not lie below a score",
+                value=f"one {-distance:.3g} below",
+                step=advice,
             )
-            raise ExactnessError(msg)
     if n_missed:
-        msg = f"{function}: no dropped candidate must score among the best; got {n_missed} of a sample. {advice}"
-        raise ExactnessError(msg)
+        raise ExactnessError(
+            argument="no dropped candidate",
+            rule="must score among the best",
+            value=f"{n_missed} of a sample",
+            step=advice,
+        )
 
 
 def check_dropped(

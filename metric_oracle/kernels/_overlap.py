@@ -84,7 +84,7 @@ class SetCorpus(NamedTuple):
     ----------
     features : Features
     buckets : int64[C, 8]
-        Length buckets: runs of documents of equal or similar sizes, see `indexes.features.cells_of`.
+        Length buckets: runs of documents of equal or similar sizes, see `indexes.features.buckets_of`.
     """
 
     features: Features

@@ -219,7 +219,10 @@ def filter_reach(counts, scorer, d, j, i, of_bucket):
 
 
 def least_passing(counts, j, i, of_bucket, theta):
-    """Return the least weighted count, 1 at least, with which a document of bucket j may reach the threshold."""
+    """Return the least weighted count with which a document of bucket j may reach the threshold `theta`; at least 1.
+
+    The first i posting lists have been read; `of_bucket` has the weights of the counts, see `bucket_weights`.
+    """
     raise NotImplementedError
 
 

@@ -71,9 +71,9 @@ class Workspace(NamedTuple):
     started : int64[MAX_STARTS]
         Documents of the warm start.
     closest : float64[3]
-        For each of `STAGES` the least ratio, so far, of what would have dropped a document to its exact score.
+        Minimum, for each of `STAGES`, of bound / exact score over the scored documents; below 1 if a bound is broken.
     n_pairs : int64[2]
-        Pairs of a query and a document that were scored, and all.
+        Number of pairs of a query and a document that were scored, and of all pairs.
     extra : NamedTuple or None
         Further arrays of a metric.
     """
@@ -189,7 +189,9 @@ def note_bound(limit, value, stage, closest):
 
 @jit_borrowing
 def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
-    """Insert every document that may be listed and shares a feature with the query.
+    """Find the k best documents of one query among those that share a feature with it.
+
+    They are inserted into `work.best`. A document whose bound is below the threshold is skipped.
 
     Parameters
     ----------
@@ -204,8 +206,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     visits : Visits
     index : Features
     buckets : int64[C, 8]
-        First and end document, least and greatest size in the first family and in the second, first and end of the
-        finest buckets.
+        For each length bucket: first and end document; least and greatest size in the first family, and in the second;
+        first and end of the finest length buckets that it consists of, see `Features`.
     k : int
     work : Workspace
 
@@ -217,7 +219,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     ---------
     Invariant: a document that was not inserted so far scores below the threshold, or shares no feature with the query,
     or is excluded, or lies in a list that is still to be read for its bucket, or has a count above 0. The first loop
-    keeps it, because a bucket leaves [lo, hi) only when its documents without a count are out of reach; the second
+    keeps it, because a bucket leaves [lo, hi) only when its documents with a count of 0 are out of reach; the second
     loop ends the last case, bucket by bucket. The threshold only rises, so what once was below it stays there.
     """
     by_size_difference(visits, size)
@@ -378,7 +380,7 @@ def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
 def finish(scorer, q, n, ids, of_bound, index, buckets, k, work, answers):
     """Check documents outside the list and write the k best rows of query q; see `check_dropped`."""
     check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work)
-    expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+    expand(work.best, index.row_ptr, index.row_id, k, answers, q)
 
 
 # ---- results of the checks -------------------------------------------------------------------------------------------
@@ -395,17 +397,19 @@ def require_bounds(work: Workspace) -> None:
     warm_start, passed, dropped = work.closest.tolist()
     for stage, ratio in zip(STAGES, (warm_start, passed), strict=False):
         if ratio < SLACK:
-            msg = (
-                f"search: the bound of a document must be at least its score; got {ratio:.12g} of it ({stage}). "
-                "This is a defect: please report it with the index fingerprint."
+            raise ExactnessError(
+                argument="the bound of a document",
+                rule="must be at least its score",
+                value=f"{ratio:.12g} of it ({stage})",
+                step="This is a defect: please report it with the index fingerprint.",
             )
-            raise ExactnessError(msg)
     if dropped <= 1.0:
-        msg = (
-            f"search: a dropped document must score below the last one listed; got {dropped:.12g} of its score there. "
-            "This is a defect: please report it with the index fingerprint."
+        raise ExactnessError(
+            argument="a dropped document",
+            rule="must score below the last one listed",
+            value=f"{dropped:.12g} of its score there",
+            step="This is a defect: please report it with the index fingerprint.",
         )
-        raise ExactnessError(msg)
 
 
 def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:

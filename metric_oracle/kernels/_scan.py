@@ -32,7 +32,7 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels._jit import device_function, jit, kernel
 from metric_oracle.kernels.contract import Answers
-from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 BINS = 2048
 MARGIN = 1.0 + 2.0**-20
@@ -264,7 +264,8 @@ class Scan(ABC):
         while first < len(queries):
             block = queries[first : first + batch]
             try:
-                record = np.concatenate([*self._candidates(block, k, n_pieces, name)])
+                n_rows = max(answers.exclusion.n_documents(q, k) for q in block.tolist())
+                record = np.concatenate([*self._candidates(block, n_rows, n_pieces, name)])
             except _device.NoRoomError as error:
                 _device.forget(self.corpus.row_ptr, name)
                 _device.release_unused()
@@ -273,11 +274,12 @@ class Scan(ABC):
                 elif n_pieces < n_documents:
                     n_pieces = min(2 * n_pieces, n_documents)
                 else:
-                    msg = (
-                        "retrieve: the GPU must have room for one query and a part of the corpus; got too little. "
-                        'Free its memory, or use backend "cpu".'
-                    )
-                    raise _device.DeviceError(msg) from error
+                    raise _device.DeviceError(
+                        argument="the GPU",
+                        rule="must have room for one query and a part of the corpus",
+                        value="too little",
+                        step='Free its memory, or use backend "cpu".',
+                    ) from error
                 continue
             finish(block, record, self.score(block, record), self.corpus, k, answers)
             first += len(block)
@@ -365,16 +367,14 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
         corpus.row_ptr,
         corpus.row_id,
         k,
-        new_best(most),
-        answers.rows,
-        answers.scores,
-        answers.ties,
+        new_best(most, len(corpus.row_ptr) - 1),
+        answers,
     )
     check_bounds({"scores of the GPU": float(above.min(initial=np.inf))}, n_missed)
 
 
 @jit
-def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores, ties):
+def _finish(queries, record, score, row_ptr, row_id, k, best: Best, answers):
     n = len(queries)
     start = np.zeros(n + 1, np.int64)
     for i in range(len(record)):
@@ -389,13 +389,12 @@ def _finish(queries, record, score, row_ptr, row_id, k, best: Best, rows, scores
     n_missed = 0
     last = record.shape[1] - 1
     for q in range(n):
-        reset(best, -np.inf)
+        begin(best, answers, queries[q])
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0 and record[i, last] >= 0:
                 insert(record[i, 1], score[i], row_ptr, k, best)
         for i in order[start[q] : start[q + 1]]:
             if score[i] > 0.0 and record[i, last] < 0 and score[i] >= threshold(best, k):
                 n_missed += 1
-        query = queries[q]
-        expand(best, row_ptr, row_id, k, rows[query], scores[query], ties[query])
+        expand(best, row_ptr, row_id, k, answers, queries[q])
     return n_missed

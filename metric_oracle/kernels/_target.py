@@ -108,7 +108,7 @@ def _choose(wanted: str | None) -> Path:
         if path.name == wanted:
             return path
     known = f"one that this processor has, {', '.join(usable_names())}" if wanted in PATHS else f"{', '.join(PATHS)}"
-    msg = f"{VARIABLE}: must be {known}; got {wanted!r}. Choose one, or unset the variable."
+    msg = f"{VARIABLE} must be {known}; got {wanted!r}. Choose one, or unset the variable."
     raise TargetError(msg)
 
 

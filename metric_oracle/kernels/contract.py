@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
 from metric_oracle.kernels.topk.reference import select
 
 
@@ -14,25 +15,52 @@ class Answers(NamedTuple):
 
     Attributes
     ----------
-    rows : int64[Q, k]
-        -1 where there are fewer rows with a positive score than k, or that reach the limit.
-    scores : float64[Q, k]
-    ties : int64[Q, k]
-        Corpus rows with exactly that score.
+    rows : int64[L, k]
+        Of the lists of the queries: one each, or those that `exclusion` says. -1 where there are fewer rows with a
+        positive score than k, or that reach the limit.
+    scores : float64[L, k]
+    ties : int64[L, k]
+        Corpus rows with exactly that score that the list does not leave out.
     limit : float64[Q]
         Input: rows that score worse may be left out, because k rows of other shards score this or better. Without a
         limit -inf, or inf where lower scores are better.
+    exclusion : Exclusion
+        Input: the rows that each list leaves out.
     """
 
     rows: np.ndarray
     scores: np.ndarray
     ties: np.ndarray
     limit: np.ndarray
+    exclusion: Exclusion = NOTHING
 
-    def put(self, q, best):
-        """Write the rows, scores and ties of query `q`, k or fewer."""
-        for column, values in zip(self[:3], best, strict=True):
-            column[q, : len(values)] = values
+    def put(self, q, documents, scores, corpus, k, sign=1.0):
+        """Write the k best rows of scored documents into the lists of query `q`.
+
+        Parameters
+        ----------
+        q : int
+        documents : int64[n]
+        scores : float64[n]
+        corpus : named tuple with `row_ptr` and `row_id`
+        k : int
+        sign : float
+            -1.0 where lower scores are better.
+
+        Returns
+        -------
+        float
+            Score of the k-th best row, the worst of all lists: documents that were dropped must be worse. Infinite
+            where a list has fewer rows, for which none may be dropped.
+        """
+        last = []
+        for place in self.exclusion.lists(q):
+            excluded = self.exclusion.rows_of(place)
+            rows, best, ties = select(documents, sign * scores, corpus.row_ptr, corpus.row_id, k, excluded)
+            for column, values in zip(self[:3], (rows, sign * best, ties), strict=True):
+                column[place, : len(values)] = values
+            last.append(best[-1] if len(best) == k else -np.inf)
+        return sign * min(last)
 
 
 @dataclass(frozen=True)
@@ -76,6 +104,11 @@ class Kernel(Protocol):
         """Yield the scores of all documents with each of the chosen queries: float64[D], overwritten by the next."""
         raise NotImplementedError
 
+    def score_some(self, corpus: Any, batch: Any, chosen: Sequence[int], documents: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the scores of some documents, int64[n], with each of the chosen queries: float64[n], as `score_all`."""
+        for scores in self.score_all(corpus, batch, chosen):
+            yield scores[documents]
+
     def score_error(self, corpus: Any, batch: Any) -> float:
         """Bound the error of `score_all`; 0 where its scores have the bits of the reference."""
         return 0.0
@@ -85,6 +118,10 @@ class Kernel(Protocol):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the exact scores of pairs, float64[n], and their components."""
         raise NotImplementedError
+
+    def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """Return the exact scores of pairs without their components, float64[n]; fastest query by query."""
+        return self.score_pairs(corpus, batch, query, document)[0]
 
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
@@ -114,4 +151,4 @@ class ScoredWhole(Kernel):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
         documents = np.arange(len(corpus.row_ptr) - 1)
         for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.put(q, select(documents, scores, corpus.row_ptr, corpus.row_id, k))
+            answers.put(q, documents, scores, corpus, k)

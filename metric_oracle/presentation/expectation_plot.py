@@ -1,4 +1,4 @@
-"""The histogram of an expectation as a picture."""
+"""Figure of the histogram of an expectation."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ def draw_histogram(expectation: Expectation) -> Any:
     signature = expectation.signature
     means = expectation.table["mean"].to_numpy()
     n_rows = expectation.table["n"][0].as_py()
-    figure = new_figure("baseline", *SIZE)
+    figure = new_figure(*SIZE)
     axes = figure.subplots()
     shares = 100 * expectation.counts / expectation.counts.sum()
     axes.stairs(shares, expectation.edges, fill=True, color="0.65")
@@ -34,7 +34,7 @@ def plot_histogram(expectation: Expectation, path: str | Path) -> None:
     Parameters
     ----------
     expectation : Expectation
-        What [`expectation`][metric_oracle.expectation] returned.
+        Return value of [`expectation`][metric_oracle.expectation].
     path : str or path
         File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
 
@@ -50,4 +50,4 @@ def plot_histogram(expectation: Expectation, path: str | Path) -> None:
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.plot_histogram(mo.expectation(index, "test.csv", "bleu"), "histogram.png")
     """
-    write_figure(Path(path), draw_histogram(expectation), "baseline")
+    write_figure(Path(path), draw_histogram(expectation))

@@ -1,4 +1,4 @@
-"""Pictures: checked before the work, drawn without a window, written beside their place and renamed."""
+"""Matplotlib figures: options are checked early, figures are drawn without a window and written atomically."""
 
 import io
 import warnings
@@ -13,42 +13,42 @@ from metric_oracle.retrieval.results import check_out
 ENDINGS = (".png", ".svg", ".pdf")
 
 
-def check_plot(path: Path, function: str, inputs: Sequence[Path] = ()) -> None:
-    """Raise unless a picture can be drawn and written there without harm to the `inputs`, before the work is done."""
-    check_out(path, inputs, function=function, argument="plot", endings=ENDINGS)
-    new_figure(function, 1, 1)
+def check_plot(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Raise an error unless a figure can be drawn and written to `path`, which must not be one of the `inputs`."""
+    check_out(path, inputs, argument="plot", endings=ENDINGS)
+    new_figure(1, 1)
 
 
-def new_figure(function: str, width: float, height: float) -> Any:
-    """Return an empty Matplotlib figure of a size in inches; no window, no global state."""
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty Matplotlib figure of a size in inches, without a window and without global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise not_installed(function, "a plot", error.name, "plots") from error
+        raise not_installed(subject="a plot", module=error.name, extra="plots") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def literal(text: str) -> str:
-    """Return a name as Matplotlib shows it to the letter: what stands between dollars would be a formula."""
+    """Return a text with escaped dollar signs, so that Matplotlib reads no formula."""
     return text.replace("$", r"\$")
 
 
-def write_figure(path: Path, figure: Any, function: str) -> None:
-    """Write a figure by the ending of `path`; equal figures are equal bytes."""
-    check_plot(path, function)
+def write_figure(path: Path, figure: Any) -> None:
+    """Write a figure in the format of the ending of `path`. Equal figures give equal bytes."""
+    check_plot(path)
     content = picture(figure, path.suffix.lower().removeprefix("."))
-    with replacing(function, path) as (beside,):
-        beside.write_bytes(content)
+    with replacing(path) as (temporary,):
+        temporary.write_bytes(content)
 
 
 def picture(figure: Any, kind: str) -> bytes:
-    """Return a figure as a file of a kind: "png", "svg" or "pdf"."""
-    held = io.BytesIO()
+    """Return the bytes of a figure's file; `kind` is "png", "svg" or "pdf"."""
+    buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # A name in a script that the font lacks: the picture shows boxes, which says enough.
+        # If the font lacks a letter of a name, the figure shows a box. That needs no warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.savefig(held, format=kind, dpi=150, metadata={} if kind == "png" else _UNDATED[kind])
-    return held.getvalue()
+        figure.savefig(buffer, format=kind, dpi=150, metadata={} if kind == "png" else _UNDATED[kind])
+    return buffer.getvalue()
 
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

@@ -1,4 +1,4 @@
-"""The registry as a view for a terminal."""
+"""The list of metrics as a view for a terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from rich.text import Text
 
 
 def metrics_view(records: Sequence[Mapping[str, str]]) -> list[Any]:
-    """Return each metric with what it reads and whose numbers it equals.
+    """Return a view of the metrics: names, direction, inputs, and the published tool with equal numbers.
 
     Parameters
     ----------
     records : sequence of mapping
-        `metric`, `also` (other names), `better` (direction), `reads` and `equals`.
+        ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals`` (published tool).
     """
     shown: list[Any] = []
     for record in records:

@@ -1,8 +1,8 @@
-"""Tables as a paper prints them, cells already rounded: for a terminal of any width, Markdown and LaTeX.
+"""Tables as in a paper, with rounded cells: for a terminal of any width, in Markdown and in LaTeX.
 
-This is the only Markdown and the only LaTeX of the package, and the only place that makes names harmless. On a terminal
-no line of a cell is ever broken or cut: a number that is cut would be another number. What does not fit beside each
-other goes under each other, in parts that repeat the names of the rows.
+All Markdown and LaTeX of the package is made here, and here alone names are escaped. On a terminal, no line of a cell
+is ever broken or cut, because a number that is cut is a wrong number. A table that is too wide is shown in several
+parts, one below the other, each with the names of the rows.
 """
 
 import html
@@ -25,7 +25,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Entry:
-    """Text of one cell, a line each; `best` sets the first in bold, `second` underlines it."""
+    """The lines of one cell. If it is `best`, the first line is printed in bold; if it is `second`, underlined."""
 
     lines: tuple[str, ...]
     best: bool = False
@@ -40,7 +40,7 @@ class PaperTable:
     ----------
     title : str
     columns : list of str
-        Heads of the columns, without that of the names.
+        Heads of the columns, without the column of names.
     rows : list of (str, list of Entry)
         A name and its cells; the name may have several lines.
     notes : list of str
@@ -56,7 +56,7 @@ class PaperTable:
     first: str = ""
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        """Yield what Rich prints at the width of a console: parts that fit, and the notes."""
+        """Yield the table for Rich, in parts that fit the width of the console, and its notes."""
         yield from _rich(self, options.max_width)
 
 
@@ -72,27 +72,28 @@ def plain(text: str) -> str:
 
 # A terminal
 
-_BETWEEN, _EDGES = 3, 2  # characters between two columns, and at both edges
-_LEAST = 8  # of the column of names
+_BETWEEN, _EDGES = 3, 2  # characters between two columns, and at both edges together
+_MIN_NAME_WIDTH = 8  # of the column of names
 
 
 def _rich(table: PaperTable, width: int) -> Iterator[Any]:
+    """Yield the parts of a table for a terminal of `width` characters, then its notes."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    def needed(head: str, entries: list[Entry]) -> int:
+    def column_width(head: str, entries: list[Entry]) -> int:
         words = plain(head).split() or [""]
-        return max(len(part) for part in (*words, *(plain(line) for one in entries for line in one.lines)))
+        return max(len(part) for part in (*words, *(plain(line) for cell in entries for line in cell.lines)))
 
-    widths = [needed(head, [cells[place] for _, cells in table.rows]) for place, head in enumerate(table.columns)]
+    widths = [column_width(head, [cells[i] for _, cells in table.rows]) for i, head in enumerate(table.columns)]
     names = [plain(line) for name, _ in table.rows for line in name.split("\n")] + [plain(table.first)]
     longest, word = max(map(len, names)), max(len(word) for name in names for word in name.split() or [""])
-    room = max(width - _EDGES - _BETWEEN - max(widths, default=0), _LEAST)
-    stub = min(longest, max(width // 3, word), room)
+    available = max(width - _EDGES - _BETWEEN - max(widths, default=0), _MIN_NAME_WIDTH)
+    name_width = min(longest, max(width // 3, word), available)
     begin = 0
     while begin < max(len(table.columns), 1):
-        end, left = begin + 1, width - _EDGES - stub - _BETWEEN - (widths[begin] if widths else 0)
+        end, left = begin + 1, width - _EDGES - name_width - _BETWEEN - (widths[begin] if widths else 0)
         while end < len(table.columns) and left >= widths[end] + _BETWEEN:
             left -= widths[end] + _BETWEEN
             end += 1
@@ -103,25 +104,25 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
             box=box.SIMPLE_HEAD,
             pad_edge=False,
         )
-        part.add_column(Text(plain(table.first)), min_width=stub, max_width=stub, overflow="fold")
-        for head, least in zip(table.columns[begin:end], widths[begin:end], strict=True):
-            part.add_column(Text(plain(head)), justify="right", min_width=least, max_width=least, overflow="fold")
+        part.add_column(Text(plain(table.first)), min_width=name_width, max_width=name_width, overflow="fold")
+        for head, column in zip(table.columns[begin:end], widths[begin:end], strict=True):
+            part.add_column(Text(plain(head)), justify="right", min_width=column, max_width=column, overflow="fold")
         for name, cells in table.rows:
             texts = [
                 Text("\n").join(
-                    Text(plain(line), style=_style(one) if place == 0 else "") for place, line in enumerate(one.lines)
+                    Text(plain(line), style=_style(cell) if i == 0 else "") for i, line in enumerate(cell.lines)
                 )
-                for one in cells[begin:end]
+                for cell in cells[begin:end]
             ]
             label = Text("\n".join(map(plain, name.split("\n"))))
-            part.add_row(label, *texts, end_section=max((len(one.lines) for one in cells), default=1) > 1)
+            part.add_row(label, *texts, end_section=max((len(cell.lines) for cell in cells), default=1) > 1)
         yield part
         begin = end
     yield from (Text(plain(note), style="dim") for note in table.notes)
 
 
-def _style(one: Entry) -> str:
-    return "bold" if one.best else "underline" if one.second else ""
+def _style(cell: Entry) -> str:
+    return "bold" if cell.best else "underline" if cell.second else ""
 
 
 # Markdown
@@ -134,13 +135,13 @@ def _markdown_text(text: str) -> str:
 
 
 def _markdown_cell(line: str) -> str:
-    """Return a line of a cell; the brackets of an interval stay readable, as no link follows from them."""
+    """Return a line of a cell. Brackets, as of intervals, are not escaped unless they could begin a link."""
     text = _markdown_text(line)
     return text if "](" in line else text.replace(r"\[", "[").replace(r"\]", "]")
 
 
 def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
-    """Return tables as Markdown; the signature is in a comment at the end, and in one line above it."""
+    """Return tables as Markdown. At the end is the signature, in one short line and in full in a comment."""
     lines = []
     for table in tables:
         lines += [f"**{_markdown_text(table.title)}**", ""]
@@ -148,16 +149,16 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
         lines.append("|---|" + "--:|" * len(table.columns))
         for name, cells in table.rows:
             shown = []
-            for one in cells:
-                first, *others = map(_markdown_cell, one.lines)
-                marked = f"**{first}**" if one.best else f"<u>{first}</u>" if one.second else first
+            for cell in cells:
+                first, *others = map(_markdown_cell, cell.lines)
+                marked = f"**{first}**" if cell.best else f"<u>{first}</u>" if cell.second else first
                 shown.append(" ".join([marked, *others]))
             lines.append(f"| {_markdown_text(name)} | " + " | ".join(shown) + " |")
         lines.append("")
         lines += [f"- {_markdown_text(note)}" for note in table.notes]
         lines += [""] if table.notes else []
     lines.append(f"Signature: {_markdown_text(short_signature(signature))}")
-    # No name can end the comment.
+    # Escaped, so that no name can end the comment.
     full = json.dumps(signature).replace("<", "\\u003c").replace(">", "\\u003e")
     return "\n".join([*lines, "", f"<!-- signature: {full} -->", ""])
 
@@ -189,9 +190,9 @@ def _latex_text(text: str) -> str:
 
 
 def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
-    r"""Return tables as LaTeX for booktabs; the signature is in a comment at the end, and in one line above it.
+    r"""Return tables as LaTeX. At the end is the signature, in one short line and in full in a comment.
 
-    The lines of a cell are rows of the tabular, so that no package but booktabs is needed.
+    The lines of a cell are separate rows of the tabular, so that booktabs is the only package needed.
     """
     lines = [r"% \usepackage{booktabs}"]
     for table in tables:
@@ -203,18 +204,18 @@ def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
             r"\toprule",
             " & ".join(map(_latex_text, [table.first, *table.columns])) + r" \\",
         ]
-        tall = any(len(one.lines) > 1 for _, cells in table.rows for one in cells)
-        for place, (name, cells) in enumerate(table.rows):
+        is_tall = any(len(cell.lines) > 1 for _, cells in table.rows for cell in cells)
+        for i, (name, cells) in enumerate(table.rows):
             names = name.split("\n")
-            lines.append(r"\midrule" if place == 0 else r"\addlinespace" if tall else "")
-            for row in range(max(len(names), *(len(one.lines) for one in cells), 1)):
+            lines.append(r"\midrule" if i == 0 else r"\addlinespace" if is_tall else "")
+            for row in range(max(len(names), *(len(cell.lines) for cell in cells), 1)):
                 label = names[row] if row < len(names) else ""
-                # After \\ and \midrule a bracket or a star would be their argument.
+                # Directly after \\ or \midrule, a bracket or a star would be read as an argument.
                 texts = [("{}" if plain(label).startswith(("[", "*")) else "") + _latex_text(label)]
-                for one in cells:
-                    text = _latex_text(one.lines[row]) if row < len(one.lines) else ""
+                for cell in cells:
+                    text = _latex_text(cell.lines[row]) if row < len(cell.lines) else ""
                     text = _MINUS.sub("$-$", text)
-                    mark = "" if row else "textbf" if one.best else "underline" if one.second else ""
+                    mark = "" if row else "textbf" if cell.best else "underline" if cell.second else ""
                     texts.append(rf"\{mark}{{{text}}}" if mark else text)
                 lines.append(" & ".join(texts) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
@@ -226,22 +227,20 @@ def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def write_tables(
-    path: Path, tables: Sequence[PaperTable], data: pa.Table, signature: dict[str, Any], function: str
-) -> None:
-    """Write the tables (.md, .tex) or the table of all numbers (.csv, .parquet, .jsonl), by the ending of `path`."""
-    check_out(path, function=function, endings=TABLES)
+def write_tables(path: Path, tables: Sequence[PaperTable], data: pa.Table, signature: dict[str, Any]) -> None:
+    """Write tables. The ending of `path` says whether the rounded tables (.md, .tex) or all numbers are written."""
+    check_out(path, endings=TABLES)
     if path.suffix.lower() in RESULTS:
-        Results(data, signature).write(path, function=function)
+        Results(data, signature).write(path)
         return
     text = (markdown if path.suffix.lower() == ".md" else latex)(tables, signature)
-    with replacing(function, path) as (beside,):
-        beside.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with replacing(path) as (temporary,):
+        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
 def sources_line(signature: dict[str, Any]) -> str:
     """Return one line that names the input files of a result by name and checksum, and the version."""
     sets = signature["sets"].values() if "sets" in signature else [signature]
-    inputs = [one for of in sets for one in (of["ratings"], of.get("samples"), *of.get("scores", []))]
-    named = [f"{i['file']} ({i['sha256'][:12]})" if isinstance(i, dict) else i for i in inputs if i]
-    return "; ".join([*named, f"metric-oracle {signature['version']}"])
+    files = [file for each in sets for file in (each["ratings"], each.get("samples"), *each.get("scores", [])) if file]
+    names = [f"{file['file']} ({file['sha256'][:12]})" if isinstance(file, dict) else file for file in files]
+    return "; ".join([*names, f"metric-oracle {signature['version']}"])

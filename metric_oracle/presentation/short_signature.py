@@ -9,18 +9,18 @@ _HEX = 8  # characters of a checksum
 
 
 def short_signature(signature: Mapping[str, Any]) -> str:
-    """Return what tells a result apart in one line; the file has the rest.
+    """Return the one-line signature of a result. The full signature is in its file.
 
     Parameters
     ----------
     signature : mapping
-        Of a search, a baseline, scores, a table, or a comparison with radiologists.
+        Full signature of a search, a baseline, scores, a table, or a comparison with radiologists.
 
     Returns
     -------
     str
-        Parts joined by ``|``: what it is, the published tool whose numbers it has, what was set, the section, checksums
-        of index, references and ratings (their first 8 characters), the bootstrap, the version.
+        Parts joined by ``|``: metric or command, published tool with equal numbers, settings, section, the first 8
+        characters of the checksums of index, references and ratings, bootstrap, version.
     """
     return "|".join(re.sub(r"[\s|]+", "-", part) for part in _parts(signature) if part)
 
@@ -30,13 +30,13 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(signature.get("metric"), str):  # a search, a baseline, a CRG of two label files
         yield signature["metric"]
         yield _tool(signature)
-        yield from _set(signature)
+        yield from _settings(signature)
         yield str(signature.get("baseline", ""))
     elif isinstance(metrics, Mapping):  # scores and tables
         yield "+".join(metrics)
         if len(metrics) == 1:
-            yield from (_tool(how) for how in metrics.values())
-        yield from dict.fromkeys(part for how in metrics.values() for part in _set(how))
+            yield from map(_tool, metrics.values())
+        yield from dict.fromkeys(part for record in metrics.values() for part in _settings(record))
     else:
         yield str(signature.get("command", signature.get("kind", "")))
         yield "+".join(map(str, metrics or ()))
@@ -60,23 +60,23 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     yield f"v{signature.get('version', '?')}"
 
 
-def _tool(how: Mapping[str, Any]) -> str:
-    """Return the published program, or nothing where there is none."""
-    return str(how.get("tool") or "")
+def _tool(record: Mapping[str, Any]) -> str:
+    """Return the published tool that a metric reproduces; empty if there is none."""
+    return str(record.get("tool") or "")
 
 
-def _set(how: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings that change a score: of the search, and of how the representation was made."""
-    made = how.get("representation")
-    kinds = made.values() if isinstance(made, Mapping) else ()
-    found = {**{k: v for kind in kinds if isinstance(kind, Mapping) for k, v in kind.items()}, **how}
-    encoder = found.get("encoder")
+def _settings(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings that change a score: those of the search and those of the representation."""
+    representation = record.get("representation")
+    kinds = representation.values() if isinstance(representation, Mapping) else ()
+    settings = {**{k: v for kind in kinds if isinstance(kind, Mapping) for k, v in kind.items()}, **record}
+    encoder = settings.get("encoder")
     if isinstance(encoder, Mapping):
         name = str(encoder.get("name") or encoder.get("model") or "encoder").rpartition("/")[2]
         layer = encoder.get("layer")
         yield name if layer is None else f"{name}:L{layer}"
     for name in _SETTINGS:
-        value = found.get(name)
+        value = settings.get(name)
         if name == "frequencies" and isinstance(value, str):  # the fingerprint of a corpus
             value = value[:_HEX]
         if isinstance(value, Mapping):

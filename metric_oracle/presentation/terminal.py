@@ -1,4 +1,4 @@
-"""Answers and scores as views for a terminal of any width; rounding happens here and in the layouts, nowhere else.
+"""Tables of results and scores for a terminal. Numbers are rounded only here and in the layouts.
 
 Every view fits 60 columns and up: numbers and ids are never cut, see `presentation.paper_table`.
 """
@@ -16,6 +16,7 @@ from metric_oracle.presentation.paper_table import PaperTable, entry, plain
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.expectation import Expectation
+from metric_oracle.retrieval.options import RESTRICTIONS
 from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
@@ -23,25 +24,25 @@ SHOWN_QUERIES = 20
 
 
 def one_line(text: str) -> Text:
-    """Return a report or an id as it is, made harmless: no markup, line break or control character of a terminal."""
+    """Return a report or an id as one line of plain text, without markup, line breaks or control characters."""
     return Text(plain(text), overflow="fold")
 
 
 def signed(signature: Mapping[str, Any]) -> str:
-    """Return the line under a table that names its signature."""
+    """Return the line under a table with its short signature."""
     return f"signature: {short_signature(signature)}"
 
 
 def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
-    """Return the first queries with their answers, then the mean of the best scores; of a baseline, of all scores.
+    """Return the results of the first queries, then the mean of the best scores; for a baseline, of all scores.
 
     Parameters
     ----------
     results : Results
     texts : mapping of str to str
-        Id of a test report -> its text, shown above its answers.
+        Id of a test report -> its text, which is shown above its results.
     components : bool
-        Whether what the scores are made of is shown.
+        Whether the components of the scores are shown.
     """
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
@@ -56,11 +57,11 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
             if texts is not None and record["query_id"] in texts:
                 shown.append(Padding(one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
         shown += _answer(record, len(str(k)), score, results.components if components else ())
-    return Group(*shown, Text(""), *(Text(line, style="dim") for line in _of_answers(results)))
+    return Group(*shown, Text(""), *(Text(line, style="dim") for line in _result_lines(results)))
 
 
 def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[str]) -> Iterator[Any]:
-    """Yield the lines of one answer: rank, score, ties and id; then its text the width."""
+    """Yield the lines of one result: rank, score, ties and id, then its text, wrapped."""
     line = Text(overflow="fold")
     line.append(f"  {record['rank']:>{rank}}  ")
     line.append(f"{record['score']:z{score}.4f}", style="bold")
@@ -77,8 +78,8 @@ def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[
         yield Padding(one_line(record["text"]), margin)
 
 
-def _of_pool(results: Results) -> list[str]:
-    """Return what a pool is, and what it is known to hold."""
+def _pool_lines(results: Results) -> list[str]:
+    """Return lines that describe a pool of candidates: its size, and how many best reports it certainly contains."""
     pool, table = results.signature["pool"], results.table
     best = table["rank"].to_numpy() == 1
     n, certified = int(best.sum()), int(table["certified"].to_numpy(zero_copy_only=False)[best].sum())
@@ -94,26 +95,33 @@ def _of_pool(results: Results) -> list[str]:
     regret = f"regret {audit['regret']['mean']:.4f}, at most {audit['regret']['max']:.4f}"
     lines.append(f"audit of {audit['queries']:,}: {audit['missed']:,} without a best report in the pool, {regret}")
     if "asked_recall" in audit:
-        return [*lines, f"of a further one the pool holds a best report with probability {audit['asked_recall']:g}"]
+        return [
+            *lines,
+            f"for a further test report, the pool has a best report with probability {audit['asked_recall']:g}",
+        ]
     recall = audit["recall_at_1"]
     return [*lines, f"recall {recall['value']:.1%}, 95 % interval {recall['low']:.1%} to {recall['high']:.1%}"]
 
 
-def _of_answers(results: Results) -> list[str]:
-    """Return the lines under the answers."""
+def _result_lines(results: Results) -> list[str]:
+    """Return the lines under a table of results."""
     signature, baseline = results.signature, results.signature.get("baseline")
-    scores = results.table["score"].to_numpy().reshape(-1, signature["k"])
-    n = len(scores)
-    mean = f"mean best score {scores[:, 0].mean():.4f}" if baseline is None else f"mean score {scores.mean():.4f}"
-    lines = [f"{n:,} test report{'s' if n > 1 else ''}, {mean}"]
+    scores = results.table["score"].to_numpy()
+    best = scores[results.table["rank"].to_numpy() == 1]  # lists may have fewer than k, or none
+    n = len(best)
+    if not n:
+        return ["no test report has an answer", signed(signature)]
+    mean = f"mean best score {best.mean():.4f}" if baseline is None else f"mean score {scores.mean():.4f}"
+    answered = " with answers" if set(RESTRICTIONS) & set(signature) else ""
+    lines = [f"{n:,} test report{'s' if n > 1 else ''}{answered}, {mean}"]
     if baseline == "random":
-        of_draws = scores.mean(axis=0)
+        of_draws = scores.reshape(n, -1).mean(axis=0)
         range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
         lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
     if signature["metric"] == "crg" and baseline is None:
-        lines.append(f"CRG of the best answers {1 / (2 - scores[:, 0].mean()):.4f}")
+        lines.append(f"CRG of the best answers {1 / (2 - best.mean()):.4f}")
     if "pool" in signature:
-        lines += _of_pool(results)
+        lines += _pool_lines(results)
     if "stages" in signature:
         skipped = math.fsum(share for stage, share in signature["stages"].items() if stage != "scored")
         lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []
@@ -136,9 +144,9 @@ def scores_table(scores: Scores) -> Group:
         cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
         noted = signature.get("noted", {}).get(name, {}).get("corpus")
-        whole = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
-        if whole is not None:  # of the added counts, which have no interval here: table has
-            cells = [f"{len(column):,}", f"{n_scored:,}", f"{whole:.4f}", "", record["direction"]]
+        of_corpus = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
+        if of_corpus is not None:  # computed from sums of counts; its interval is in `oracle table`
+            cells = [f"{len(column):,}", f"{n_scored:,}", f"{of_corpus:.4f}", "", record["direction"]]
             rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []
@@ -159,7 +167,7 @@ def scores_table(scores: Scores) -> Group:
 
 
 def expectation_table(expectation: Expectation) -> Group:
-    """Return the first queries' distributions and the mean over all queries."""
+    """Return the score distributions of the first queries, and the mean over all queries."""
     signature = expectation.signature
     names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
     rows = [
@@ -178,7 +186,7 @@ def expectation_table(expectation: Expectation) -> Group:
 
 
 def info_table(index: Any) -> Group:
-    """Return what an index holds."""
+    """Return a table of the contents of an index."""
     content = index.content
     lines = [("source", content["source"])]
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
@@ -186,6 +194,8 @@ def info_table(index: Any) -> Group:
         named = {"units": "distinct", "rows": "reports"}
         shown = ", ".join(_shown(named.get(name, name), value) for name, value in counts.items())
         lines.append((kind, shown.replace("_", " ")))
+    if index.columns:
+        lines.append(("columns", ", ".join(index.columns)))
     lines += [
         ("metrics", ", ".join(index.metrics)),
         ("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB"),
@@ -196,7 +206,7 @@ def info_table(index: Any) -> Group:
 
 
 def _list(lines: Sequence[tuple[str, str]]) -> Any:
-    """Return names with texts beside them, which wrap."""
+    """Return a table of names and texts; the texts are wrapped."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -210,7 +220,7 @@ def _list(lines: Sequence[tuple[str, str]]) -> Any:
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,} {name}"
-    if isinstance(value, dict):  # the model that made it
+    if isinstance(value, dict):  # the model that computed the data
         return f"{name} {value['model']} {value['sha256'][:12]}" + (
             f", layer {value['layer']}" if "layer" in value else ""
         )
@@ -218,5 +228,5 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a component; counts have no decimals."""
+    """Return a component as text; counts have no decimals."""
     return f"{value:,}" if isinstance(value, int) else f"{value:z.3f}"

@@ -166,17 +166,18 @@ def failure_modes(
     pairs = list(permutations(candidates, 2))
     records: list[dict[str, Any]] = []
     for category, kind in product(wanted, KINDS):
-        place = rated.categories.index(category)
-        sides = [[points[kind, name][:, place] for name in side] for side in zip(*pairs, strict=True)]
+        column = rated.categories.index(category)
+        sides = [[points[kind, name][:, column] for name in side] for side in zip(*pairs, strict=True)]
         t, p_values = pooled_t_tests(sides[0], sides[1], direction)
         critical, decisions = benjamini_hochberg(p_values, rate)
-        by_study = {pair: study_test(*(means_of[kind, name][:, place] for name in pair)) for pair in pairs}
+        by_study = {pair: study_test(*(means_of[kind, name][:, column] for name in pair)) for pair in pairs}
         differences = [*combinations(candidates, 2)]
         given = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
         study_p = dict(zip(map(frozenset, differences), adjusted(given), strict=True)) if given else {}
         for i, (a, b) in enumerate(pairs):
             by_both = study_p.get(frozenset((a, b)))
-            more, fewer = (means_of[kind, name][:, place].sum() for name in ((a, b) if direction == "more" else (b, a)))
+            in_order = (a, b) if direction == "more" else (b, a)
+            more, fewer = (means_of[kind, name][:, column].sum() for name in in_order)
             records.append(
                 {
                     "errors": kind,

@@ -69,8 +69,8 @@ class Composite(OneLine):
     def write(self, path: str | Path) -> None:
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
-        check_out(path, function="fit_composite", endings=(".json",))
-        with replacing("fit_composite", path) as (temporary,):
+        check_out(path, endings=(".json",))
+        with replacing(path) as (temporary,):
             temporary.write_text(json_text(self.content), encoding="utf-8")
 
 
@@ -136,9 +136,9 @@ def fit_composite(
         if TAU not in rated.statistics:
             raise InputError(
                 argument="ratings",
-                rule="must be counts or grades, which a composite can predict",
-                value=str(rated.source),
-                step="Compare metrics on such a set with compare-metrics.",
+                rule="must be counts or grades for a composite, which predicts a number",
+                value=f"preferences or orders in {rated.source}",
+                step="Use compare-metrics for such ratings.",
             )
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
@@ -156,11 +156,11 @@ def fit_composite(
         unused = [column for column in scored if column not in chosen.values()]
         title = name or "composite"
     else:
-        path = existing_file(Path(table), "fit_composite", "table")
-        read, where = read_table(path, "fit_composite"), str(path)
+        path = existing_file(Path(table), "table")
+        read, where = read_table(path), str(path)
         named = _columns(read.names, metrics, where)
-        cells = read.column(study, "fit_composite", "study")
-        studies = [_text(cell, place, path) for place, cell in enumerate(cells, start=1)]
+        cells = read.column(study, "study")
+        studies = [_text(cell, row, path) for row, cell in enumerate(cells, start=1)]
         columns = {metric: _numbers(read, column, path) for metric, column in named.items()}
         y = _numbers(read, errors, path)
         unused = [column for column in read.names if direction_of(column) and column not in named.values()]
@@ -229,9 +229,9 @@ def _signs_held_out(z: Array, y: Array, member: Array) -> Array:
     of_study = np.einsum("ps,pi,pj->sij", member, full, full)
     whole, study = of_study.sum(axis=0), member.argmax(axis=1)
     signs = np.zeros((len(z), len(z)))
-    for one, rows in enumerate(member.T.astype(bool)):
-        out = of_study + of_study[one]
-        out[one] = of_study[one]
+    for i, rows in enumerate(member.T.astype(bool)):
+        out = of_study + of_study[i]
+        out[i] = of_study[i]
         left = whole - out
         n, sums = left[:, 0, 0], left[:, 0]
         centred = left - sums[:, :, None] * sums[:, None] / n[:, None, None]
@@ -253,13 +253,19 @@ def _standard_errors(z: Array, residuals: Array, member: Array) -> Array:
 
 def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) -> dict[str, str]:
     """Return the columns of scores: metric -> column."""
-    known = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
-    known |= {**{name: name for name in COMPOSABLE}, **{a: name for a, name in ALIASES.items() if name in COMPOSABLE}}
-    chosen = [name for name in names if name in known] if metrics is None else list(metrics)
-    foreign = [name for name in chosen if name not in known]
-    columns = {known[name]: name for name in chosen if name in known}
+    metric_of = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
+    metric_of |= {name: name for name in COMPOSABLE}
+    metric_of |= {alias: name for alias, name in ALIASES.items() if name in COMPOSABLE}
+    chosen = [name for name in names if name in metric_of] if metrics is None else list(metrics)
+    foreign = [name for name in chosen if name not in metric_of]
+    columns = {metric_of[name]: name for name in chosen if name in metric_of}
     if foreign or not chosen or len(columns) < len(chosen):
-        got = repr(foreign[0]) if foreign else "none" if not chosen else "one twice"
+        got = "none"
+        if foreign:
+            got = repr(foreign[0])
+        elif chosen:
+            metrics_of_chosen = [metric_of[name] for name in chosen]
+            got = f"{next(m for m in metrics_of_chosen if metrics_of_chosen.count(m) > 1)!r} twice"
         raise InputError(
             argument="metrics",
             rule=f"must be columns called {', '.join(COMPOSABLE)}, each once",
@@ -267,7 +273,7 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
             step=f"Columns: {shown_names(names)}.",
         )
     # A metric may be asked for by one name and have another name in the file.
-    in_file = {known[name]: name for name in names if name in known}
+    in_file = {metric_of[name]: name for name in names if name in metric_of}
     return {metric: column if column in names else in_file.get(metric, column) for metric, column in columns.items()}
 
 
@@ -285,7 +291,7 @@ def _text(cell: object, row: int, path: Path) -> str:
 def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
     """Return the cells of a column as float64[n]."""
     values = []
-    for row, cell in enumerate(table.column(column, "fit_composite", "column"), start=1):
+    for row, cell in enumerate(table.column(column, "column"), start=1):
         value = number_of(cell)
         if not np.isfinite(value):
             raise InputError(
@@ -325,7 +331,7 @@ def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str],
     standardised = (x - x.mean(axis=0)) / x.std(axis=0)
     if np.linalg.matrix_rank(standardised) < x.shape[1]:
         raise InputError(
-            f"one of the metrics {', '.join(columns)} in {where} follows from the others, so that its weight could be "
-            "anything.",
-            "Fit without it.",
+            f"the metrics {', '.join(columns)} in {where} are linearly dependent, so that their weights are not "
+            "determined.",
+            "Leave out one of them.",
         )

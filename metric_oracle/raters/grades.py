@@ -28,7 +28,6 @@ REFISCO = (
 )  # fmt: skip
 WORSE, BETTER = "errors", "quality"  # columns of grades: larger is worse, larger is better
 _DIGITS = 12  # means of equal grades in another order differ by floating-point error, and ties are frequent
-_CALLER = "raters"  # errors show the name of the public function instead
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,9 +72,9 @@ def read_refisco(table: Table) -> Grades:
     Its prediction consists of the lines that the rater saw, its reference of the lines as that rater corrected them.
     """
     names = next(names for names in REFISCO if set(names.values()) <= set(table.names))
-    cells = {role: table.column(name, _CALLER, name) for role, name in names.items()}
+    cells = {role: table.column(name, name) for role, name in names.items()}
     keys = [
-        canonical_ids(cells[role], _CALLER, f"column {names[role]!r} of {table.path}", mimic=role == "study")
+        canonical_ids(cells[role], f"column {names[role]!r} of {table.path}", mimic=role == "study")
         for role in ("study", "candidate", "rater")
     ]
     rows_of: dict[tuple[str, ...], list[int]] = {}
@@ -87,7 +86,7 @@ def read_refisco(table: Table) -> Grades:
         raise InputError(
             argument=f"column {names['severity']!r}",
             rule=f"must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row",
-            value=f"{f'something else in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
+            value=f"{f'none of them in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
             step="Repair it.",
         )
     by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
@@ -111,9 +110,9 @@ def read_refisco(table: Table) -> Grades:
 
 def _severity(cell: object) -> int | None:
     text = str(cell).strip().lower()
-    known = {name.lower(): value for value, name in enumerate(SEVERITIES)}
-    known |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
-    return known.get(text)
+    grade_of = {name.lower(): value for value, name in enumerate(SEVERITIES)}
+    grade_of |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
+    return grade_of.get(text)
 
 
 def _corrected(original: object, edited: object) -> tuple[str, str]:
@@ -164,13 +163,13 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
 
 def numbers_of(table: Table, column: str) -> list[float]:
     """Return a column of finite numbers, or raise."""
-    numbers = [number_of(cell) for cell in table.column(column, _CALLER, column)]
+    numbers = [number_of(cell) for cell in table.column(column, column)]
     for row, number in enumerate(numbers, start=1):
         if not np.isfinite(number):
             raise InputError(
                 argument=f"column {column!r} of {table.path}",
                 rule="must hold a finite number in every row",
-                value=f"something else in row {row}",
+                value=f"none in row {row}",
                 step="Repair it.",
             )
     return numbers
@@ -210,7 +209,6 @@ def assemble(
     pairs, names = list(dict.fromkeys(pair_of_row)), sorted(set(raters))
     check_unique(
         [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)],
-        _CALLER,
         f"the rows of {table.path}",
     )
     if len(pair_of_row) != len(pairs) * len(names) or not pairs:
@@ -255,7 +253,7 @@ def _of_pairs(
             raise InputError(
                 argument=f"the {name} of each pair in {table.path}",
                 rule="must be the same in all its rows",
-                value=f"another one for pair {shown_names([pair])} in row {row}",
+                value=f"two for pair {shown_names([pair])}, the second in row {row}",
                 step="Repair it.",
             )
     return cell_of

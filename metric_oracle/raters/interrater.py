@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.rank_correlation import (
@@ -41,7 +42,7 @@ ICC = ("ICC(A,1)", "ICC(A,k)")
 LEFT_OUT = "leave-one-rater-out "  # before the name of a statistic
 BETWEEN, ALL = "between raters", "all"
 EXACT, SHIFT = "exact agreement", "mean difference"
-RADIOLOGISTS, PERFECT = "radiologists", "perfect metric"  # in the place of a metric
+RADIOLOGISTS, PERFECT = "radiologists", "perfect metric"  # instead of a metric
 _FUNCTION = "agreement"
 _SCHEMA = pa.schema(
     [
@@ -148,7 +149,7 @@ def agreement(
             value=f"{len(rated.raters)}",
             step=f"Add raters, or {option('repeated')}.",
         )
-    n_resamples = checked_resamples(resamples, _FUNCTION, RESAMPLES)
+    n_resamples = checked_resamples(resamples, RESAMPLES)
     records: list[dict[str, Any]] = []
     candidates = [ALL, *dict.fromkeys(rated.candidates or ())]
     for candidate in candidates if len(rated.raters) > 1 else ():
@@ -198,13 +199,15 @@ def _twice(
 ) -> Iterator[tuple[str, npt.NDArray[np.int64], npt.NDArray[np.int64], list[str], str]]:
     """Yield, for each rater and kind of errors, the first and the second counts of the repeated pairs."""
     row_of = {pair: row for row, pair in enumerate(rated.pairs)}
-    if not set(again.pairs) <= row_of.keys() or not set(again.raters) <= set(rated.raters):
-        raise InputError(
-            argument="repeated",
-            rule="must be pairs and raters of the ratings",
-            value="others",
-            step="Give both files of one export.",
-        )
+    for noun, rated_names, repeated in (("pairs", row_of, again.pairs), ("raters", rated.raters, again.raters)):
+        foreign = [name for name in repeated if name not in rated_names]
+        if foreign:
+            raise InputError(
+                argument="repeated",
+                rule=f"must be {noun} of the ratings",
+                value=shown_names(foreign),
+                step="Give both files of one export.",
+            )
     rows = [row_of[pair] for pair in again.pairs]
     for i, rater in enumerate(again.raters):
         column = rated.raters.index(rater)

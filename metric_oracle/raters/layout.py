@@ -185,7 +185,7 @@ def significant_table(result: FailureModes) -> PaperTable:
     note = (
         f"First, second: mean errors of a report. {by_paper} of {result.tests.num_rows} one-sided t tests, by study "
         f"{by_study} of {result.tests.num_rows // 2}, at a false discovery rate of {result.signature['rate']:g} in "
-        f"each family. {_families(result)} --category or --out shows all tests."
+        f"each family. {_families(result)} All tests are in the tables of chosen categories and in result files."
     )
     heads = [
         "error", "counted", "first", "second", "p-value", "critical", "significant", "rate ratio", "p by study",

@@ -621,13 +621,15 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
                 value=f"{a!r} and {b!r}",
                 step="Correct the names.",
             )
-    if len({frozenset(pair) for pair in paired}) < len(paired):
-        raise InputError(
-            argument="paired",
-            rule="must name each pair once",
-            value="one twice",
-            step="A repeated test changes the adjusted p-values.",
-        )
+    pairs = [frozenset(pair) for pair in paired]
+    for (a, b), pair in zip(paired, pairs, strict=True):
+        if pairs.count(pair) > 1:
+            raise InputError(
+                argument="paired",
+                rule="must name each pair once",
+                value=f"{a!r} and {b!r} twice",
+                step="Remove one: a repeated test changes the adjusted p-values.",
+            )
     return [(a, b) for a, b in paired]
 
 
@@ -724,7 +726,7 @@ def _read_variants(
     """Return the metric and the scores of each variant."""
     variants = {}
     for variant, path in ablations.items():
-        table = read_table(existing_file(Path(path), _COMPARE, "ablations"), _COMPARE)
+        table = read_table(existing_file(Path(path), "ablations"))
         columns = [name for name in part.scores if name in table.names]
         if len(columns) != 1:
             raise InputError(
@@ -776,20 +778,24 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
     """Yield the time for each pair: as measured here, or as a table gives it for other tools."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
-        table = read_table(existing_file(Path(path), _COMPARE, "times"), _COMPARE)
-        cells = [table.column(name, _COMPARE, "times") for name in ("metric", "ms_per_pair")]
-        devices = table.column("device", _COMPARE, "times") if "device" in table.names else [None] * table.n_rows
+        table = read_table(existing_file(Path(path), "times"))
+        cells = [table.column(name, "times") for name in ("metric", "ms_per_pair")]
+        devices = table.column("device", "times") if "device" in table.names else [None] * table.n_rows
         for row, (metric, milliseconds, device) in enumerate(zip(*cells, devices, strict=True), start=1):
             try:
                 value = float(milliseconds)
             except (TypeError, ValueError):
                 value = np.nan
             if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
+                if str(metric) in given:
+                    got = f"a second time of {str(metric)!r}"
+                else:
+                    got = "no time above 0" if str(metric) in names else "another metric"
                 raise InputError(
                     argument="times",
                     rule=f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
                     "ms_per_pair",
-                    value=f"something else in row {row} of {path}",
+                    value=f"{got} in row {row} of {path}",
                     step="Correct it.",
                 )
             given[str(metric)] = value, None if is_missing(device) else str(device)

@@ -119,7 +119,7 @@ def _common_notes(signature: Mapping[str, Any], degenerate: int, rated: str) -> 
     if degenerate:
         notes.append(
             f"Degenerate resamples, in which all scores or all {rated} are equal: {degenerate:,} over all cells, left "
-            "out of their intervals; --out FILE.csv has them by cell."
+            "out of their intervals; a result file, such as CSV, has them by cell."
         )
     return notes
 
@@ -145,8 +145,8 @@ def _alignment_differences(records: Sequence[Record]) -> PaperTable:
     note = (
         f"Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
         f"adjusted by Benjamini and Hochberg over one family, these {len(rows)} tests: each pair of metrics once, for "
-        "each count of errors. So it depends on how many metrics are compared. --out FILE.csv has the other "
-        "statistics, a family each."
+        "each count of errors. So it depends on how many metrics are compared. A result file, such as CSV, has the "
+        "other statistics, each with a family of its own."
     )
     title = f"Difference of two metrics in {_in_title(records[0]['statistic'])}"
     return PaperTable(title, ["Difference", "p", "p adjusted"], rows, [note])
@@ -232,25 +232,25 @@ def _rows(metrics: Sequence[str], columns: Sequence[Mapping[str, Record]], inter
             lines = _value(record).lines
             if not intervals and value is not None:
                 lines = lines[:1]
-            places = values if record is not None and len(column) > 1 else []
-            cells.append(Entry(lines, value in places[:1], value in places[1:2]))
+            best_first = values if record is not None and len(column) > 1 else []
+            cells.append(Entry(lines, value in best_first[:1], value in best_first[1:2]))
         rows.append((metric, cells))
     return rows
 
 
-def _columns(result: MetricComparison, places: Sequence[tuple[View, str]]) -> tuple[list[str], list[dict[str, Record]]]:
+def _columns(result: MetricComparison, shown: Sequence[tuple[View, str]]) -> tuple[list[str], list[dict[str, Record]]]:
     """Return heads and records by metric: tau-b and Spearman's rho for each view and kind."""
     heads, columns = [], []
-    for view, kind in places:
+    for view, kind in shown:
         for statistic, symbol in _SYMBOLS.items():
             heads.append(f"{view.name} {symbol}")
             columns.append(_by_metric(result.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)))
     return heads, columns
 
 
-def _kinds_note(places: Sequence[tuple[View, str]]) -> str:
+def _kinds_note(shown: Sequence[tuple[View, str]]) -> str:
     names_of: dict[str, list[str]] = {}
-    for view, kind in places:
+    for view, kind in shown:
         names_of.setdefault(_one_line(kind), []).append(view.name)
     kinds = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in names_of.items())
     return f"With the mean of raters of {kinds}."
@@ -259,18 +259,18 @@ def _kinds_note(places: Sequence[tuple[View, str]]) -> str:
 def _agreement_table(result: MetricComparison, views: Sequence[View]) -> PaperTable | None:
     if not views:
         return None
-    places = [(view, view.kinds[0]) for view in views]
-    heads, columns = _columns(result, places)
+    shown = [(view, view.kinds[0]) for view in views]
+    heads, columns = _columns(result, shown)
     title = "Correlation with radiologists: Kendall τ-b and Spearman ρ"
-    notes = [f"{_kinds_note(places)} Bold: the best of a column, underlined: the second."]
+    notes = [f"{_kinds_note(shown)} Bold: the best of a column, underlined: the second."]
     return PaperTable(title, heads, _rows(result.metrics, columns, intervals=False), notes, "metric")
 
 
 def _interval_table(result: MetricComparison, views: Sequence[View], number: int) -> PaperTable:
-    places = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
-    heads, columns = _columns(result, places)
+    shown = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
+    heads, columns = _columns(result, shown)
     title = "Correlation with radiologists and 95 % confidence intervals"
-    return PaperTable(title, heads, _rows(result.metrics, columns), [_kinds_note(places)], "metric")
+    return PaperTable(title, heads, _rows(result.metrics, columns), [_kinds_note(shown)], "metric")
 
 
 def _change_table(result: MetricComparison, view: View) -> PaperTable:
@@ -349,11 +349,11 @@ def _ceiling_table(result: MetricComparison) -> PaperTable | None:
 
 def _judgement_table(result: MetricComparison) -> PaperTable | None:
     records = result.select(CEILING, statistic=JUDGEMENTS)
-    places = list(dict.fromkeys((r["set"], r["errors"]) for r in records))
-    if not places:
+    shown = list(dict.fromkeys((r["set"], r["errors"]) for r in records))
+    if not shown:
         return None
-    heads = [_head(result.view(name), kind) for name, kind in places]
-    columns = [_by_metric([r for r in records if (r["set"], r["errors"]) == place]) for place in places]
+    heads = [_head(result.view(name), kind) for name, kind in shown]
+    columns = [_by_metric([r for r in records if (r["set"], r["errors"]) == key]) for key in shown]
     names = ((PERFECT, "a perfect metric"), (RADIOLOGISTS, "one radiologist"), *((m, m) for m in result.metrics))
     rows: list[Row] = [(title, [_value(column.get(name)) for column in columns]) for name, title in names]
     note = (
@@ -374,8 +374,8 @@ def _difference_table(result: MetricComparison, statistic: str) -> PaperTable | 
     tests = f"these {len(rows)} tests" if len(rows) == len(family) else f"the {len(family)} tests on all sets"
     note = (
         "Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
-        f"adjusted by Benjamini and Hochberg over one family, {tests}, which --paired chooses. --out "
-        "FILE.csv has the other statistics, a family each."
+        f"adjusted by Benjamini and Hochberg over one family, {tests}, fewer if pairs of "
+        "metrics are chosen. A result file, such as CSV, has the other statistics, each with a family of its own."
     )
     title = f"Difference of two metrics in {_in_title(statistic)}"
     return PaperTable(title, ["difference", "p", "p adjusted"], rows, [note])

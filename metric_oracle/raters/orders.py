@@ -17,7 +17,6 @@ CHAIN = "chain"  # column
 # Grades of the candidates a and b: their mean over raters is the share of raters who prefer the other one.
 _GRADES: Mapping[str, tuple[float, float]] = {"a": (0.0, 1.0), "b": (1.0, 0.0), "tie": (0.5, 0.5)}
 _CANDIDATES = ("candidate_a", "candidate_b")
-_CALLER = "raters"  # errors show the name of the public function instead
 
 
 def read_preferences(table: Table) -> Grades:
@@ -29,7 +28,7 @@ def read_preferences(table: Table) -> Grades:
     """
     labels = _labels(table)
     candidates = _candidates(table)
-    cells = table.column(PREFERENCE, _CALLER, PREFERENCE)
+    cells = table.column(PREFERENCE, PREFERENCE)
     texts = {
         name: texts_of(table, name) for name in ("reference", "prediction_a", "prediction_b") if name in table.names
     }
@@ -43,13 +42,13 @@ def read_preferences(table: Table) -> Grades:
         names = (candidates[0][row], candidates[1][row])
         grades = _GRADES.get(str(cell).strip().lower())
         if grades is None:
-            raise _broken(table, PREFERENCE, "hold a, b or tie in every row", "something else", row)
+            raise _broken(table, PREFERENCE, "hold a, b or tie in every row", "none of them", row)
         if names[0] == names[1]:
             raise _broken(table, "candidate_b", "name another candidate than candidate_a", "the same", row)
         first = first_row.setdefault((study, frozenset(names)), row)
         if row_of.setdefault((first, rater), row) != row:
             rule = "give each rater's preference between two candidates once"
-            raise _broken(table, PREFERENCE, rule, f"another one than in row {row_of[first, rater] + 1}", row)
+            raise _broken(table, PREFERENCE, rule, f"the one of row {row_of[first, rater] + 1} again", row)
         sides = zip("ab", names, grades, strict=True)
         for side, name, grade in sides if names[0] == candidates[0][first] else [*sides][::-1]:
             other = names[1] if name == names[0] else names[0]
@@ -62,8 +61,8 @@ def read_preferences(table: Table) -> Grades:
             for key, column in (("reference", "reference"), ("prediction", f"prediction_{side}")):
                 long_texts[key].append(texts[column][row] if column in texts else None)
     _check_complete(table, len(first_row), labels["rater"], "comparison")
-    known = {key: cells for key, cells in long_texts.items() if any(name.startswith(key) for name in texts)}
-    return assemble(table, PREFERENCE, long, values, known, (ACCURACY, TIES), rows)
+    given_texts = {key: cells for key, cells in long_texts.items() if any(name.startswith(key) for name in texts)}
+    return assemble(table, PREFERENCE, long, values, given_texts, (ACCURACY, TIES), rows)
 
 
 def read_orders(table: Table) -> Grades:

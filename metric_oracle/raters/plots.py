@@ -30,15 +30,15 @@ def draw_alignment(alignment: Alignment) -> Any:
         if (r["rater"], r["statistic"]) == (MEAN, TAU)
     }
     lower = alignment.signature["lower_is_better"]
-    return _scatter(alignment.scores, alignment.errors, records, lower, "align")
+    return _scatter(alignment.scores, alignment.errors, records, lower)
 
 
 def plot_scatter(result: MetricComparison, path: str | Path) -> None:
     """Draw mean errors against scores for the first set of a comparison of metrics, like `plot_alignment`."""
     view = result.views[0]
     records = {(r["metric"], r["errors"]): r for r in result.select(AGREEMENT, set=view.name, statistic=TAU)}
-    figure = _scatter(view.scores, view.errors, records, result.signature["lower_is_better"], "compare_metrics")
-    write_figure(Path(path), figure, "compare_metrics")
+    figure = _scatter(view.scores, view.errors, records, result.signature["lower_is_better"])
+    write_figure(Path(path), figure)
 
 
 def _scatter(
@@ -46,17 +46,16 @@ def _scatter(
     errors: Mapping[str, Array],
     records: Mapping[tuple[str, str], Mapping[str, Any]],
     lower: Sequence[str],
-    function: str,
 ) -> Any:
     names = list(scores)
     if not records:
         raise InputError(
-            argument="plot",
-            rule="must be of counts or grades",
-            value="preferences or orders, which have no values to draw against scores",
-            step="Leave the figure of scores out.",
+            argument="ratings",
+            rule="must be counts or grades for a figure of errors against scores",
+            value="preferences or orders",
+            step="Leave the figure out.",
         )
-    figure = new_figure(function, max(3.0 * len(names), 4.5), 6)
+    figure = new_figure(max(3.0 * len(names), 4.5), 6)
     panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")
     for (row, kind), (column, name) in product(enumerate(errors), enumerate(names)):
         panel, x, y = panels[row, column], scores[name], errors[kind]
@@ -96,18 +95,18 @@ def plot_metric_bars(result: MetricComparison, path: str | Path) -> None:
     """
     n_kinds = max(len(view.kinds) for view in result.views)
     n_metrics = max(len(view.scores) for view in result.views)
-    figure = new_figure("compare_metrics", 4.2 * n_kinds, len(result.views) * (0.9 + 0.28 * n_metrics))
+    figure = new_figure(4.2 * n_kinds, len(result.views) * (0.9 + 0.28 * n_metrics))
     panels = figure.subplots(len(result.views), n_kinds, squeeze=False)
     for row, view in enumerate(result.views):
         statistic = view.statistics[0]
         records = result.select(AGREEMENT, set=view.name, statistic=statistic)
         one_rater = result.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
         ceiling = {r["errors"]: r["value"] for r in one_rater}
-        for place, panel in enumerate(panels[row]):
-            if place >= len(view.kinds):
+        for column, panel in enumerate(panels[row]):
+            if column >= len(view.kinds):
                 panel.set_visible(False)
                 continue
-            kind = view.kinds[place]
+            kind = view.kinds[column]
             shown = [r for r in records if r["errors"] == kind and r["value"] is not None]
             shown.sort(key=lambda r: -r["value"])
             values = np.array([r["value"] for r in shown])
@@ -129,7 +128,7 @@ def plot_metric_bars(result: MetricComparison, path: str | Path) -> None:
                 )
                 label = f"{' or '.join(names)}, 95 % interval; dashed: one radiologist"
                 panel.set_xlabel(label, fontsize=8)
-    write_figure(Path(path), figure, "compare_metrics")
+    write_figure(Path(path), figure)
 
 
 def plot_alignment(alignment: Alignment, path: str | Path) -> None:
@@ -154,7 +153,7 @@ def plot_alignment(alignment: Alignment, path: str | Path) -> None:
     >>> alignment = mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
     >>> mo.plot_alignment(alignment, "figure.png")
     """
-    write_figure(Path(path), draw_alignment(alignment), "align")
+    write_figure(Path(path), draw_alignment(alignment))
 
 
 def draw_failure_modes(result: FailureModes) -> Any:
@@ -164,20 +163,20 @@ def draw_failure_modes(result: FailureModes) -> Any:
     """
     n = len(result.candidates)
     width = 0.8 / n
-    figure = new_figure("failure_modes", max(1.6 * len(result.categories), 6), 7)
+    figure = new_figure(max(1.6 * len(result.categories), 6), 7)
     panels = figure.subplots(len(KINDS), 1, sharex=True)
     tests = [r for r in result.tests.to_pylist() if r["significant"]]
     for panel, kind in zip(panels, KINDS, strict=True):
         means = result.means[kind]
-        places = np.arange(len(result.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
-        for candidate, x, heights in zip(result.candidates, places, means, strict=True):
+        centres = np.arange(len(result.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
+        for candidate, x, heights in zip(result.candidates, centres, means, strict=True):
             panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
         step = 0.06 * max(means.max(), 1e-9)
-        for place, category in enumerate(result.categories):
-            top = means[:, place].max()
+        for column, category in enumerate(result.categories):
+            top = means[:, column].max()
             for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
                 top += step
-                ends = [places[result.candidates.index(record[side]), place] for side in ("a", "b")]
+                ends = [centres[result.candidates.index(record[side]), column] for side in ("a", "b")]
                 panel.plot(ends, [top, top], color="black", linewidth=0.9)
                 panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
         panel.margins(y=0.08)
@@ -212,7 +211,7 @@ def plot_failure_modes(result: FailureModes, path: str | Path) -> None:
     >>> modes = mo.failure_modes("ratings.csv")
     >>> mo.plot_failure_modes(modes, "figure.png")
     """
-    write_figure(Path(path), draw_failure_modes(result), "failure_modes")
+    write_figure(Path(path), draw_failure_modes(result))
 
 
 def least_squares(x: Array, y: Array) -> tuple[float, float, float | None]:

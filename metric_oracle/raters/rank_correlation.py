@@ -162,17 +162,17 @@ def of_signs(signs: Array, drawn: Resamples) -> Side:
 
 
 def tau_b(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return Kendall's tau-b of each resample, NaN where a side is constant."""
+    """Return Kendall's tau-b of x and y in each resample, NaN where x or y is constant."""
     return _ratio(_over_pairs(x.signs * y.signs, drawn), x.untied, y.untied)
 
 
 def spearman(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return Spearman's rank correlation of each resample, NaN where a side is constant."""
+    """Return Spearman's rank correlation of x and y in each resample, NaN where x or y is constant."""
     return _ratio(np.einsum("bp,bp->b", drawn.pairs, x.ranks * y.ranks), x.spread, y.spread)
 
 
 def tau_within(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return Kendall's tau-b over the comparisons inside groups, NaN where a side is constant inside every group."""
+    """Return Kendall's tau-b over the comparisons inside groups, NaN where x or y is constant inside every group."""
     return _ratio(sum_within(x.within * y.within, drawn), x.untied_within, y.untied_within)
 
 
@@ -195,11 +195,11 @@ def whole_groups(x: Side, y: Side, drawn: Resamples) -> Array:
     group = drawn.group[drawn.comparisons[0]]
     n = int(drawn.group.max(initial=-1)) + 1
     counted = np.bincount(group, y.within != 0, n) > 0
-    right = counted & (np.bincount(group, (y.within != 0) & (x.within != y.within), n) == 0)
+    agreeing = counted & (np.bincount(group, (y.within != 0) & (x.within != y.within), n) == 0)
     study = np.zeros(n, np.int64)
     study[drawn.group] = drawn.study
-    right_of, counted_of = (drawn.studies @ np.bincount(study, g, drawn.studies.shape[1]) for g in (right, counted))
-    return share(right_of, counted_of)
+    n_studies = drawn.studies.shape[1]
+    return share(*(drawn.studies @ np.bincount(study, groups, n_studies) for groups in (agreeing, counted)))
 
 
 STATISTICS: dict[str, Callable[[Side, Side, Resamples], Array]] = {

@@ -17,7 +17,6 @@ from metric_oracle.retrieval import pairs
 from metric_oracle.statistics import Array
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
-_CALLER = "raters"  # errors show the name of the public function instead
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")
 
 
@@ -64,23 +63,23 @@ def read_rated(
             _check_scorable(absent, rated, paths)
     else:
         absent = None if metrics is None else list(metrics)
-    made: dict[str, Any] = {"scores": [identify(path) for path in paths]}
+    described: dict[str, Any] = {"scores": [identify(path) for path in paths]}
     if absent != []:
         of_texts, scored = score_texts(rated, absent)
         columns |= of_texts
-        made |= scored
+        described |= scored
     sources = {
         "ratings": identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
         "samples": None if samples is None else identify(Path(samples)),
-        **made,
+        **described,
     }
     return rated, columns, sources
 
 
 def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) -> None:
     """Raise unless the texts can be scored under the names that no file has as a column."""
-    known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
-    if not absent or not known:
+    is_known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
+    if not absent or not is_known:
         got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
         raise InputError(
             argument="scores",
@@ -92,7 +91,7 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
 
 def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[str]:
     """Return the columns in which lower is better, by their known names or as the caller states; never a guess."""
-    known = {name: direction_of(name) for name in names}
+    direction_by_name = {name: direction_of(name) for name in names}
     for name, direction in directions.items():
         if name not in names or direction not in DIRECTIONS:
             raise InputError(
@@ -101,15 +100,15 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
                 value=f"{shown_names([name]) or repr(name)}={direction}",
                 step="Correct it.",
             )
-        if known[name] not in (None, direction):
+        if direction_by_name[name] not in (None, direction):
             raise InputError(
                 argument="direction",
                 rule="must be left out where a name says it",
-                value=f"{name!r}={direction}, of which {known[name]} is better",
+                value=f"{name!r}={direction}, of which {direction_by_name[name]} is better",
                 step="Drop it, or rename a column that holds something else.",
             )
-        known[name] = direction  # type: ignore[assignment]
-    unknown = [name for name, direction in known.items() if direction is None]
+        direction_by_name[name] = direction  # type: ignore[assignment]
+    unknown = [name for name, direction in direction_by_name.items() if direction is None]
     if unknown:
         first = shown_names(unknown[:1]).strip("'")
         direction = option("direction", f"{first}=higher", python=f"directions={{{first!r}: 'higher'}}")
@@ -119,7 +118,7 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
             value=f"none for {shown_names(unknown)}",
             step=f"Add {direction} or {first}=lower, or choose columns with {option('metric')}.",
         )
-    return {name for name, direction in known.items() if direction == "lower"}
+    return {name for name, direction in direction_by_name.items() if direction == "lower"}
 
 
 def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -132,13 +131,13 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
     sources : dict
         Description of the metrics for the signature.
     """
-    counting = [record.name for name in metrics or () if (record := get_metric(name, _CALLER)).counts_corpus]
+    counting = [record.name for name in metrics or () if (record := get_metric(name)).counts_corpus]
     if counting:
         raise InputError(
             argument="metric",
             rule="must not count the documents of a corpus, which rated pairs do not have",
             value=repr(counting[0]),
-            step="Score them with `oracle score --index INDEX`, and pass the file as scores.",
+            step="Score them with oracle score or mo.score and an index, and pass the file as scores.",
         )
     without = [
         pair
@@ -175,7 +174,7 @@ def _read_columns(
     columns: dict[str, Array] = {}
     asked = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
     for path in paths:
-        table = read_table(existing_file(path, _CALLER, "scores"), _CALLER)
+        table = read_table(existing_file(path, "scores"))
         rows, keys = match_pairs(ratings, table)
         for name in table.names:
             # In a file of `oracle score` the components of a metric are called <metric>.<component>.
@@ -184,7 +183,7 @@ def _read_columns(
             skipped = unnamed if asked is None else name not in asked
             if name in keys or skipped:
                 continue
-            cells = table.column(name, _CALLER, "scores")
+            cells = table.column(name, "scores")
             values = np.array([number_of(cells[row]) for row in rows])
             lacking = [pair for pair, value in zip(ratings.pairs, values, strict=True) if not np.isfinite(value)]
             if wanted is None and len(lacking) == len(values):
@@ -193,9 +192,9 @@ def _read_columns(
                 raise InputError(
                     argument="scores",
                     rule="must be a finite number for every pair",
-                    value=f"none in column {shown_names([name])} of {path} for {len(lacking)}, first "
-                    f"{shown_names(lacking[:3])}",
-                    step=f"Complete it, or choose the other columns with {option('metric')}.",
+                    value=f"none in column {shown_names([name])} of {path} for {len(lacking)} of {len(values)} pairs, "
+                    f"first {shown_names(lacking[:3])}",
+                    step=f"Complete the column, or name the columns to use with {option('metric')}.",
                 )
             if name in columns:
                 raise InputError(

@@ -10,8 +10,6 @@ from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, rea
 from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
 from metric_oracle.raters.ratings import Rated, ratings_of_table, with_texts
 
-_CALLER = "raters"  # errors show the name of the public function instead
-
 
 class Layout(NamedTuple):
     """One layout of a rated set.
@@ -80,10 +78,10 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
     >>> len(rated.pairs), len(set(rated.studies)), rated.raters, rated.kinds
     (96, 24, ['0', '1', '2'], ('total', 'significant'))
     """
-    table = read_table(existing_file(Path(path), _CALLER), _CALLER)
+    table = read_table(existing_file(Path(path)))
     is_counted = bool({"category", "error_category"} & {name.lower() for name in table.names})
     fitting = [layout for layout in LAYOUTS if any(header <= set(table.names) for header in layout.headers)]
     rated = ratings_of_table(table) if is_counted or not fitting else fitting[0].read(table)
     if samples is None:
         return rated
-    return with_texts(rated, read_table(existing_file(Path(samples), _CALLER, "samples"), _CALLER))
+    return with_texts(rated, read_table(existing_file(Path(samples), "samples")))

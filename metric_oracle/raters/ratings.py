@@ -53,7 +53,6 @@ _ID_NAMES = ("query_id", "id", "uid", "doc_id", "report_id")
 _RADEVALX = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 _ANNOTATORS = ("annotator", "annotator_id", "reader")
 _TRUTH = {"true": 1, "1": 1, "1.0": 1, "yes": 1, "false": 0, "0": 0, "0.0": 0, "no": 0}
-_CALLER = "raters"  # errors show the name of the public function instead
 RatedSet = TypeVar("RatedSet", bound="Rated")
 
 
@@ -219,10 +218,10 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     >>> ratings.counts.shape
     (96, 3, 6, 2)
     """
-    ratings = ratings_of_table(read_table(existing_file(Path(path), _CALLER), _CALLER))
+    ratings = ratings_of_table(read_table(existing_file(Path(path))))
     if samples is None:
         return ratings
-    return with_texts(ratings, read_table(existing_file(Path(samples), _CALLER, "samples"), _CALLER))
+    return with_texts(ratings, read_table(existing_file(Path(samples), "samples")))
 
 
 def ratings_of_table(table: Table) -> Ratings:
@@ -247,18 +246,18 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
         The columns that name the pair.
     """
     where = f"the pairs of {table.path}"
-    known = ratings.pairs
+    rated = ratings.pairs
     if ratings.groups is not None:  # a report may be in several groups
-        known = _joined(ratings.studies, ratings.candidates or [])
+        rated = _joined(ratings.studies, ratings.candidates or [])
     name = name_of(table, "pair")
     study, candidate = (name_of(table, role) for role in ("study", "candidate"))
     if not name and study and candidate and ratings.candidates is not None:
         by_number = study.lower() == "study_number" or ratings.study_ids is None
-        known = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
+        rated = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
         ids = _joined(labels_of(table, study, mimic=True), labels_of(table, candidate))
         names = {study, candidate}
         if ratings.groups is None:
-            check_unique(known, _CALLER, "ratings joined by study and candidate type")
+            check_unique(rated, "ratings joined by study and candidate type")
     else:
         named = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
         if len(named) != 1 or named[0] is None:
@@ -269,19 +268,19 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
                 step="Add or rename one.",
             )
         ids, names = labels_of(table, named[0], mimic=named[0] == study), {named[0]}
-    check_unique(ids, _CALLER, where)
+    check_unique(ids, where)
     row_of = {pair: row for row, pair in enumerate(ids)}
-    if row_of.keys().isdisjoint(known):
+    if row_of.keys().isdisjoint(rated):
         raise InputError(
             argument=where,
             rule="must be those of the ratings",
-            value=f"none of {len(known)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
-            f"{shown_names(known[:1])}",
+            value=f"none of {len(rated)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
+            f"{shown_names(rated[:1])}",
             step="Join them by the same ids.",
         )
     for names_of_pairs, rule, got in (
-        (sorted(row_of.keys() - set(known)), "must be among the rated ones", "{} others"),
-        ([pair for pair in known if pair not in row_of], "must be all the rated ones", "none for {} of them"),
+        (sorted(row_of.keys() - set(rated)), "must be among the rated ones", "{} that are not"),
+        ([pair for pair in rated if pair not in row_of], "must be all the rated ones", "none for {} of them"),
     ):
         if names_of_pairs:
             raise InputError(
@@ -290,7 +289,7 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
                 value=f"{got.format(len(names_of_pairs))}, first {shown_names(names_of_pairs[:3])}",
                 step="Repair the file, or check that it is of these ratings.",
             )
-    return np.array([row_of[pair] for pair in known], np.int64), names
+    return np.array([row_of[pair] for pair in rated], np.int64), names
 
 
 def _read_long(table: Table) -> Ratings:
@@ -319,7 +318,7 @@ def _read_green(table: Table) -> Ratings:
     """Read GREEN's table by position: its two blocks of raters have equal names, or pandas' `0.1` in the second."""
     ends = [table.names.index(name) for name in ("error_category", "sig_mean_errors", "insig_mean_errors")]
     blocks = [range(a + 1, b) for a, b in pairwise(ends)]
-    raters = [[table.names[place].strip().removesuffix(".1") for place in block] for block in blocks]
+    raters = [[table.names[column].strip().removesuffix(".1") for column in block] for block in blocks]
     if not raters[0] or raters[0] != raters[1]:
         raise InputError(
             argument="ratings",
@@ -327,19 +326,19 @@ def _read_green(table: Table) -> Ratings:
             value=f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}",
             step="Fetch the file again.",
         )
-    check_unique(raters[0], _CALLER, f"the raters of {table.path}")
+    check_unique(raters[0], f"the raters of {table.path}")
     names = {role: name_of(table, role) for role in ("study", "candidate", "category")}
     once = {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
     labels: dict[str, list[str]] = {role: [] for role in (*once, "rater")}
     significant: list[int] = []
     count: list[int] = []
     for is_significant, block in zip((1, 0), blocks, strict=True):
-        for rater, place in zip(raters[0], block, strict=True):
+        for rater, column in zip(raters[0], block, strict=True):
             for role, cells in once.items():
                 labels[role] += cells
             labels["rater"] += [rater] * table.n_rows
             significant += [is_significant] * table.n_rows
-            count += _numbers(table, place, "a whole number from 0", _as_count)
+            count += _numbers(table, column, "a whole number from 0", _as_count)
     return _assemble(table, "GREEN's columns of raters", labels, significant, count)
 
 
@@ -443,8 +442,8 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
                 value=f"{table.n_rows} rows in {table.path} for {len(set(ratings.studies))} studies",
                 step="Use the samples file of these ratings.",
             )
-        ids = canonical_ids(table.column("study_id", _CALLER, "samples"), _CALLER, f"the studies of {table.path}")
-        check_unique(ids, _CALLER, f"the studies of {table.path}")
+        ids = canonical_ids(table.column("study_id", "samples"), f"the studies of {table.path}")
+        check_unique(ids, f"the studies of {table.path}")
         columns = {name: texts_of(table, name) for name in ("gt_report", *types)}
         numbered = [(int(study), kind) for study, kind in zip(ratings.studies, ratings.candidates or (), strict=True)]
         return replace(  # type: ignore[type-var]
@@ -471,7 +470,7 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
 
 def texts_of(table: Table, name: str) -> list[str | None]:
     """Return the cells of a column as texts; a missing text is None."""
-    cells = table.column(name, _CALLER, "samples", is_text=True)
+    cells = table.column(name, "samples", is_text=True)
     return [None if is_missing(cell) else str(cell) for cell in cells]
 
 
@@ -490,22 +489,20 @@ def name_of(table: Table, role: str) -> str | None:
 
 def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
     """Return the ids of a column as text. With `mimic`, study ids of MIMIC-CXR lose their prefix."""
-    return canonical_ids(
-        table.column(name, _CALLER, name), _CALLER, f"column {shown_names([name])} of {table.path}", mimic=mimic
-    )
+    return canonical_ids(table.column(name, name), f"column {shown_names([name])} of {table.path}", mimic=mimic)
 
 
 def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:
     """Return the cells of a column (by name or position) as integers."""
-    place = name if isinstance(name, int) else table.names.index(str(name))
+    column = name if isinstance(name, int) else table.names.index(str(name))
     values = []
-    for row, cell in enumerate(table.cells(place, _CALLER)):
+    for row, cell in enumerate(table.cells(column)):
         value = convert(cell)
         if value is None:
             raise InputError(
-                argument=f"column {shown_names([table.names[place]])} of {table.path}",
+                argument=f"column {shown_names([table.names[column]])} of {table.path}",
                 rule=f"must hold {rule} in every row",
-                value=f"something else in row {row + 1}",
+                value=f"none in row {row + 1}",
                 step="Repair it.",
             )
         values.append(value)

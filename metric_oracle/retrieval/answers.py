@@ -1,4 +1,4 @@
-"""From the answers of a kernel to the table of results: zeros, fall-back, columns."""
+"""Turn the answers of a kernel into the table of results: rows with score 0, the fall-back report, the columns."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,29 +9,33 @@ import pyarrow as pa
 
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import most_frequent
-from metric_oracle.indexes.store import to_arrow
+from metric_oracle.indexes.store import take_strings, to_arrow, to_numpy
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.exclusion import Lists
 from metric_oracle.retrieval.merge import Answer
 
 
-def fill_zeros(answers: Answers, row_id: np.ndarray) -> None:
-    """Where fewer than k rows have a positive score, the others follow with score 0 in row order if that is enough."""
-    short = np.flatnonzero((answers.rows[:, -1] < 0) & (answers.limit <= 0.0))
+def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
+    """Complete lists of fewer than k positive scores with rows of score 0, in row order, if the limit allows 0."""
+    short = np.flatnonzero((answers.rows[:, -1] < 0) & (answers.limit[lists.query] <= 0.0))
     if not len(short):
         return
     k = answers.rows.shape[1]
-    lowest = np.sort(np.partition(row_id, k - 1)[:k])
-    for q in short:
-        m = int(np.count_nonzero(answers.rows[q] >= 0))
-        listed = answers.rows[q, :m]
-        answers.rows[q, m:] = lowest[~np.isin(lowest, listed)][: k - m]
-        answers.ties[q, m:] = len(row_id) - m
+    lowest = np.sort(row_id) if len(lists.exclusion.row) else np.sort(np.partition(row_id, k - 1)[:k])
+    for place in short.tolist():
+        m = int(np.count_nonzero(answers.rows[place] >= 0))
+        excluded = lists.exclusion.rows_of(place)
+        left_out = np.concatenate([answers.rows[place, :m], excluded])
+        of_zero = lowest[: k + len(excluded)]  # so many that k - m are left
+        of_zero = of_zero[~np.isin(of_zero, left_out)][: k - m]
+        answers.rows[place, m : m + len(of_zero)] = of_zero
+        answers.ties[place, m : m + len(of_zero)] = len(row_id) - m - len(excluded)
 
 
 def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
-    """Give queries without any positive match the most frequent report, as Yu et al. do, marked as such.
+    """Put the most frequent report first for queries without a positive score, as Yu et al. do, and mark it.
 
     A second implementation of `merge.fall_back`, by which `verify` checks results.
     """
@@ -42,14 +46,14 @@ def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) ->
 
 
 def fallback_row(index: Index, record: Metric) -> int:
-    """Return the row that queries get which nothing matches, under a metric that has one."""
+    """Return the row of the fall-back report, which queries without a positive score get."""
     known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
     kind = record.representation
     return known[kind] if kind in known else most_frequent_row(index, representation_of(index, record).row_id)
 
 
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
-    """Return the lowest of the scorable rows `row_id` of the most frequent text that has one."""
+    """Return the lowest row of the most frequent text, among the rows `row_id` that a metric can score."""
     rows = np.sort(row_id)
     bounds = [
         (shard, np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])) for shard in index.shards()
@@ -58,14 +62,14 @@ def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
 
 
 def n_scorable(index: Index, record: Metric) -> int:
-    """Return how many rows a metric can score."""
+    """Return the number of corpus rows that a metric can score."""
     if record.terms:
         return sum(len(representation_of(shard, record).row_id) for shard in index.shards())
     return index.content["representations"][record.representations[0]]["rows"]
 
 
 def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
-    """Add the ids of the rows of an answer, and their texts where wanted; row -1 has those of another."""
+    """Add the ids of the rows of an answer, and their texts if `text` is true; row -1 gets those of any row."""
     rows = answer.rows.ravel()
     rows = np.where(rows >= 0, rows, answer.rows.max(initial=0))
     ids, texts = strings(index.take("study_id", rows)), strings(index.take("text", rows)) if text else None
@@ -74,21 +78,21 @@ def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
 
 
 def strings(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     return pa.concat_arrays([to_arrow([]), *column.chunks])
 
 
 def no_answer(n_queries: int, text: bool) -> Answer:
-    """Return the answers of shards without a row that can be scored."""
+    """Return the answer of shards whose rows cannot be scored: no rows for any query."""
     nothing, none = np.empty((n_queries, 0), np.int64), to_arrow([])
     return Answer(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
 
 
 def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact: bool) -> pa.Table:
-    """Lay out answers, a line each."""
+    """Return the table of results, one line per answer."""
     n, k = answer.rows.shape
     columns: dict[str, Any] = {
-        "query_id": [query_id for query_id in query_ids for _ in range(k)],
+        "query_id": strings(take_strings(pa.chunked_array([to_arrow(query_ids)]), np.repeat(np.arange(n), k))),
         "rank": np.tile(np.arange(1, k + 1), n),
         "row": answer.rows.ravel(),
         "candidate_id": answer.ids,
@@ -103,3 +107,9 @@ def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact
     return pa.table(
         {name: column if isinstance(column, pa.Array) else to_arrow(column) for name, column in columns.items()}
     )
+
+
+def listed(table: pa.Table) -> pa.Table:
+    """Return a table without its unused lines (row -1), where exclusions or a limit left a list with fewer than k."""
+    has_row = to_numpy(table["row"]) >= 0
+    return table if has_row.all() else table.filter(pa.array(has_row))

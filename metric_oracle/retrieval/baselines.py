@@ -1,16 +1,17 @@
-"""Baselines beside the oracle: random retrieval, the most frequent report, the test report itself, nearest neighbours.
+"""Baselines of the oracle: random retrieval, the most frequent report, the test report itself, nearest neighbours.
 
-Their results have the columns of an oracle's, and their scores are the reference's to the last bit. What differs:
+Their results have the columns of a search, and their scores equal those of the plain scorer. Columns with another
+meaning:
 
 rank
     The number of the draw for "random", 1 for the others.
 n_ties
-    Corpus rows that the metric cannot tell from the chosen one: those of its unit.
+    Number of corpus rows with the same document as the chosen row, which the metric cannot distinguish.
 row, candidate_id
-    -1 and the query's own id for "identity", whose candidate is no row of the corpus; its n_ties are 0.
+    -1 and the query's own id for "identity", whose candidate is not a row of the corpus; n_ties is 0.
 exact
-    True: nothing is searched for under the metric, and each row was scored as a pair. Which rows the nearest vectors
-    are is proven by the bound of the cosines' screen, which is compared with them.
+    Always true: each chosen row was scored exactly. The nearest vectors are found with a proven bound of the cosines,
+    which is compared with the exact ones.
 signature
     ``baseline`` names the kind.
 """
@@ -57,16 +58,16 @@ def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = 
     plan : SearchPlan
     queries : Inputs
     seed : int
-        Draw d of a seed is the same whatever the number of draws, and the same for all metrics that can score the same
-        rows, so that metrics are compared on the same reports.
+        Seed of the draws. Draw d does not depend on the number of draws, and is the same for all metrics that can score
+        the same rows, so that metrics are compared on the same reports.
     draws : int
-        Reports drawn for each query, with replacement; each row that the metric can score is as likely as any other, so
-        a text is drawn as often as it occurs.
+        Number of reports drawn for each query, with replacement. All rows that the metric can score are equally likely,
+        so frequent texts are drawn often.
 
     Returns
     -------
     Results
-        `draws` lines a query, `rank` the number of the draw.
+        `draws` lines per query; `rank` is the number of the draw.
     """
     encoded = plan.encode(queries)
     rows = drawn_rows(plan.representation, len(queries.ids), seed, draws)
@@ -75,15 +76,18 @@ def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = 
 
 
 def drawn_rows(representation: Representation, n: int, seed: int, draws: int) -> np.ndarray:
-    """Return the rows that are drawn for n queries: int64[n, draws]."""
+    """Return rows drawn at random for n queries: int64[n, draws].
+
+    Draws are uniform and with replacement, from the rows that have a document in the representation.
+    """
     scorable = np.sort(representation.row_id)
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
 def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
-    """Score one report against every query: the most frequent text of which the metric can score a row, lowest row.
+    """Score the most frequent report against every query: the lowest row of the most frequent text.
 
-    It is the report that RadGraph falls back to where nothing matches.
+    Only rows that the metric can score count. It is RadGraph's fall-back report, for queries that nothing matches.
     """
     encoded = plan.encode(queries)
     row = most_frequent_row(plan.index, plan.representation.row_id)
@@ -92,16 +96,16 @@ def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
 
 
 def identity(plan: SearchPlan, queries: Inputs) -> Results:
-    """Score every query as a candidate for itself: what a perfect prediction gets.
+    """Score every query as a candidate for itself, which is the score of a perfect prediction.
 
     That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
     RadGraph entities a RadGraph F1 of 0.
     """
     encoded = plan.encode(queries)
     score = load_reference(plan.metric)
-    found = [score(encoded.own(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
-    scores = np.array([value for value, _ in found])[encoded.which]
-    components = {name: np.array([parts[name] for _, parts in found])[encoded.which] for name in found[0][1]}
+    scored = [score(encoded.as_candidate(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
+    scores = np.array([value for value, _ in scored])[encoded.which]
+    components = {name: np.array([parts[name] for _, parts in scored])[encoded.which] for name in scored[0][1]}
     chosen = {
         "row": np.full(len(scores), -1),
         "candidate_id": pa.array(queries.ids, pa.large_string()),
@@ -121,13 +125,14 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
     plan, queries
         As for `random`.
     corpus_vectors, query_vectors : Vectors
-        Embeddings with the ids of the studies, see `corpora.vectors.read_embeddings`. Corpus rows
-        without one cannot be chosen; the signature says how many can.
+        Image embeddings with the ids of the studies, see `corpora.vectors.read_embeddings`. Corpus rows without an
+        embedding cannot be chosen; the signature has the number of those with one.
 
     Returns
     -------
     Results
-        The row with the greatest cosine (float64, of the directions in float32), the lowest one of equals.
+        The row with the greatest cosine, the lowest if several are equal. Cosines are float64, of unit vectors in
+        float32.
 
     Notes
     -----
@@ -141,10 +146,10 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
 def nearest_rows(
     index: Index, queries: Inputs, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the row of each query, int64[Q], and what it was chosen by, as the signature has it.
+    """Return the nearest row of each query, int64[Q], and the entries of the signature.
 
-    That is the number of rows with a vector, and the SHA-256 of each side's vectors in the order of its reports,
-    whatever file they came in.
+    The entries are the number of rows with a vector, and the SHA-256 of the vectors of corpus and queries, each in the
+    order of its reports.
     """
     corpus_ids = index.take("study_id", np.arange(index.n_reports)).to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
@@ -154,24 +159,27 @@ def nearest_rows(
     of_query = _places(queries.ids, query_vectors, "query_vectors")
     lacking = [queries.ids[i] for i in np.flatnonzero(of_query < 0).tolist()]
     if lacking:
-        msg = (
-            f"baseline: query_vectors must have a vector of each query; got {len(lacking)} of {len(queries.ids)} "
-            f"without ({shown_names(lacking[:3])}). Add them to the file or leave these queries out."
+        raise InputError(
+            argument="query_vectors",
+            rule="must have a vector of each query",
+            value=f"{len(lacking)} of {len(queries.ids)} without ({shown_names(lacking[:3])})",
+            step="Add them to the file or leave these queries out.",
         )
-        raise InputError(msg)
     if not (of_row >= 0).any():
-        msg = (
-            "baseline: corpus_vectors must have a vector of a row that the metric can score; got none. "
-            "Pass the file that belongs to the index."
+        raise InputError(
+            argument="corpus_vectors",
+            rule="must have a vector of a row that the metric can score",
+            value="none",
+            step="Pass the file that belongs to the index.",
         )
-        raise InputError(msg)
     widths = corpus_vectors.values.shape[1], query_vectors.values.shape[1]
     if widths[0] != widths[1]:
-        msg = (
-            f"baseline: query_vectors must have the width of the corpus's, {widths[0]}; got {widths[1]}. "
-            "Encode both with one model."
+        raise InputError(
+            argument="query_vectors",
+            rule=f"must have the width of the corpus's, {widths[0]}",
+            value=widths[1],
+            step="Encode both with one model.",
         )
-        raise InputError(msg)
     space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     asked = space.encode(_of_vectors(query_vectors, of_query))
     rows = _nearest_rows(space, asked)[asked.which]
@@ -185,13 +193,13 @@ KINDS: dict[str, Callable[..., Results]] = {
     "identity": identity,
     "nearest": nearest,
 }
-# Options of one kind each; all others must be left out.
+# Options of each kind of baseline; other kinds must not be given them.
 OPTIONS = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vectors")}
 
 
 @dataclass(frozen=True)
 class BaselinePlan:
-    """A baseline that was checked; only the queries are missing. Made by `plan_baseline`.
+    """A checked baseline, ready to run on queries. Made by `plan_baseline`.
 
     Attributes
     ----------
@@ -207,7 +215,7 @@ class BaselinePlan:
     own: Mapping[str, Any]
 
     def run(self, queries: Inputs) -> Results:
-        """Score the baseline's reports against loaded test reports, see the functions above."""
+        """Return the results of the baseline for loaded test reports; see the functions above."""
         return KINDS[self.kind](self.scores, queries, **self.own)
 
 
@@ -233,82 +241,93 @@ def plan_baseline(
         If an argument is wrong, or the index does not hold what the metric reads.
     """
     if kind not in KINDS:
-        msg = f"baseline: kind must be one of {', '.join(KINDS)}; got {kind!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="kind", rule=f"must be one of {', '.join(KINDS)}", value=repr(kind), step="Choose one."
+        )
     own = {name: value for name, value in own.items() if value is not None}
-    check_left_out(own, OPTIONS.get(kind, ()), "baseline", f"kind {kind!r}")
+    check_left_out(own, OPTIONS.get(kind, ()), f"kind {kind!r}")
     for name, least, most in (("seed", 0, None), ("draws", 1, MOST_DRAWS)):
         value = own.get(name, least)
         is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_int or value < least or (most is not None and value > most):
             rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-            msg = f"baseline: {name} must be an int {rule}; got {value!r}. Choose one."
-            raise InputError(msg)
-    lacking = [name for name in OPTIONS["nearest"] if kind == "nearest" and name not in own]
-    if lacking:
-        msg = f"baseline: {lacking[0]} must be given for kind 'nearest'; got None. Pass a file of embeddings."
-        raise InputError(msg)
+            raise InputError(argument=name, rule=f"must be an int {rule}", value=repr(value), step="Choose one.")
+    if kind == "nearest":
+        check_image_vectors(own)
     scores = plan_scores(index, metric, options)
-    return BaselinePlan(kind, scores, own | image_vectors(own, "baseline"))
+    return BaselinePlan(kind, scores, own | image_vectors(own))
 
 
-def image_vectors(given: Mapping[str, Any], function: str) -> dict[str, Vectors]:
-    """Read the image embeddings of both sides where they are given.
+def check_image_vectors(given: Mapping[str, Any]) -> None:
+    """Raise unless the image embeddings of both corpus and queries are given."""
+    lacking = [name for name in OPTIONS["nearest"] if given.get(name) is None]
+    if lacking:
+        raise InputError(
+            argument=lacking[0],
+            rule="must be given for kind 'nearest'",
+            value="None",
+            step="Pass a file of embeddings.",
+        )
+
+
+def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
+    """Read the image embeddings of corpus and queries, if given.
 
     Parameters
     ----------
     given : mapping
         `corpus_vectors` and `query_vectors`: a file, a dict id -> vector, Vectors; or a pair of vectors and their ids,
         each a file or in memory.
-    function : str
-        Name for error messages.
     """
-    found = {}
+    read = {}
     for name in OPTIONS["nearest"]:
         if given.get(name) is not None:
             is_pair = isinstance(given[name], tuple) and len(given[name]) == 2
             vectors, ids = given[name] if is_pair else (given[name], None)
-            found[name] = as_vectors(vectors, ids, function)
-    return found
+            read[name] = as_vectors(vectors, ids)
+    return read
 
 
 def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
-    """Return the place of each report's vector, -1 for none: int64[n]."""
-    place = {key: i for i, key in enumerate(vectors.ids)}
-    places = np.array([place.get(i, -1) for i in canonical_ids(ids, "baseline", "ids")], np.int64)
-    if places.max() < 0:
-        msg = (
-            f"baseline: {name} must share ids with the reports; got none of {len(ids)} report ids among "
-            f"{len(vectors.ids)}. Pass the file that belongs to these reports.{zeros_hint(ids, vectors.ids)}"
+    """Return the position of each report's vector, -1 for a report without one: int64[n]."""
+    position_of = {key: i for i, key in enumerate(vectors.ids)}
+    positions = np.array([position_of.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
+    if positions.max() < 0:
+        raise InputError(
+            argument=name,
+            rule="must share ids with the reports",
+            value=f"none of {len(ids)} report ids among {len(vectors.ids)}",
+            step=f"Pass the file that belongs to these reports.{zeros_hint(ids, vectors.ids)}",
         )
-        raise InputError(msg)
-    return places
+    return positions
 
 
-def _digest(vectors: Vectors, places: np.ndarray) -> str:
-    """Return the SHA-256 of the vectors at some places, -1 for none, and of which are none."""
-    hasher = hashlib.sha256(np.packbits(places >= 0).tobytes())
-    hasher.update(np.ascontiguousarray(vectors.values[places[places >= 0]], "<f4").tobytes())
+def _digest(vectors: Vectors, positions: np.ndarray) -> str:
+    """Return a SHA-256 of the vectors at the given positions, and of which positions are -1 (no vector)."""
+    hasher = hashlib.sha256(np.packbits(positions >= 0).tobytes())
+    hasher.update(np.ascontiguousarray(vectors.values[positions[positions >= 0]], "<f4").tobytes())
     return hasher.hexdigest()
 
 
-def _of_vectors(vectors: Vectors, places: np.ndarray) -> Inputs:
-    return Inputs([], [], {"chexbert": Attachment(vectors.values, places)})
+def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Inputs:
+    """Return Inputs whose embeddings are the vectors at the given positions, without ids and texts."""
+    return Inputs([], [], {"chexbert": Attachment(vectors.values, positions)})
 
 
 def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
     """Return the lowest row with the greatest cosine for each distinct query, int64[n].
 
-    A matrix product finds whatever may have it; their cosines are summed in index order, so that equal vectors tie.
+    A matrix product in float32 selects the documents that may have it. Their cosines are then summed in a fixed order,
+    so that equal vectors have equal cosines.
     """
-    lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a unit
+    lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
     kernel, record = cosines.Backend(), METRICS["chexbert"]
     corpus = space.corpus(record, asked)
     error = kernel.score_error(corpus, asked.batch)
     rows = np.empty(len(asked.vectors), np.int64)
     for first in range(0, len(rows), BLOCK):
-        some = range(first, min(first + BLOCK, len(rows)))
-        for q, screened in zip(some, kernel.score_all(corpus, asked.batch, some), strict=True):
+        block = range(first, min(first + BLOCK, len(rows)))
+        for q, screened in zip(block, kernel.score_all(corpus, asked.batch, block), strict=True):
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
             cosines.score_documents(finalists, asked.vectors[q], space.vectors, exact)
@@ -318,25 +337,25 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
 
 
 def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
-    """Score the chosen rows, int64[Q, k], each distinct pair once, and lay them out."""
+    """Score the chosen rows, int64[Q, k], and return the results; each distinct pair is scored once."""
     index, record, representation = plan.index, plan.metric, plan.representation
     k = rows.shape[1]
     flat = rows.ravel()
-    n_units = len(representation.row_ptr) - 1
-    pair = np.repeat(encoded.which, k) * n_units + representation.unit_of_row[flat]
-    distinct, place = np.unique(pair, return_inverse=True)
-    query, unit = np.divmod(distinct, n_units)
-    scores, components = score_pairs(record, representation, encoded, query, unit)
-    check_pairs(record, representation, encoded, queries.ids, query, unit, scores, components)
+    n_documents = len(representation.row_ptr) - 1
+    pair = np.repeat(encoded.which, k) * n_documents + representation.document_of_row[flat]
+    distinct, pair_of_row = np.unique(pair, return_inverse=True)
+    query, document = np.divmod(distinct, n_documents)
+    scores, components = score_pairs(record, representation, encoded, query, document)
+    check_pairs(record, representation, encoded, queries.ids, query, document, scores, components)
     chosen = {
         "row": flat,
         "candidate_id": index.take("study_id", flat),
-        "n_ties": rows_like(representation, unit)[place],
+        "n_ties": rows_like(representation, document)[pair_of_row],
     }
     if plan.options.text:
         chosen["text"] = index.take("text", flat)
-    components = {name: values[place] for name, values in components.items()}
-    table = _table(queries, k, chosen, scores[place], components, plan.options.text)
+    components = {name: values[pair_of_row] for name, values in components.items()}
+    table = _table(queries, k, chosen, scores[pair_of_row], components, plan.options.text)
     return Results(table, _signature(plan, queries, encoded, k, {**more, "references": digest(queries)}))
 
 
@@ -361,7 +380,7 @@ def _table(
 
 
 def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
-    """Return what reproduces the result; an oracle's entries that say nothing here are left out."""
+    """Return the signature: that of a search without its tie rule, and the entries `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}

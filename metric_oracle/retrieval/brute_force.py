@@ -1,9 +1,9 @@
-"""A search by brute force that shares nothing with the kernels: every distinct candidate is scored for every query.
+"""A brute-force search that shares no code with the kernels: every document is scored for every query.
 
-The plain scorers do it, but for two metrics of vectors, of which a pair costs them milliseconds: BERTScore and the
-cosine of embeddings are first approximated by float64 matrix products, each with a bound of its error, and the plain
-scorers then decide between all candidates that may be among the answers. Both ways to a cosine err by two products of
-its width at most, one for the product and one for the lengths: hence four times gamma.
+Plain scorers score the pairs. For two metrics of vectors a pair would take them milliseconds: BERTScore and the cosine
+of embeddings. These are first approximated by float64 matrix products with a bound of the error, and the plain scorers
+then score all candidates that may be among the k best. Each way to compute a cosine has at most the rounding error of
+two sums as long as the vectors are wide, one for the product and one for the lengths; hence the factor 4 before gamma.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.sharded import ShardedIndex
 
-CELLS = 1 << 22  # float64 numbers of a block: 32 MB
+CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
 
 def search(
@@ -39,7 +39,7 @@ def search(
     plain: Callable[[int, int], float],
     tell: Count,
 ) -> Answers:
-    """Return the k best rows of some distinct queries, float64 scores to the last bit as the plain scorer has them.
+    """Return the k best rows of distinct queries, with the exact scores of the plain scorer.
 
     Parameters
     ----------
@@ -47,53 +47,54 @@ def search(
     representation : Representation
     encoded : EncodedQueries
     chosen : sequence of int
-        Distinct queries.
+        Numbers of the distinct queries.
     k : int
     plain : function
-        The plain score of a distinct query and a unit.
+        Returns the plain scorer's score of a distinct query and a document.
     tell : function
-        Called with the number of new pairs of a query and a unit, `n_pairs` in all.
+        Called with the number of pairs scored since the last call; the total is `n_pairs`.
     """
     n = len(chosen)
-    found = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64), np.empty(0))
+    answers = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64), np.empty(0))
     scores, error = _scores(record, representation, encoded, chosen, tell)
     sign = 1.0 if record.higher_is_better else -1.0
-    for place, q in enumerate(chosen):
-        signed = sign * scores[place]
-        # k units stand for k rows or more: what is surely below the k-th best unit is not listed.
+    for i, q in enumerate(chosen):
+        signed = sign * scores[i]
+        # k documents have at least k rows, so documents surely below the k-th best document are not listed.
         last = np.partition(signed, max(len(signed) - k, 0))[max(len(signed) - k, 0)]
-        units = np.flatnonzero(signed >= last - 2 * error)
-        exact = signed[units]
+        documents = np.flatnonzero(signed >= last - 2 * error)
+        exact = signed[documents]
         if error:
-            exact = sign * np.array([plain(q, unit) for unit in units.tolist()])
-        rows, best, ties = select(units, exact, representation.row_ptr, representation.row_id, k)
-        found.rows[place], found.scores[place], found.ties[place] = rows, sign * best, ties
-    return found
+            exact = sign * np.array([plain(q, document) for document in documents.tolist()])
+        rows, best, ties = select(documents, exact, representation.row_ptr, representation.row_id, k)
+        answers.rows[i], answers.scores[i], answers.ties[i] = rows, sign * best, ties
+    return answers
 
 
 def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
-    """Return how many pairs a search makes, those of each part of a composite counted by themselves."""
+    """Return the number of pairs that a search scores; for a composite, the sum over its terms."""
     if isinstance(representation, ShardedIndex):
         parts = zip(representation.parts, encoded.parts, encoded.places, strict=True)
         return sum(n_pairs(record, part, of_part, places[list(chosen)].tolist()) for part, of_part, places in parts)
-    found = 0
+    total = 0
     for term in record.terms.values():
         kind = term.metric.representation
-        asked = np.unique(encoded.place[kind][list(chosen)]).tolist()
-        found += n_pairs(term.metric, representation.parts[kind], encoded.parts[kind], asked)
-    return found if record.terms else len(chosen) * (len(representation.row_ptr) - 1)
+        queries = np.unique(encoded.place[kind][list(chosen)]).tolist()
+        total += n_pairs(term.metric, representation.parts[kind], encoded.parts[kind], queries)
+    return total if record.terms else len(chosen) * (len(representation.row_ptr) - 1)
 
 
 def _scores(
     record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return the scores of some distinct queries with all units, float64[n, D], and a bound of their error."""
+    """Return the scores of distinct queries with all documents, float64[n, D], and a bound of their error."""
     if isinstance(representation, ShardedIndex):
         of_shards = [
             _scores(record, part, of_part, places[list(chosen)].tolist(), tell)
             for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
         ]
-        return np.concatenate([found for found, _ in of_shards], axis=1), max(error for _, error in of_shards)
+        scores, errors = zip(*of_shards, strict=True)
+        return np.concatenate(scores, axis=1), max(errors)
     if isinstance(representation, CompositeIndex):
         return _composites(record, representation, encoded, chosen, tell)
     if isinstance(representation, TokenStateIndex):
@@ -101,13 +102,13 @@ def _scores(
     if isinstance(representation, EmbeddingIndex):
         return _cosines(representation, encoded, chosen, tell)
     score = load_reference(record)
-    n_units = len(representation.row_ptr) - 1
+    n_documents = len(representation.row_ptr) - 1
     items = [encoded.item(q) for q in chosen]
-    scores = np.empty((len(items), n_units))
-    for unit in range(n_units):
-        candidate = representation.candidate(unit, encoded)
-        for place, item in enumerate(items):
-            scores[place, unit] = score(candidate, item)[0]
+    scores = np.empty((len(items), n_documents))
+    for document in range(n_documents):
+        candidate = representation.candidate(document, encoded)
+        for i, item in enumerate(items):
+            scores[i, document] = score(candidate, item)[0]
         tell(len(items))
     return scores, 0.0
 
@@ -118,9 +119,9 @@ def _composites(
     values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
     for term in record.terms.values():
         kind = term.metric.representation
-        asked, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
-        found, of_part = _scores(term.metric, index.parts[kind], encoded.parts[kind], asked.tolist(), tell)
-        values.append(found[which][:, index.unit[kind]])
+        queries, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
+        scores, of_part = _scores(term.metric, index.parts[kind], encoded.parts[kind], queries.tolist(), tell)
+        values.append(scores[which][:, index.document_of[kind]])
         slope = abs(term.weight / term.scale)
         error += slope * of_part
         size += slope * (1.0 + abs(term.mean))
@@ -131,14 +132,14 @@ def _composites(
 def _cosines(
     index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    asked = _directions(encoded.vectors[list(chosen)])
-    n_units, width = index.vectors.shape
-    scores = np.empty((len(asked), n_units))
+    queries = _directions(encoded.vectors[list(chosen)])
+    n_documents, width = index.vectors.shape
+    scores = np.empty((len(queries), n_documents))
     step = max(CELLS // width, 1)
-    for first in range(0, n_units, step):
-        some = slice(first, first + step)
-        scores[:, some] = asked @ _directions(index.vectors[some]).T
-        tell(len(asked) * len(index.vectors[some]))
+    for first in range(0, n_documents, step):
+        block = slice(first, first + step)
+        scores[:, block] = queries @ _directions(index.vectors[block]).T
+        tell(len(queries) * len(index.vectors[block]))
     return scores, 4 * gamma(width + 8, FLOAT64)
 
 
@@ -147,8 +148,8 @@ def _bertscores(
 ) -> tuple[np.ndarray, float]:
     """Multiply the states of all chosen queries at once with those of a block of the corpus.
 
-    The corpus is read once for any number of queries. Where the signs of precision and recall are not sure, F1 may
-    lie near its pole: there the plain scorer decides.
+    The corpus is read once for any number of queries. If the signs of precision and recall are uncertain, F1 may be
+    near its pole; the plain scorer scores these pairs.
     """
     part = int(record.options["part"])  # type: ignore[call-overload]
     score, batch = load_reference(record), encoded.batch
@@ -169,37 +170,37 @@ def _bertscores(
         cosines = asked @ _directions(index.states[tokens]).T
         weights = encoded.corpus.weight_of_id[index.ids[tokens]]
         total = np.add.reduceat(weights, starts)
-        for place, q in enumerate(chosen):
-            own = cosines[stops[place] - counts[place] : stops[place]]
+        for i, q in enumerate(chosen):
+            own = cosines[stops[i] - counts[i] : stops[i]]
             precision = _ratio(np.add.reduceat(weights * own.max(axis=0), starts), total)
             of_query = batch.weights_of(q)
             recall = _ratio(of_query @ np.maximum.reduceat(own, starts, axis=1), of_query.sum())
-            wordless = (lengths[first:last] == 2) | (counts[place] == 2)
+            wordless = (lengths[first:last] == 2) | (counts[i] == 2)
             precision[wordless] = recall[wordless] = 0.0
-            found = precision if part == PRECISION else recall
+            block_scores = precision if part == PRECISION else recall
             unsure = np.zeros(last - first, bool)
             if part == F1:
                 both = precision + recall
-                found = _ratio(2.0 * precision * recall, both)
+                block_scores = _ratio(2.0 * precision * recall, both)
                 least, most = np.minimum(precision, recall), np.maximum(precision, recall)
                 unsure = ~wordless & ~((least >= error) | (most <= -error))
-            found = (found - base) / (1.0 - base)
-            for unit in np.flatnonzero(unsure):
-                found[unit] = score(index.candidate(first + int(unit), encoded), encoded.item(q))[0]
-            scores[place, first:last] = found
+            block_scores = (block_scores - base) / (1.0 - base)
+            for document in np.flatnonzero(unsure):
+                block_scores[document] = score(index.candidate(first + int(document), encoded), encoded.item(q))[0]
+            scores[i, first:last] = block_scores
         tell(len(counts) * (last - first))
         first = last
-    # Where both have one sign, the derivatives of F1 add up to at most 2.
+    # If both have the same sign, the derivatives of F1 add up to at most 2.
     return scores, 2 * error / (1.0 - base)
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors in float64, divided by their lengths; zero stays zero."""
+    """Return vectors in float64, divided by their lengths; vectors of zeros stay zero."""
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("nd,nd->n", wide, wide))
     return _ratio(wide, lengths[:, None])
 
 
 def _ratio(numerator: np.ndarray, denominator: Any) -> np.ndarray:
-    """Return a quotient, 0 where nothing is divided by."""
+    """Return a quotient, 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator != 0)

@@ -1,6 +1,6 @@
-"""BLEU of a whole test set from the counts of its reports: pycocoevalcap's form, what papers after R2Gen print.
+"""Corpus BLEU: BLEU of a whole test set, as pycocoevalcap computes it and papers after R2Gen report it.
 
-Matches, n-grams and lengths are added over the reports before anything is divided, so it is no mean of sentence scores.
+Matches, n-grams and lengths are added up over the reports before they are divided, so it is not a mean of scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ LENGTHS = ("length", "reference_length")
 
 
 def order_of(metric: str) -> int:
-    """Return the order of a metric whose scores carry the counts, 0 where they do not."""
+    """Return the order of BLEU whose counts come with the scores of a metric, 0 if none come."""
     record = METRICS.get(metric)
     return int(str(record.options["order"])) if record and record.kernel == "bleu" and record.options["coco"] else 0
 
 
 def names_of(order: int) -> list[str]:
-    """Return the names of the counts of a report: matches and n-grams of each order, lengths of both sides."""
+    """Return the names of the counts of a report: matches and n-grams of each order, and the two lengths."""
     return [f"{what}_{n}" for what in ("matches", "ngrams") for n in range(1, order + 1)] + [*LENGTHS]
 
 
 def counts_in(table: Any, metric: str) -> np.ndarray | None:
-    """Return the counts of all reports float64[2 order + 2, n] of a table of scores, NaN where a pair has none."""
+    """Return the counts in a table of scores, float64[2 order + 2, n], NaN for pairs without; None if it has none."""
     columns = [f"{metric}.{name}" for name in names_of(order_of(metric))] if order_of(metric) else []
     if not columns or not set(columns) <= set(table.column_names):
         return None
@@ -33,9 +33,15 @@ def counts_in(table: Any, metric: str) -> np.ndarray | None:
 
 
 def corpus_bleu(sums: np.ndarray) -> np.ndarray:
-    """Return BLEU of the highest order from counts that were added over reports, float64[..., 2 order + 2].
+    """Return corpus BLEU of the highest order: float64[...].
 
-    As pycocoevalcap's ``Bleu.compute_score`` with one reference a report. Where no unigram matches it is 0.
+    It equals pycocoevalcap's ``Bleu.compute_score`` with one reference per report, but is 0 if no unigram matches.
+
+    Parameters
+    ----------
+    sums : float64[..., 2 order + 2]
+        Sums over the reports: matches of each order, n-grams of each order, length of the candidates, length of the
+        references.
     """
     order = (sums.shape[-1] - len(LENGTHS)) // 2
     matches, totals = sums[..., :order], sums[..., order : 2 * order]
@@ -47,7 +53,7 @@ def corpus_bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def of_scores(table: Any, metric: str) -> float | None:
-    """Return corpus BLEU of a table of scores; None where it has no counts, or for no report."""
+    """Return corpus BLEU of a table of scores; None if no report has counts."""
     counts = counts_in(table, metric)
     known = None if counts is None else counts[:, ~np.isnan(counts[0])]
     return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))
@@ -56,7 +62,7 @@ def of_scores(table: Any, metric: str) -> float | None:
 def counts_of(
     metric: str, candidate: Sequence[str], truth: Sequence[str], components: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the counts of a pair of token sequences by name, from the precisions that it was scored by."""
+    """Return the counts of a pair of token sequences by name, from the precisions among its components."""
     order = order_of(metric)
     totals = [max(len(candidate) - n + 1, 0) for n in range(1, order + 1)]
     matches = [round(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]

@@ -1,4 +1,4 @@
-"""What random retrieval is expected to score: exact means over the whole corpus, deviations, quantiles, a histogram."""
+"""Expected scores of random retrieval: exact means over the whole corpus, deviations, quantiles and a histogram."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,24 +26,25 @@ from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024
-FINEST = -10  # exponent of the least width of a bin of the study: about 0.001
+FINEST = -10  # exponent of the smallest width of a bin, 2**-10
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """The scores of every query with all corpus rows, described.
+    """Statistics of the scores of every query with all corpus rows.
 
     Attributes
     ----------
     table : pyarrow.Table
-        Columns query_id, mean, sd (of all rows: divided by their number), min, one for each quantile (q05, ...), max,
-        and n, the corpus rows that the metric can score.
+        Columns query_id, mean, sd (with n as the divisor), min, one per quantile (q05, ...), max, and n, the number of
+        corpus rows that the metric can score.
     edges : float64[B + 1]
+        Edges of the bins of a histogram of all scores.
     counts : int64[B]
-        Pairs of the whole study by score, each bin with its lower edge, the last one with both.
+        Number of pairs in each bin. A bin includes its lower edge, the last bin both edges.
     signature : dict
-        What is needed to compute the same numbers again, and `error`, a bound on the error of every single score before
-        they are summed: 0 where scores are the reference's to the last bit.
+        Record of everything needed to compute the same numbers again. Its entry `error` bounds the error of each score;
+        it is 0 if scores equal those of the plain scorer.
     """
 
     table: pa.Table
@@ -53,7 +54,7 @@ class Expectation:
 
     @property
     def as_results(self) -> Results:
-        """The table with the histogram in its signature, as it is written."""
+        """The table as `Results`, with the histogram in the signature, for writing."""
         histogram = {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
         return Results(self.table, {**self.signature, "histogram": histogram})
 
@@ -62,13 +63,13 @@ class Expectation:
         self.as_results.write(path)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield one line a query."""
+        """Yield one line of JSON per query."""
         return self.as_results.json_lines()
 
 
 @dataclass(frozen=True)
 class ExpectationPlan:
-    """An expectation that was checked; only the queries are missing. Made by `plan_expectation`.
+    """A checked expectation, ready to run on queries. Made by `plan_expectation`.
 
     Attributes
     ----------
@@ -86,10 +87,10 @@ class ExpectationPlan:
     bins: int
 
     def run(self, queries: Inputs, progress: Progress | None = None) -> Expectation:
-        """Describe the scores of every query with all rows of the corpus, which is what random retrieval draws from.
+        """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.
 
-        Every row weighs one, so a text counts as often as it occurs. Nothing is sampled, and never are there more
-        scores in memory than those of a few queries.
+        Every row has the same weight, so a text counts as often as it occurs. Nothing is sampled. Only the scores of a
+        few queries are in memory at a time.
 
         Parameters
         ----------
@@ -99,9 +100,9 @@ class ExpectationPlan:
 
         Notes
         -----
-        A score has an error only where `signature["error"]` says so: CheXbert's is that of float64 products,
-        BERTScore's that of short sums in float32, 7.2e-7 before scores are rescaled. Sums add less than 1e-13 of the
-        scores' size, which is all that means and deviations over a set of shards may differ from those over one index.
+        `signature["error"]` bounds the error of a score. CheXbert's comes from float64 products, BERTScore's from short
+        sums in float32 (7.2e-7 before scores are rescaled); other metrics have none. Summation adds less than 1e-13 of
+        the size of the scores, so means and deviations over a shard set may differ that much from those of one index.
         """
         scores, record = self.scores, self.scores.metric
         encoded, representation = scores.encode(queries), scores.representation
@@ -109,7 +110,7 @@ class ExpectationPlan:
         n_rows = len(representation.row_id)
         ranks = np.array([max(math.ceil(n_rows * p), 1) for p in self.quantiles], np.int64)
         times = np.bincount(encoded.which)  # queries of each distinct one
-        found = np.empty((len(times), 4 + len(ranks)))
+        statistics_of = np.empty((len(times), 4 + len(ranks)))
         kernel = load_kernel(record, "cpu")
         sides = sides_of(record, representation, encoded)
         size = kernel.capabilities.queries_at_once
@@ -122,7 +123,7 @@ class ExpectationPlan:
             of_block: list[_Bins] = []
             scores_of = score_all(kernel, sides, range(first, last))
             for q, of_query in zip(range(first, last), scores_of, strict=True):
-                exponent, lowest, n = summarise(of_query, rows, ranks, room, found[q])
+                exponent, lowest, n = summarise(of_query, rows, ranks, room, statistics_of[q])
                 of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
             histograms.append(reduce(_joined, of_block))
             idle.append(room)
@@ -132,8 +133,8 @@ class ExpectationPlan:
         count = counter(progress, "", len(queries.ids))
         run_blocks(run, range(0, len(times), size), len(times), threads, count, len(encoded.which))
         total = reduce(_joined, histograms)
-        edges, counts = _histogram(total, float(found[:, 2].min()), float(found[:, 3].max()), self.bins)
-        mean, sd, least, greatest, *columns = found[encoded.which].T
+        edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), self.bins)
+        mean, sd, least, greatest, *columns = statistics_of[encoded.which].T
         table = pa.table(
             {
                 "query_id": pa.array(queries.ids, pa.large_string()),
@@ -176,8 +177,8 @@ def plan_expectation(
         From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
         "inverted_cdf".
     bins : int
-        Bins of the histogram at most; their width is the least power of two that this allows. One bin would not do:
-        0 is an edge of bins of any such width.
+        Greatest number of bins of the histogram; their width is the smallest power of two that this allows. At least 2,
+        because 0 is always an edge.
 
     Raises
     ------
@@ -186,21 +187,22 @@ def plan_expectation(
     """
     names = _quantile_names(quantiles)
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
-        msg = f"expectation: bins must be an int from 2 to {MOST_BINS}; got {bins!r}. Choose one."
-        raise InputError(msg)
-    return ExpectationPlan(plan_scores(index, metric, options, "expectation"), quantiles, names, int(bins))
+        raise InputError(
+            argument="bins", rule=f"must be an int from 2 to {MOST_BINS}", value=repr(bins), step="Choose one."
+        )
+    return ExpectationPlan(plan_scores(index, metric, options), quantiles, names, int(bins))
 
 
-def read_expectation(path: str | Path, function: str = "read_expectation") -> Expectation:
-    """Read what `Expectation.write` wrote; `function` begins the error lines."""
-    names = (function, "expectation", "baseline expectation")
+def read_expectation(path: str | Path) -> Expectation:
+    """Read what `Expectation.write` wrote."""
+    names = ("expectation", "baseline expectation")
     table, signature = read_signed(Path(path), names, ("query_id",), _described)
     histogram = signature.pop("histogram")
     return Expectation(table, np.array(histogram["edges"]), np.array(histogram["counts"], np.int64), signature)
 
 
 def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the types of its columns, or raise where it is no expectation."""
+    """Return the table with the right column types; raise ValueError if it is not an expectation."""
     edges, counts = (np.array(signature["histogram"][name], float) for name in ("edges", "counts"))
     whole = table.num_rows > 0 and len(edges) == len(counts) + 1 and counts.sum() > 0
     is_named = signature["baseline"] == "expectation" and table.column_names[:2] == ["query_id", "mean"]
@@ -211,23 +213,25 @@ def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def _quantile_names(quantiles: Sequence[float]) -> list[str]:
-    """Return a column's name for each quantile, such as q05 and q97.5, after all checks."""
+    """Return the column name of each quantile, such as q05 or q97.5, after checks of the quantiles."""
     names = []
     for p in quantiles:
         if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
-            msg = f"expectation: quantiles must be numbers from 0 to 1; got {p!r}. Leave it out."
-            raise InputError(msg)
+            raise InputError(
+                argument="quantiles", rule="must be numbers from 0 to 1", value=repr(p), step="Leave it out."
+            )
         whole, point, rest = f"{100 * p:.10g}".partition(".")
         names.append(f"q{whole:0>2}{point}{rest}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        msg = f"expectation: quantiles must differ; got two that are called {twice}. Leave one out."
-        raise InputError(msg)
+        raise InputError(
+            argument="quantiles", rule="must differ", value=f"two that are called {twice}", step="Leave one out."
+        )
     return names
 
 
 class _Bins(NamedTuple):
-    """Counts of scores; bin i holds those from (first + i) * 2**exponent to below (first + i + 1) * 2**exponent."""
+    """Counts of scores. Bin i is for scores from (first + i) * 2**exponent to below (first + i + 1) * 2**exponent."""
 
     exponent: int
     first: int
@@ -235,18 +239,18 @@ class _Bins(NamedTuple):
 
 
 def _coarser(bins: _Bins, exponent: int) -> _Bins:
-    """Return the bins joined to wider ones."""
+    """Return the counts in wider bins, of width 2**exponent."""
     shift = exponent - bins.exponent
     if not shift:
         return bins
-    place = (bins.first + np.arange(len(bins.counts))) >> min(shift, 62)
-    counts = np.zeros(int(place[-1] - place[0]) + 1, np.int64)
-    np.add.at(counts, place - place[0], bins.counts)
-    return _Bins(exponent, int(place[0]), counts)
+    wide_bin = (bins.first + np.arange(len(bins.counts))) >> min(shift, 62)
+    counts = np.zeros(int(wide_bin[-1] - wide_bin[0]) + 1, np.int64)
+    np.add.at(counts, wide_bin - wide_bin[0], bins.counts)
+    return _Bins(exponent, int(wide_bin[0]), counts)
 
 
 def _joined(a: _Bins, b: _Bins) -> _Bins:
-    """Return the sum of two, as fine as `BINS` bins allow."""
+    """Return the sum of two histograms, with the finest bins of which there are at most `BINS`."""
     exponent = max(a.exponent, b.exponent)
     while True:
         a, b = _coarser(a, exponent), _coarser(b, exponent)
@@ -261,7 +265,7 @@ def _joined(a: _Bins, b: _Bins) -> _Bins:
 
 
 def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges and counts of at most `most` bins; the last one takes scores on its upper edge, as NumPy's does."""
+    """Return edges and counts of at most `most` bins; the last bin includes its upper edge, as in NumPy."""
     exponent = max(bins.exponent, FINEST)
     while True:
         scale = math.ldexp(1.0, -exponent)

@@ -1,4 +1,4 @@
-"""The one place that finds a kernel or a plain scorer by a record of the registry."""
+"""Load the kernel or the plain scorer of a metric of the registry."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,24 +24,22 @@ def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str
 
 def home(metric: Metric) -> str:
     """Return the package of a metric's scorer and backends."""
-    return "metric_oracle.retrieval.composite" if metric.terms else f"metric_oracle.kernels.{metric.kernel}"
+    return f"metric_oracle.{'retrieval' if metric.terms else 'kernels'}.{metric.kernel}"
 
 
-def check_backend(name: str, metric: Metric, function: str) -> str:
-    """Return the backend that is meant, after a check that the metric and this machine have it."""
+def check_backend(name: str, metric: Metric) -> str:
+    """Return the backend that `name` means, after a check that the metric has it and this machine can run it."""
     if name not in BACKENDS:
-        msg = f"{function}: backend must be one of {', '.join(BACKENDS)}; got {name!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="backend", rule=f"must be one of {', '.join(BACKENDS)}", value=repr(name), step="Choose one."
+        )
     if name not in ("auto", "reference"):
         if find_spec(f"{home(metric)}.{name}") is None:
             titled = {"cuda": "CUDA"}.get(name, name)
-            msg = (
-                f'{function}: backend "{name}" is not usable: {metric.name} has no {titled} kernels. '
-                'Use "cpu", or "auto".'
+            raise BackendError(
+                f'backend "{name}" is not usable: {metric.name} has no {titled} kernels.', 'Use "cpu", or "auto".'
             )
-            raise BackendError(msg)
         lacking = load_kernel(metric, name).lacking()
         if lacking:
-            msg = f'{function}: backend "{name}" is not usable: {lacking}. Use "cpu", or "auto".'
-            raise BackendError(msg)
+            raise BackendError(f'backend "{name}" is not usable: {lacking}.', 'Use "cpu", or "auto".')
     return "cpu" if name == "auto" else name

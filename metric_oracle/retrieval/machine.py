@@ -1,4 +1,4 @@
-"""What a timing depends on besides the program: the machine, and the versions of what takes part."""
+"""Facts that a timing depends on in addition to the program: the machine, and the versions of packages."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu"
 
 
 def machine() -> dict[str, Any]:
-    """Return what a timing depends on besides the program: processor, instruction set, usable cores, memory, system."""
+    """Return the facts of this machine: processor, instruction set, usable cores, memory in GB, operating system."""
     from metric_oracle.kernels import _target  # imports Numba
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -27,6 +27,7 @@ def machine() -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -36,11 +37,12 @@ def _cpu_model() -> str:
 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
-    """Return the version of Python and of each package that takes part; None where it is not installed."""
+    """Return the versions of Python and of the packages that matter for a timing; None if not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in (*_PACKAGES, *packages)}}
 
 
 def _version(name: str) -> str | None:
+    """Return the version of a package, None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

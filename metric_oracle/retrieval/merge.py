@@ -1,9 +1,9 @@
-"""Answers of the shards of a corpus -> those of the whole, exactly: rows, scores, ties and what they are made of.
+"""Merge the answers of the shards of a corpus into those of the whole corpus, exactly.
 
-A shard gives its k best rows by score, then row, and of each how many of its rows have that very score. Of all lists
-the first k by score, then row, are the answers of the whole; n_ties of a score is the sum over the shards that list it.
-Nothing is missed: a shard with rows of that score that lists none of them has k rows that are better, and then the
-score is not among the answers. So merged lists can be merged again, in any grouping.
+Each shard lists its k best rows by score, then row, with the number of its rows that have the same score. The first k
+of all lists, by score, then row, are the answers of the whole corpus. The n_ties of a score is the sum over the shards
+that list it. No row is missed: if a shard has rows with that score and lists none, it has k better rows, so the score
+is not among the answers. Merged lists can be merged again, in any grouping.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from metric_oracle.indexes.store import to_arrow
 
 @dataclass(frozen=True)
 class Answer:
-    """The best rows of some shards for each query, best score first, then by row.
+    """The best rows of one or several shards for each query, by score, then by row.
 
     Attributes
     ----------
     rows : int64[Q, m]
-        Of the whole corpus; m is k, or fewer where the shards have fewer rows.
+        Rows of the whole corpus; m is k, or fewer if the shards have fewer rows.
     scores : float64[Q, m]
     ties : int64[Q, m]
-        Rows of these shards with that very score.
+        Number of rows of these shards with the same score.
     components : dict of str to array[Q, m]
-        What the scores are made of.
+        Components of the scores, such as precision and recall.
     ids, texts : pa.Array of Q * m strings
-        Of the rows; none before all shards were searched, and no texts where they are not wanted.
+        Ids and texts of the rows. None until all shards were searched; texts are None if they are not wanted.
     reserve : Answer or None
-        With m = 1, the row that queries get which no row of the whole matches; None where these shards lack it.
+        The fall-back report, for queries that no row of the corpus matches, with m = 1. None if another shard has it.
     """
 
     rows: np.ndarray
@@ -42,22 +42,22 @@ class Answer:
     texts: pa.Array | None = None
     reserve: "Answer | None" = None
 
-    def take(self, place: np.ndarray) -> "Answer":
-        """Return the answers at some places of the lists of each query: int64[Q, n], below m."""
-        flat = to_arrow((np.arange(len(place))[:, None] * self.rows.shape[1] + place).ravel())
-        rows, scores, ties = (np.take_along_axis(column, place, 1) for column in (self.rows, self.scores, self.ties))
+    def take(self, chosen: np.ndarray) -> "Answer":
+        """Return the answers at the given positions of each query's list: int64[Q, n], each less than m."""
+        flat = to_arrow((np.arange(len(chosen))[:, None] * self.rows.shape[1] + chosen).ravel())
+        rows, scores, ties = (np.take_along_axis(column, chosen, 1) for column in (self.rows, self.scores, self.ties))
         return Answer(
             rows,
             scores,
             ties,
-            {name: np.take_along_axis(column, place, 1) for name, column in self.components.items()},
+            {name: np.take_along_axis(column, chosen, 1) for name, column in self.components.items()},
             _strings_at(flat, [self.ids]),
             _strings_at(flat, [self.texts]),
         )
 
 
-def beside(parts: Sequence[Answer]) -> Answer:
-    """Lay lists of the same queries side by side."""
+def side_by_side(parts: Sequence[Answer]) -> Answer:
+    """Concatenate the lists of each query."""
     widths = [part.rows.shape[1] for part in parts]
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
     step = np.repeat(widths, widths)
@@ -75,20 +75,20 @@ def beside(parts: Sequence[Answer]) -> Answer:
     )
 
 
-def _strings_at(places: pa.Array, columns: Sequence[pa.Array | None]) -> pa.Array | None:
-    """Return the strings at some places of columns behind one another; None where there are none yet."""
-    known = [column for column in columns if column is not None]
-    return pa.concat_arrays(known).take(places) if known else None
+def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.Array | None:
+    """Return the strings at the given positions of the concatenated columns; None if the columns are None."""
+    present = [column for column in columns if column is not None]
+    return pa.concat_arrays(present).take(positions) if present else None
 
 
 def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
-    """Return the k best rows of all shards together, fewer where they have fewer; the reserve is kept beside them."""
+    """Return the k best rows of all shards together, or fewer if they have fewer, and keep the reserve."""
     reserve = next((part.reserve for part in parts if part.reserve is not None), None)
     if len(parts) == 1:
         return parts[0]
-    # Ties of a score once for each shard that lists it.
+    # The ties of a score are counted once per shard, at the first answer with this score.
     counted = np.concatenate([np.where(_begins(part.scores), part.ties, 0) for part in parts], axis=1)
-    whole = beside(parts)
+    whole = side_by_side(parts)
     order = np.lexsort((whole.rows, -whole.scores if higher_is_better else whole.scores), axis=1)
     begins = _begins(np.take_along_axis(whole.scores, order, 1)).ravel()
     counted = np.take_along_axis(counted, order, 1)
@@ -99,14 +99,14 @@ def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
 
 
 def _begins(scores: np.ndarray) -> np.ndarray:
-    """Return where another score begins in the ranked list of a query: bool[Q, m]."""
+    """Return whether each answer is the first with its score in the ranked list of its query: bool[Q, m]."""
     begins = np.ones(scores.shape, bool)
     begins[:, 1:] = scores[:, 1:] != scores[:, :-1]
     return begins
 
 
 def fall_back(answer: Answer) -> tuple[Answer, np.ndarray]:
-    """Give queries that no row matches the reserve as their first answer; return which lines are such, bool[Q, m]."""
+    """Put the reserve first for queries that no row matches; return also which answers are reserves: bool[Q, m]."""
     is_fallback = np.zeros(answer.rows.shape, bool)
     reserve = answer.reserve
     nothing = np.flatnonzero(answer.scores[:, 0] == 0.0)
@@ -115,9 +115,8 @@ def fall_back(answer: Answer) -> tuple[Answer, np.ndarray]:
     m = answer.rows.shape[1]
     # All rows of such a query have score 0, and the same ties.
     reserve = replace(reserve, scores=answer.scores[:, :1], ties=answer.ties[:, :1])
-    place = np.tile(np.arange(m), (len(answer.rows), 1))
-    for q in nothing.tolist():
-        others = np.flatnonzero(answer.rows[q] != reserve.rows[q, 0])
-        place[q] = np.r_[m, others][:m]
-        is_fallback[q, 0] = True
-    return beside([replace(answer, reserve=None), reserve]).take(place), is_fallback
+    order = np.tile(np.arange(m), (len(answer.rows), 1))
+    others = np.argsort(answer.rows[nothing] == reserve.rows[nothing], axis=1, kind="stable")  # the reserve's row last
+    order[nothing, 0], order[nothing, 1:] = m, others[:, : m - 1]
+    is_fallback[nothing, 0] = True
+    return side_by_side([replace(answer, reserve=None), reserve]).take(order), is_fallback

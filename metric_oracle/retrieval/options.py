@@ -1,6 +1,6 @@
 """The options of a search, defined once for the command line, Python, and the workers of a cluster."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,9 @@ from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
 SETTINGS = tuple(dict.fromkeys(name for record in REPRESENTATIONS.values() for name in record.settings))
+
+# Options that leave rows out of lists.
+RESTRICTIONS = ("exclude", "min_score", "where")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,19 @@ class SearchOptions:
         CRG: counts of the whole test set, as its signature has them, where the queries are a part of it.
     weights : path, optional
         Composite: the file that ``oracle fit-composite`` wrote.
+    exclude : str or sequence of str, optional
+        Rows of the corpus that the list of a query leaves out; lists stay k long where there are k others. ``"self"``:
+        the row with the query's id; ``"text"``: rows whose text is equal after case, white space and Unicode form;
+        ``"same"``: rows that the metric cannot tell from the query, which must be a row of the index; and the name of a
+        column that the index keeps: rows that have the query's value in it. An empty value excludes nothing. Several
+        are joined with commas.
+    min_score : float, optional
+        The worst score that is listed: the least, or the greatest under a metric where lower is better. Lists may then
+        be shorter than k.
+    where : str or sequence of str, optional
+        Conditions that each listed report fulfils, such as ``"chexbert:agreement>=1"``, on any metrics that the index
+        can score: ``>=``, ``>``, ``<=`` or ``<`` and a number. The result has a column for each metric. Several are
+        joined with commas. On the CPU.
     part : str, optional
         Shard set: "3/16" searches the third of sixteen runs of shards; [`merge`][metric_oracle.merge] joins the
         results.
@@ -68,6 +84,9 @@ class SearchOptions:
     rescale: bool | None = None
     prevalence: Mapping[str, int] | None = None
     weights: str | Path | None = None
+    exclude: str | Sequence[str] = ()
+    min_score: float | None = None
+    where: str | Sequence[str] = ()
     part: str | None = None
     runner: str | None = None
     address: str | None = None
@@ -75,23 +94,33 @@ class SearchOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options that change scores, as far as they were given."""
+        """The options that change scores, without those that are None."""
         return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
 
-    def check_used(self, names: Container[str], function: str, what: str) -> None:
+    @property
+    def restrictions(self) -> dict[str, Any]:
+        """The options that leave rows out of lists, as far as they were given, for the signature."""
+        given = {name: getattr(self, name) for name in RESTRICTIONS}
+        listed = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        return {name: value for name, value in listed.items() if value not in ([], "", None)}
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether rows are left out of lists: a list may then be shorter than k, and RadGraph has no fall-back."""
+        return bool(self.restrictions)
+
+    def check_used(self, names: Container[str], what: str) -> None:
         """Raise where an option was given that a function does not use.
 
         Parameters
         ----------
         names : container of str
             Options that it uses.
-        function : str
-            Name for the error message.
         what : str
             What the other options make no sense for.
         """
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        check_left_out(given, names, function, what)
+        check_left_out(given, names, what)
 
 
 DEFAULTS = SearchOptions()

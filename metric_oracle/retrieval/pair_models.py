@@ -1,4 +1,4 @@
-"""Metrics whose model reads reference and candidate at once: no index holds anything of them."""
+"""Metrics whose model reads reference and candidate together; an index stores nothing for them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -14,16 +14,16 @@ COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
 @runtime_checkable
 class ErrorModel(Protocol):
-    """A model that counts the errors of pairs, such as `encoders.crepe.Crepe`: fewer are better, none is the best."""
+    """A model that counts the errors of pairs, such as `encoders.crepe.Crepe`; fewer errors are better."""
 
     @property
     def signature(self) -> dict[str, str]:
-        """What reproduces the model."""
+        """What is needed to load the same model again."""
 
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[np.ndarray, int]:
-        """Return the errors of (reference, candidate) by category, float64[n, 6], and how many pairs were cut."""
+        """Return the errors of (reference, candidate) pairs, float64[n, 6], and the number of truncated pairs."""
 
 
 class ScoreModel(Protocol):
@@ -31,47 +31,46 @@ class ScoreModel(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """What reproduces the model."""
+        """What is needed to load the same model again."""
 
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
-        """Return score and components of each (reference, candidate), and what is to be noted of all together."""
+        """Return score and components of each (reference, candidate) pair, and notes on the run for the signature."""
 
 
 PairModel: TypeAlias = ErrorModel | ScoreModel
 
 
 def reads_pairs(record: Metric) -> bool:
-    """Tell whether a metric's model reads both reports at once."""
+    """Return whether the model of a metric reads both reports together."""
     return not record.terms and not record.is_searched
 
 
-def with_pair_models(
-    records: Sequence[Metric], models: Mapping[str, PairModel], function: str
-) -> Mapping[str, PairModel]:
-    """Return the models with those that metrics need and nobody gives; raise where one must be given."""
+def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
+    """Return `models` and the default models of metrics without one; raise InputError if a metric has no default."""
     found = dict(models)
     for record in records:
         if not reads_pairs(record) or record.representation in found:
             continue
         needs = REPRESENTATIONS[record.representation]
         if needs.source is not None and needs.source.arguments:
-            msg = (
-                f"{function}: {needs.source.arguments[0]} must be given for metric {record.name!r}; got None. "
-                f"Add {needs.source.option}."
+            raise InputError(
+                argument=needs.source.arguments[0],
+                rule=f"must be given for metric {record.name!r}",
+                value="None",
+                step=f"Add {needs.source.option}.",
             )
-            raise InputError(msg)
-        found[needs.name] = needs.load_class()(function)
+        found[needs.name] = needs.load_class()()
     return found
 
 
 def score_pairs(
     model: PairModel, pairs: Sequence[tuple[str, str]], progress: Count | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
-    """Return score and components of pairs of texts, and what is noted of the run.
+    """Return score and components of pairs of texts, and notes on the run for the signature.
 
-    The score of a model that counts errors is the sum of the components.
+    If the model counts errors, the score is the sum of its components.
     """
     if not isinstance(model, ErrorModel):
         scored, noted = model.score_pairs(pairs, progress=progress)
@@ -85,5 +84,5 @@ def score_pairs(
 
 
 def totals(counts: np.ndarray) -> np.ndarray:
-    """Return the scores of counts: float64[n, 6] -> float64[n], added up from nA to nF."""
+    """Return the sums of error counts, float64[n, 6], over the categories nA to nF: float64[n]."""
     return np.add.accumulate(counts, axis=1)[:, -1]

@@ -1,12 +1,9 @@
-"""Scores of aligned pairs: each query with the corpus row that it was given, and reports with a model's predictions."""
+"""Score given pairs of reports: queries with chosen corpus rows, and references with the predictions of a model."""
 
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,13 +12,13 @@ import pyarrow as pa
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names, zeros_hint
-from metric_oracle.errors import InputError
-from metric_oracle.indexes.build import build_index
+from metric_oracle.errors import InputError, option
+from metric_oracle.files import package_version
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Encoding, Inputs, is_model, load_inputs
+from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
-from metric_oracle.progress import Progress
+from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import (
     check_counted,
@@ -37,13 +34,15 @@ from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sources.inputs import Inputs, is_model, load_inputs
+from metric_oracle.sources.token_states import Encoding
 
 DEFAULT_METRICS = shown_in("score")
-# What a blank report is where a file has nothing for it: no entity, so F1 is 0, as F1RadGraph and Yu et al. have it.
+# Document of a blank report that has no entry in a source: no entities, so F1 is 0, as in F1RadGraph and Yu et al.
 EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
-# What of the manifest says how a representation was made, whatever the texts.
+# Entries of the manifest that describe how a representation was made, independent of the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
-# What of the settings of a search the signature of a metric records.
+# Settings of a search that the signature of a metric records.
 SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
@@ -106,21 +105,24 @@ def score_rows(
     if rows.shape != (n,) or rows.dtype.kind not in "iu" or not n or rows.min() < 0 or rows.max() >= index.n_reports:
         is_array = rows.dtype.kind in "iu" and rows.shape == (n,) and n
         got = f"{rows.min()} to {rows.max()}" if is_array else f"{rows.dtype} of shape {rows.shape}"
-        msg = (
-            f"score: rows must be an int from 0 to {index.n_reports - 1} for each of {n} queries; got {got}. "
-            "Pass rows of this index."
+        raise InputError(
+            argument="rows",
+            rule=f"must be an int from 0 to {index.n_reports - 1} for each of {n} queries",
+            value=got,
+            step="Pass rows of this index.",
         )
-        raise InputError(msg)
     records = _chosen(index, queries, metrics, pair_models)
-    pair_models = with_pair_models(records, pair_models, "score")
+    pair_models = with_pair_models(records, pair_models)
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
     settings = options.settings
     if settings and not any(set(settings) <= set(record.settings) for record in records):
-        msg = (
-            f"score: {', '.join(settings)} must be left out without BERTScore among the metrics; got a value. Drop it."
+        raise InputError(
+            argument=", ".join(settings),
+            rule="must be left out without BERTScore among the metrics",
+            value="a value",
+            step="Drop it.",
         )
-        raise InputError(msg)
     pairs: dict[str, list[_Pair]] = {}
     used: dict[str, Any] = {}
     noted: dict[str, Any] = {}
@@ -130,8 +132,8 @@ def score_rows(
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         if reads_pairs(of_kind[0]):
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            pairs[of_kind[0].name], found = score_pairs(pair_models[kind], both)
-            noted |= {of_kind[0].name: found} if found else {}
+            pairs[of_kind[0].name], described = score_pairs(pair_models[kind], both)
+            noted |= {of_kind[0].name: described} if described else {}
             used[kind] = {"encoder": pair_models[kind].signature}
             continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
@@ -145,7 +147,7 @@ def score_rows(
         "references": digest(queries),
         **section_entry(index, queries),
         "n": n,
-        "version": version("metric-oracle"),
+        "version": package_version(),
         # Of these very predictions, so that it is no part of what systems of one table share.
         **({"noted": noted} if noted else {}),
     }
@@ -168,21 +170,25 @@ def _chosen(
 ) -> list[Metric]:
     """Return the records of the metrics asked for, or of those that index, queries and models allow."""
     if metrics is not None:
-        found = list(dict.fromkeys(get_metric(name, "score").name for name in metrics))
-        if not found:
-            msg = "score: metrics must be at least one; got none. Name some, or leave them out for the usual ones."
-            raise InputError(msg)
-        return [METRICS[name] for name in found]
-    held = [*index.metrics, *pair_models]
+        names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
+        if not names:
+            raise InputError(
+                argument="metrics",
+                rule="must be at least one",
+                value="none",
+                step="Name some, or leave them out for the usual ones.",
+            )
+        return [METRICS[name] for name in names]
+    available = [*index.metrics, *pair_models]
     return [
         METRICS[name]
         for name in DEFAULT_METRICS
-        if name in held and all(places_of(queries, kind) is not None for kind in METRICS[name].representations)
+        if name in available and all(places_of(queries, kind) is not None for kind in METRICS[name].representations)
     ]
 
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
-    """Return the place of each report's graph, embedding or label; what is made from the texts has none."""
+    """Return the row of each report's graph, embedding or label, -1 without one; zeros if it is made from the text."""
     if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
     return inputs.attached[kind].of_row if kind in inputs.attached else None
@@ -198,73 +204,107 @@ def _score_kind(
 ) -> dict[str, Any]:
     """Add the pairs under the metrics of one representation; return the settings that the signature records."""
     kind = records[0].representations[0]
-    index.check_holds(records[0])
-    representation = representation_of(index, records[0])
-    places = places_of(queries, kind)
-    complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
-    some = queries.take(complete)
+    representation, complete, encoded = _encoded(index, queries, records[0], settings)
     which = np.full(len(queries.ids), -1, np.int64)
-    encoded = None
-    if len(complete):
-        check_queries(some, records[0], index)
-        of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
-        encoded = representation.encode(some, **of_kind)
+    if encoded is not None:
         which[complete] = encoded.which
-    unit_of_row = np.full(index.n_reports, -1, np.int64)
-    unit_of_row[: len(representation.unit_of_row)] = representation.unit_of_row
+    document_of_row = np.full(index.n_reports, -1, np.int64)
+    document_of_row[: len(representation.document_of_row)] = representation.document_of_row
     empty = EMPTY.get(kind)
     predictions = index.take("text", rows).to_pylist()
     scored: dict[tuple[int, int], list[_Pair]] = {}
     nothing: list[_Pair] = [None] * len(records)
-    found = []
-    for q, unit, reference, prediction in zip(
-        which.tolist(), unit_of_row[rows].tolist(), queries.texts, predictions, strict=True
+    values_of_pairs = []
+    for q, document, reference, prediction in zip(
+        which.tolist(), document_of_row[rows].tolist(), queries.texts, predictions, strict=True
     ):
-        if (q < 0 and (empty is None or reference.strip())) or (unit < 0 and (empty is None or prediction.strip())):
-            found.append(nothing)
+        if (q < 0 and (empty is None or reference.strip())) or (document < 0 and (empty is None or prediction.strip())):
+            values_of_pairs.append(nothing)
             continue
-        if (q, unit) not in scored:
-            a = empty if unit < 0 else representation.candidate(unit, encoded)
+        if (q, document) not in scored:
+            a = empty if document < 0 else representation.candidate(document, encoded)
             b = empty if q < 0 or encoded is None else encoded.item(q)
-            scored[q, unit] = _scores(records, a, b)
-        found.append(scored[q, unit])
-    for place, record in enumerate(records):
-        pairs[record.name] = [values[place] for values in found]
+            scored[q, document] = _scores(records, a, b)
+        values_of_pairs.append(scored[q, document])
+    for i, record in enumerate(records):
+        pairs[record.name] = [values[i] for values in values_of_pairs]
     return {} if encoded is None else encoded.settings
 
 
-def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair]:
-    """Return score and components of one pair under metrics of one representation."""
-    found: list[_Pair] = []
+def _encoded(
+    index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
+) -> tuple[Any, np.ndarray, Any | None]:
+    """Return the representation that a metric reads, the positions of the queries that have it, and these encoded."""
+    kind = record.representations[0]
+    index.check_holds(record)
+    representation = representation_of(index, record)
+    positions = places_of(queries, kind)
+    complete = np.arange(len(queries.ids)) if positions is None else np.flatnonzero(positions >= 0)
+    if not len(complete):
+        return representation, complete, None
+    complete_queries = queries.take(complete)
+    check_queries(complete_queries, record, index)
+    of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
+    return representation, complete, representation.encode(complete_queries, **of_kind)
+
+
+def metric_entries(
+    index: Index, queries: Inputs, records: Sequence[Metric], options: SearchOptions = DEFAULTS
+) -> dict[str, dict[str, Any]]:
+    """Return the signature entry of each metric as `score_rows` records it, without the scores.
+
+    Parameters
+    ----------
+    index : Index
+        One candidate at least, made as all of them.
+    queries : Inputs
+        The references.
+    records : sequence of Metric
+        None of them reads both reports of a pair at once.
+    options : SearchOptions
+        Of them `idf` and `rescale` are used.
+    """
+    used: dict[str, Any] = {}
     for record in records:
-        if record.kernel == "bertscore" and found and found[0] is not None:
+        for part in [term.metric for term in record.terms.values()] or [record]:
+            if part.representation not in used:
+                *_, encoded = _encoded(index, queries, part, options.settings)
+                used[part.representation] = {} if encoded is None else encoded.settings
+    return {record.name: _signature(record, index, used) for record in records}
+
+
+def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair]:
+    """Return score and components of one pair under each metric of one representation."""
+    scored: list[_Pair] = []
+    for record in records:
+        if record.kernel == "bertscore" and scored and scored[0] is not None:
             # The three are components of one another, and one costs milliseconds.
-            components = found[0][1]
+            components = scored[0][1]
             part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
-            found.append((components[part], components))
+            scored.append((components[part], components))
         else:
             score, components = load_reference(record)(candidate, reference)
             if corpus_bleu.order_of(record.name):
                 components = {**components, **corpus_bleu.counts_of(record.name, candidate, reference, components)}
-            found.append((score, components))
-    return found
+            scored.append((score, components))
+    return scored
 
 
 def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
-    """Return a composite of pairs from the scores of its parts; null where one is."""
+    """Return a composite of pairs from the scores of its terms; None for a pair if one of them is None."""
     terms = record.terms
-    found: list[_Pair] = []
+    scored: list[_Pair] = []
     for values in zip(*(pairs[part] for part in terms), strict=True):
         by_part = {part: pair[0] for part, pair in zip(terms, values, strict=True) if pair is not None}
         if len(by_part) < len(values):
-            found.append(None)
+            scored.append(None)
         else:
-            found.append((composite(by_part.values(), terms.values(), record.options["intercept"]), by_part))
-    return found
+            scored.append((composite(by_part.values(), terms.values(), record.options["intercept"]), by_part))
+    return scored
 
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
-    """Return what reproduces the scores of a metric, whatever system was scored."""
+    """Return the signature entry of a metric, which does not depend on the system that was scored."""
     content, settings = index.content["representations"], used.get(record.representation, {})
     made = {
         kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
@@ -316,12 +356,12 @@ def score(
     inner : bool
         Score the ids that have both; otherwise an id with one side only is an error.
     files, predicted_files : mapping
-        For each side what is given beside the reports, by the arguments of the registry. A model among `files` (a
+        The sources of each side, by the arguments of the registry. A model among `files` (a
         RadGraph archive, chexbert.pth) serves both sides.
     prepared : pair of Inputs or None
         What is stored for all reports of each side, see `indexes.prepared`.
     models : mapping
-        Other keyword arguments of `indexes.inputs.load_inputs`, such as `uncertain`, `tell`.
+        Other keyword arguments of `sources.inputs.load_inputs`, such as `uncertain`, `tell`.
     encoding : Encoding
         Of BERTScore.
     counted : Index
@@ -336,12 +376,12 @@ def score(
     tell = models.get("tell", _ignore)
     held = tuple(set() if side is None else set(side.attached) for side in prepared)
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
-    names = None if metrics is None else [get_metric(name, "score").name for name in metrics]
+    names = None if metrics is None else [get_metric(name, for_scores=True).name for name in metrics]
     records = [METRICS[name] for name in names or ()]
-    check_counted(counted, records, options.idf, "score")
-    pair_models = with_pair_models(records, pair_models, "score")
+    check_counted(counted, records, options.idf)
+    pair_models = with_pair_models(records, pair_models)
     asked, answered, left_out = join_ids(references, predictions, inner, tell)
-    order = sorted(answered)  # so that what lies in order beside the predictions still fits
+    order = sorted(answered)  # so that sources in the order of the predictions still fit
     queries, corpus = load_sides(
         references,
         predictions,
@@ -352,28 +392,27 @@ def score(
         models=models,
         encoding=encoding,
     )
-    place = {prediction: row for row, prediction in enumerate(order)}
-    rows = np.array([place[i] for i in answered], np.int64)
-    with tempfile.TemporaryDirectory() as folder:
-        built = None if names is None else [name for name in names if METRICS[name].is_searched]
-        index = build_index(corpus, Path(folder) / "predictions", metrics=built, progress=progress)
-        index = with_frequencies(index, counted, records, options.idf, "score")
-        scores = score_rows(
-            index,
-            queries,
-            rows,
-            names,
-            system=system,
-            options=options,
-            text=text,
-            progress=progress,
-            pair_models=pair_models,
-        )
+    row_of = {prediction: row for row, prediction in enumerate(order)}
+    rows = np.array([row_of[i] for i in answered], np.int64)
+    usual = [name for name in DEFAULT_METRICS if all(map(corpus.has, METRICS[name].representations))]
+    built = [name for name in (usual if names is None else names) if METRICS[name].is_searched]
+    index = MemoryIndex(corpus, built, progress=silent if progress is None else progress)
+    scores = score_rows(
+        with_frequencies(index, counted, records, options.idf),
+        queries,
+        rows,
+        names,
+        system=system,
+        options=options,
+        text=text,
+        progress=progress,
+        pair_models=pair_models,
+    )
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
     noted = scores.signature.get("noted", {}).values()
-    n_cut = max((found.get("truncated_pairs", 0) for found in noted), default=0)
+    n_cut = max((described.get("truncated_pairs", 0) for described in noted), default=0)
     if n_cut:
         tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
     return replace(scores, signature={**scores.signature, "left_out": left_out})
@@ -390,30 +429,30 @@ def load_sides(
     models: Mapping[str, Any],
     encoding: Encoding | None,
 ) -> tuple[Inputs, Inputs]:
-    """Return the reports of both sides at some places with what belongs to them; see `score`."""
+    """Return the chosen references and predictions with their sources; for the parameters see `score`."""
     sides = [
-        ([reports.ids[i] for i in some], [reports.texts[i] for i in some])
-        for reports, some in zip((references, predictions), places, strict=True)
+        ([reports.ids[i] for i in positions], [reports.texts[i] for i in positions])
+        for reports, positions in zip((references, predictions), places, strict=True)
     ]
-    load: Callable[..., Inputs] = partial(load_inputs, function="score", **models)
+    load: Callable[..., Inputs] = partial(load_inputs, **models)
     shared = {name: files[name] for name in _models(files) if name not in predicted_files}
     own = {name: value for name, value in files.items() if name not in shared}
     shared = {name: model for name, model in shared.items() if not all(p and name in p.attached for p in prepared)}
-    both = load(*(one + other for one, other in zip(*sides, strict=True)), **shared).completed()
+    both = load(*(first + second for first, second in zip(*sides, strict=True)), **shared).completed()
     n = len(sides[0][0])
-    found: list[Inputs] = []
+    loaded_sides: list[Inputs] = []
     for side, given, stored, chosen in zip(sides, (own, predicted_files), prepared, places, strict=True):
         loaded = load(*side, encoding=encoding, **given).completed()
-        made = both.take(np.arange(n) if not found else np.arange(n, len(both.ids))).attached
+        from_models = both.take(np.arange(n) if not loaded_sides else np.arange(n, len(both.ids))).attached
         kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
-        found.append(replace(loaded, attached={**made, **kept, **loaded.attached}))
+        loaded_sides.append(replace(loaded, attached={**from_models, **kept, **loaded.attached}))
     # One section for both: `score` has compared them.
     section = references.said if references.section else predictions.said
-    return replace(found[0], section=section), found[1]
+    return replace(loaded_sides[0], section=section), loaded_sides[1]
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
-    """Return what is made by a model among the files."""
+    """Return the names of the entries that are models, not files of values."""
     return [name for name, value in files.items() if is_model(name, value)]
 
 
@@ -421,47 +460,54 @@ def _check_files(
     metrics: Sequence[str] | None,
     files: dict[str, Any],
     predicted_files: dict[str, Any],
-    held: tuple[set[str], ...],
+    prepared_kinds: tuple[set[str], ...],
     uncertain: str | None,
     encoding: Encoding | None,
 ) -> None:
-    """Raise unless both sides have what the metrics read, in files or prepared."""
+    """Raise InputError unless references and predictions have the sources of the metrics, in files or prepared."""
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
     is_encoded = encoding is not None
-    given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in held[1])}
+    given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in prepared_kinds[1])}
     for source in ATTACHED:
         kind, name = source.name, source.arguments[0]
         of_chexbert = kind == "labels" and uncertain is not None and "chexbert" in models
         both = name in models or (of_chexbert and name not in files and name not in predicted_files)
         sides = [
-            name in some or kind in stored or both for some, stored in zip((files, predicted_files), held, strict=True)
+            name in given_files or kind in kinds or both
+            for given_files, kinds in zip((files, predicted_files), prepared_kinds, strict=True)
         ]
         if any(sides) and not all(sides) and (name in files or name in predicted_files):
             lacking = "references" if sides[1] else "predictions"
-            msg = (
-                f"score: {source.plural} must be given for both sides; got none for the {lacking}. "
-                f"Add {source.both_sides}."
+            raise InputError(
+                argument=source.plural,
+                rule="must be given for both sides",
+                value=f"none for the {lacking}",
+                step=f"Add {source.both_sides}.",
             )
-            raise InputError(msg)
         given |= {kind} if all(sides) else set()
     for typed in metrics or ():
-        record = get_metric(typed, "score")
+        record = get_metric(typed, for_scores=True)
         for kind in record.representations:
             needs = REPRESENTATIONS[kind].source
             if needs is not None and kind not in given and record.is_searched:
-                msg = (
-                    f"score: {needs.plural} of both sides must be given for metric {record.name!r}; got none. "
-                    f"Add {needs.both_sides}."
+                raise InputError(
+                    argument=f"{needs.plural} of both sides",
+                    rule=f"must be given for metric {record.name!r}",
+                    value="none",
+                    step=f"Add {needs.both_sides}.",
                 )
-                raise InputError(msg)
 
 
 def join_ids(
-    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None], function: str = "score"
+    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None]
 ) -> tuple[list[int], list[int], dict[str, int]]:
-    """Return the places of pairs on both sides, in the order of the references, and what was left out."""
+    """Join references and predictions on ids.
+
+    Returns their positions for each pair, in the order of the references, and the numbers of reports left out by
+    reason.
+    """
     usable = set(references.ids)
     unusable = {study: state for state, studies in references.states.items() for study in studies}
     unusable = {study: state for study, state in unusable.items() if study not in usable}
@@ -476,33 +522,33 @@ def join_ids(
                 {_IU_XRAY.sub(r"\1", key): state for key, state in unusable.items()},
                 {_IU_XRAY.sub(r"\1", key) for key in missing},
             )
-    place = {key: i for i, key in enumerate(keys[1])}
-    asked = [i for i, key in enumerate(keys[0]) if key in place]
-    known = set(keys[0])
+    prediction_of = {key: i for i, key in enumerate(keys[1])}
+    answered = [i for i, key in enumerate(keys[0]) if key in prediction_of]
+    reference_ids = set(keys[0])
     apart = {
-        "without a prediction": [key for key in keys[0] if key not in place and key not in missing],
+        "without a prediction": [key for key in keys[0] if key not in prediction_of and key not in missing],
         "with a missing prediction": [key for key in keys[0] if key in missing],
-        "without a reference": [key for key in keys[1] if key not in known and key not in unusable],
+        "without a reference": [key for key in keys[1] if key not in reference_ids and key not in unusable],
         "with a missing or empty reference": [key for key in keys[1] if key in unusable],
     }
-    left_out = {what: len(found) for what, found in apart.items() if found}
-    if not asked:
-        msg = (
-            f"{function}: references and predictions must share ids; got none in common, such as "
-            f"{shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}. Pass --metadata where the predictions are of "
-            f"images, or the columns of the ids.{zeros_hint(*keys)}"
+    left_out = {what: len(ids) for what, ids in apart.items() if ids}
+    if not answered:
+        raise InputError(
+            argument="references and predictions",
+            rule="must share ids",
+            value=f"none in common, such as {shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}",
+            step=f"Pass {option('metadata')} where the predictions are of images, or the columns of the ids."
+            f"{zeros_hint(*keys)}",
         )
-        raise InputError(msg)
     unscorable = "with a missing or empty reference"
     if left_out.keys() - {unscorable} and not inner:
-        listed = " and ".join(
-            f"{len(found)} {what} ({shown_names(found[:3])})" for what, found in apart.items() if found
+        listed = " and ".join(f"{len(ids)} {what} ({shown_names(ids[:3])})" for what, ids in apart.items() if ids)
+        raise InputError(
+            argument=f"{len(keys[0])} references and {len(keys[1])} predictions",
+            rule="must have the same ids",
+            value=listed,
+            step=f"Complete them, or pass {option('inner', True)} to score the ids that have both.{zeros_hint(*keys)}",
         )
-        msg = (
-            f"{function}: {len(keys[0])} references and {len(keys[1])} predictions must have the same ids; got "
-            f"{listed}. Complete them, or pass --inner to score the ids that have both.{zeros_hint(*keys)}"
-        )
-        raise InputError(msg)
     if left_out:
         tell("left out: " + ", ".join(f"{count:,} {what}" for what, count in left_out.items()))
-    return asked, [place[keys[0][i]] for i in asked], left_out
+    return answered, [prediction_of[keys[0][i]] for i in answered], left_out

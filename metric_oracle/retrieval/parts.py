@@ -1,8 +1,8 @@
-"""Part files: the answers of some shards of a set, for any scheduler to make, and their merge.
+"""Part files: the answers of some shards of a set, which any scheduler can compute, and their merge.
 
-A part has the columns of a result, `m` lines a query in the order of the queries. Lines of rank 0 come after them: the
-row that RadGraph's queries get which nothing matches, where these shards have it. Its signature is that of the result
-and `part`: its place, how many there are, and the documents searched.
+A part has the columns of a result, with m lines per query, in the order of the queries. Lines of rank 0 may follow: the
+fall-back report of RadGraph, for queries that nothing matches, if these shards have it. The signature of a part is that
+of the result with the entry `part`: its number, the number of parts, and the number of documents searched.
 """
 
 import re
@@ -18,48 +18,53 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.answers import layout, strings
+from metric_oracle.retrieval.answers import layout, listed, strings
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_part
 from metric_oracle.retrieval.search import joined_stages, search
 from metric_oracle.sources.inputs import Inputs
 
-# What of a signature parts of one result need not share.
+# Entries of the signature in which the parts of a result may differ.
 _OWN = ("part", "stages", "closest_call", "environment")
 
 
-def places_of(part: str, index: Index) -> tuple[int, int, list[int]]:
-    """Return place and number of parts, from 1, and the shards of this one: a run of them."""
-    found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
+def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
+    """Return the number of a part (from 1), the number of parts, and the numbers of its shards."""
+    matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
-        msg = f"retrieve: part must be left out for an index that is no set of shards; got {part!r}. Drop it."
-        raise InputError(msg)
-    place, n = (int(found[1]), int(found[2])) if found else (1, 0)
-    if not place <= n <= index.n_shards:
-        msg = (
-            f"retrieve: part must be I/N, I from 1 to N and N at most the {index.n_shards} shards; got {part!r}. "
-            "Choose such numbers."
+        raise InputError(
+            argument="part",
+            rule="must be left out for an index that is no set of shards",
+            value=repr(part),
+            step="Drop it.",
         )
-        raise InputError(msg)
-    return place, n, np.array_split(np.arange(index.n_shards), n)[place - 1].tolist()
+    number, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
+    if not number <= n <= index.n_shards:
+        raise InputError(
+            argument="part",
+            rule=f"must be I/N, I from 1 to N and N at most the {index.n_shards} shards",
+            value=repr(part),
+            step="Choose such numbers.",
+        )
+    return number, n, np.array_split(np.arange(index.n_shards), n)[number - 1].tolist()
 
 
 def retrieve_part(
     index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Count | None = None
 ) -> Results:
     """Search the shards of a set that ``options.part`` names."""
-    place, n, places = places_of(str(options.part), index)
-    found = search(index, queries, record, options, places=places, progress=progress)
-    tables = [layout(queries.ids, found.answer, np.zeros(found.answer.rows.shape, bool), found.exact)]
-    if found.answer.reserve is not None:
-        # Queries that these shards match have no use for it.
-        some = np.flatnonzero(found.answer.scores[:, 0] == 0.0)
-        reserve = layout(queries.ids, found.answer.reserve, np.ones((len(queries.ids), 1), bool), found.exact)
+    number, n, shards = shards_of(str(options.part), index)
+    searched = search(index, queries, record, options, shards=shards, progress=progress)
+    tables = [layout(queries.ids, searched.answer, np.zeros(searched.answer.rows.shape, bool), searched.exact)]
+    if searched.answer.reserve is not None:
+        # Only queries without a match in these shards may need the fall-back report.
+        unmatched = np.flatnonzero(searched.answer.scores[:, 0] == 0.0)
+        reserve = layout(queries.ids, searched.answer.reserve, np.ones((len(queries.ids), 1), bool), searched.exact)
         reserve = reserve.set_column(1, "rank", pa.array(np.zeros(reserve.num_rows, np.int64)))
-        tables.append(reserve.take(pa.array(some)))
-    described = {"place": place, "of": n, "documents": found.documents}
-    return Results(pa.concat_tables(tables), {**found.signature, "part": described})
+        tables.append(reserve.take(pa.array(unmatched)))
+    described = {"place": number, "of": n, "documents": searched.documents}
+    return Results(pa.concat_tables(tables), {**searched.signature, "part": described})
 
 
 def merge_parts(paths: Sequence[str | Path]) -> Results:
@@ -71,10 +76,14 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
         If a part is missing, given twice, or of another search.
     """
     if not paths:
-        msg = "merge: parts must be at least one file; got none. Name the files that retrieve --part wrote."
-        raise InputError(msg)
+        raise InputError(
+            argument="parts",
+            rule="must be at least one file",
+            value="none",
+            step="Name the files of all parts of a search.",
+        )
     parts = [(Path(path), read_part(path)) for path in paths]
-    parts.sort(key=lambda given: not given[1].table.num_rows)  # shards without a row that can be scored last
+    parts.sort(key=lambda given: not given[1].table.num_rows)  # parts without answers last
     _check(parts)
     first, full = parts[0][1].signature, parts[0][1].table
     if not full.num_rows:
@@ -92,50 +101,60 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
         (part.signature["part"]["documents"], {n: part.signature[n] for n in _OWN[1:3] if n in part.signature})
         for _, part in parts
     ]
-    return Results(layout(ids, merged, fallback, bool(full["exact"][0].as_py())), signature | joined_stages(stages))
+    table = listed(layout(ids, merged, fallback, bool(full["exact"][0].as_py())))
+    return Results(table, signature | joined_stages(stages))
 
 
 def _check(parts: Sequence[tuple[Path, Results]]) -> None:
     path, first = parts[0]
     n = first.signature["part"]["of"]
-    place_of: dict[int, Path] = {}
+    path_of: dict[int, Path] = {}
     for other, part in parts:
-        # A part without answers knows nothing of how the queries were encoded.
+        # A part without answers has no entries about the encoding of the queries.
         shared = {*part.signature, *(first.signature if part.table.num_rows else ())}.difference(_OWN)
         names = sorted(name for name in shared if first.signature.get(name) != part.signature.get(name))
         if names or part.signature["part"]["of"] != n:
-            msg = (
-                f"merge: parts must be of one search; got {other}, which differs from {path} in "
-                f"{', '.join(names) or 'the number of parts'}. Leave it out, or make it again."
+            raise InputError(
+                argument="parts",
+                rule="must be of one search",
+                value=f"{other}, which differs from {path} in {', '.join(names) or 'the number of parts'}",
+                step="Leave it out, or make it again.",
             )
-            raise InputError(msg)
-        place = part.signature["part"]["place"]
-        if place in place_of:
-            msg = f"merge: each part must come once; got part {place}/{n} in {place_of[place]} and {other}. Drop one."
-            raise InputError(msg)
-        place_of[place] = other
-    lacking = [f"{place}/{n}" for place in range(1, n + 1) if place not in place_of]
+        number = part.signature["part"]["place"]
+        if number in path_of:
+            raise InputError(
+                argument="each part",
+                rule="must come once",
+                value=f"part {number}/{n} in {path_of[number]} and {other}",
+                step="Drop one.",
+            )
+        path_of[number] = other
+    lacking = [f"{number}/{n}" for number in range(1, n + 1) if number not in path_of]
     if lacking:
         shown = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
-        msg = f"merge: all {n} parts must be given; got {len(parts)}, without {shown}. Make them with retrieve --part."
-        raise InputError(msg)
+        raise InputError(
+            argument=f"all {n} parts",
+            rule="must be given",
+            value=f"{len(parts)}, without {shown}",
+            step="Search these parts, too.",
+        )
 
 
 def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> Answer:
-    """Return the lists of a part."""
+    """Return the answers of a part, after a check of its lines."""
     is_listed = table["rank"].to_numpy() > 0
-    listed, kept = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
-    m, rest = divmod(listed.num_rows, len(ids))
+    lines, kept = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
+    m, rest = divmod(lines.num_rows, len(ids))
     expected = pa.array(ids, pa.large_string()).take(pa.array(np.repeat(np.arange(len(ids)), max(m, 1))))
     ranks = np.tile(np.arange(1, m + 1), len(ids))
-    if rest or strings(listed["query_id"]) != expected or not np.array_equal(listed["rank"].to_numpy(), ranks):
+    if rest or strings(lines["query_id"]) != expected or not np.array_equal(lines["rank"].to_numpy(), ranks):
         _altered(path)
-    answer = _columns(listed, (len(ids), m), components)
+    answer = _columns(lines, (len(ids), m), components)
     if not kept.num_rows:
         return answer
-    place = {query: i for i, query in enumerate(kept["query_id"].to_pylist())}
-    some = kept.take(pa.array([place.get(query, 0) for query in ids]))
-    return replace(answer, reserve=_columns(some, (len(ids), 1), components))
+    line_of = {query: i for i, query in enumerate(kept["query_id"].to_pylist())}
+    by_query = kept.take(pa.array([line_of.get(query, 0) for query in ids]))
+    return replace(answer, reserve=_columns(by_query, (len(ids), 1), components))
 
 
 def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str]) -> Answer:
@@ -153,5 +172,9 @@ def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str])
 
 
 def _altered(path: Path) -> None:
-    msg = f"merge: parts must be as retrieve --part wrote them; got {path} with other lines. Make it again."
-    raise InputError(msg)
+    raise InputError(
+        argument="parts",
+        rule="must be as retrieve wrote them",
+        value=f"{path} with other lines",
+        step="Make it again.",
+    )

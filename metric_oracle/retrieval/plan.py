@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import check_left_out
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs, check_max_memory
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
 from metric_oracle.progress import Progress, counter
@@ -19,27 +20,31 @@ from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed
+from metric_oracle.retrieval.exclusion import check_exclude
+from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.parts import places_of, retrieve_part
+from metric_oracle.retrieval.parts import retrieve_part, shards_of
 from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
+from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.token_states import check_max_memory
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A search that was checked; only the queries are missing. Made by `plan` and `plan_scores`.
+    """A checked search, ready to run on queries. Made by `plan` and `plan_scores`.
 
     Attributes
     ----------
     index : Index
         The opened index.
     metric : Metric
-        The record of the metric; of a composite with a weights file that was read.
+        The record of the metric; for a composite, it contains the weights of its file.
     options : SearchOptions
-        With the backend that "auto" stands for.
+        The options; backend "auto" is replaced by the backend that it means.
     runner : Runner or None
-        Where the shards of a set are searched; None is this process.
+        Searches the shards of a set in other processes; None for this process.
     """
 
     index: Index
@@ -49,11 +54,16 @@ class SearchPlan:
 
     @cached_property
     def representation(self) -> Representation:
-        """What the metric reads of the index."""
+        """The representation that the metric reads from the index."""
         return representation_of(self.index, self.metric)
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the test reports must have."""
+        return [name for name in self.options.exclude if name not in RESERVED]
+
     def encode(self, queries: Inputs) -> EncodedQueries:
-        """Return the distinct queries as the kernels take them, after a check that they have what the metric reads."""
+        """Encode the queries for the kernels, after a check that they have the sources that the metric reads."""
         check_queries(queries, self.metric, self.index)
         return self.representation.encode(queries, **self.options.settings)
 
@@ -93,7 +103,7 @@ class SearchPlan:
         return search(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
 
     def rows(self, queries: Inputs, k: int) -> np.ndarray:
-        """Return the k best rows of each query, of which the metric can score as many: int64[Q, k]."""
+        """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
         found = replace(self, options=replace(self.options, k=k, text=False)).run(queries)
         return found.table["row"].to_numpy().reshape(-1, k)
 
@@ -108,7 +118,8 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     index : path or Index
         Index or shard set.
     metric : str or Metric
-        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; or ``"composite"`` with ``options.weights``.
+        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or
+        ``"composite"`` with ``options.weights``.
     options : SearchOptions, optional
         By default those of ``SearchOptions()``.
 
@@ -127,86 +138,113 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
         If the backend cannot be used here.
     """
     _check_values(options)
-    runner = open_runner("retrieve", options.runner, options.address, options.num_gpus, options.threads)
+    runner = open_runner(options.runner, options.address, options.num_gpus, options.threads)
     if runner is not None and options.part is not None:
-        msg = "retrieve: part must be left out with a runner; got both. Drop one."
-        raise InputError(msg)
-    record = weighed(metric, options.weights)
-    check_searched(record, "retrieve")
-    backend = check_backend(options.backend, record, "retrieve")
+        raise InputError(
+            argument="part",
+            rule="must be left out with a runner",
+            value="both",
+            step=f"Leave {option('part')} or {option('runner')} out.",
+        )
+    names = metric if isinstance(metric, str) and options.weights is None else ""
+    is_sum = "+" in names
+    ordered = summands(names) if is_sum else [weighed(metric, options.weights)]
+    record = ordered[0]
+    check_searched(record)
+    if options.where or is_sum:
+        conditions = parsed(options.where)
+        record = conditioned(ordered, conditions)
+        options = replace(options, where=tuple(f"{name}{sign}{value!r}" for name, sign, value in conditions))
+    backend = check_backend(options.backend, record)
+    if options.where and backend == "reference":
+        raise InputError(
+            argument="where", rule='must be left out with backend "reference"', value="a value", step="Leave it out."
+        )
     opened = _checked(index, record, options)
     k, n_rows = options.k, n_scorable(opened, record)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
-        msg = (
-            f"retrieve: k must be an int from 1 to {n_rows} (reports that {record.name} can score); got {k!r}. "
-            "Choose one."
+        raise InputError(
+            argument="k",
+            rule=f"must be an int from 1 to {n_rows} (reports that {record.name} can score)",
+            value=repr(k),
+            step="Choose one.",
         )
-        raise InputError(msg)
     if options.part is not None:
-        places_of(options.part, opened)
+        shards_of(options.part, opened)
     if runner is not None and not isinstance(opened, ShardSet):
-        msg = (
-            f"retrieve: runner must be left out for an index that is no set of shards; got {opened.folder}. Build one "
-            "with --shard-rows, or drop it."
+        raise InputError(
+            argument="runner",
+            rule="must be left out for an index that is no set of shards",
+            value=opened.folder,
+            step=f"Build one with {option('shard_rows')}, or drop it.",
         )
-        raise InputError(msg)
     ignored = [name for name in ("threads", "max_memory") if getattr(options, name) is not None]
     if ignored and backend != "reference" and load_kernel(record, backend).capabilities.batched:
-        msg = (
-            f"retrieve: {', '.join(ignored)} must be left out for {record.name} on backend {backend!r}, which takes "
-            "all queries at once; got a value. Drop it."
+        raise InputError(
+            argument=", ".join(ignored),
+            rule=f"must be left out for {record.name} on backend {backend!r}, which takes all queries at once",
+            value="a value",
+            step="Drop it.",
         )
-        raise InputError(msg)
-    return SearchPlan(opened, record, replace(options, k=int(k), backend=backend), runner)
+    exclude = check_exclude(options.exclude, opened) if options.exclude else ()
+    return SearchPlan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
 
 
-def plan_scores(
-    index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS, function: str = "baseline"
-) -> SearchPlan:
-    """Check the same about scores of chosen or of all corpus reports, for which nothing is searched.
+def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
+    """Check everything about scores of given or of all corpus reports, without a search; see `plan`.
 
     Parameters
     ----------
     index, metric
         See `plan`.
     options : SearchOptions, optional
-        Of them `text`, `threads` and those that change scores are used.
-    function : str
-        Name for error messages.
+        Only `text`, `threads` and the options that change scores may be given.
     """
-    options.check_used(("text", "threads", *options.settings), function, "scores without a search")
+    options.check_used(("text", "threads", *options.settings), "scores without a search")
     _check_values(options)
-    record = get_metric(metric, function)
-    check_searched(record, function)
+    record = get_metric(metric)
+    check_searched(record)
     return SearchPlan(_checked(index, record, options), record, options)
 
 
 def _check_values(options: SearchOptions) -> None:
+    """Raise InputError unless `threads`, `max_memory` and `min_score` are valid."""
     threads = options.threads
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
-        msg = f"retrieve: threads must be an int of at least 1; got {threads!r}. Leave it out to use all cores."
-        raise InputError(msg)
-    check_max_memory(options.max_memory, "retrieve")
+        raise InputError(
+            argument="threads",
+            rule="must be an int of at least 1",
+            value=repr(threads),
+            step="Leave it out to use all cores.",
+        )
+    check_max_memory(options.max_memory)
+    least = options.min_score
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not isfinite(least)):
+        raise InputError(
+            argument="min_score", rule="must be a number", value=repr(least), step="Give a score of the metric."
+        )
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
-    """Return the opened index, after a check that the metric takes the settings and the index holds what it reads."""
-    check_left_out(options.settings, record.settings, "retrieve", f"metric {record.name!r}")
+    """Return the opened index, after checks that the metric has these settings and the index its representations."""
+    check_left_out(options.settings, record.settings, f"metric {record.name!r}")
     opened = index if isinstance(index, Index) else open_index(index)
     opened.check_holds(record)
     return opened
 
 
-def open_runner(
-    function: str, runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None
-) -> Any:
-    """Return what works on the shards of a set, None for this process; Ray is imported for those who ask for it."""
+def open_runner(runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None) -> Any:
+    """Return the runner that processes the shards of a set, None for this process. Ray is imported only if named."""
     if runner is None:
         given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
         if given:
-            msg = f"{function}: {', '.join(given)} must be left out without a runner; got a value. Add --runner ray."
-            raise InputError(msg)
+            raise InputError(
+                argument=", ".join(given),
+                rule="must be left out without a runner",
+                value="a value",
+                step=f"Add {option('runner', 'ray')}.",
+            )
         return None
     from metric_oracle.cluster import runner_of
 
-    return runner_of(function, runner, address, num_gpus, threads)
+    return runner_of(runner, address, num_gpus, threads)

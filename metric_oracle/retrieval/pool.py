@@ -1,4 +1,4 @@
-"""Threads, BLAS and memory of a search: blocks of queries on a pool of threads."""
+"""Run blocks of queries on a pool of threads, and control the threads of BLAS and the memory of the process."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from metric_oracle.progress import Count
 
 
 def n_threads() -> int:
-    """Return the number of cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -26,13 +26,13 @@ def run_blocks(
     progress: Count | None,
     n_queries: int,
 ) -> None:
-    """Call `run` with the first of each block of the `n` distinct queries; it returns how many it has answered.
+    """Call `run` with the first query of each block of the `n` distinct queries; it returns the number it has answered.
 
-    NumPy's products stay on the thread that asks for them: the helpers that a BLAS library keeps ready spin between
-    products and took a third of BERTScore's time from the threads of the pool.
+    BLAS gets one thread, because its own helper threads busy-wait between matrix products. They took a third of
+    BERTScore's time from the threads of the pool. If there is only one block, BLAS may use all threads.
     """
     reported = done = 0
-    alone = len(blocks) == 1 and threads > 1  # the threads that no other block needs may multiply
+    alone = len(blocks) == 1 and threads > 1  # other threads are idle, so BLAS may use them
     with nullcontext() if alone else _one_blas_thread():
         if threads == 1 or len(blocks) == 1:
             for first in blocks:
@@ -51,12 +51,12 @@ def run_blocks(
 
 
 _LOCK = threading.Lock()
-_LIMITERS: list[Any] = []  # of each search under way; the first one knows what was set before
+_LIMITERS: list[Any] = []  # one per running search; the first one restores the original limits
 
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Keep the BLAS libraries on one thread until the last of several searches that overlap has ended."""
+    """Limit BLAS libraries to one thread, until the last of several overlapping searches has ended."""
     with _LOCK:
         _LIMITERS.append(_blas().limit(limits=1, user_api="blas") if not _LIMITERS else _LIMITERS[0])
     try:
@@ -70,28 +70,29 @@ def _one_blas_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> Any:
-    """Return what sets the threads of the BLAS libraries that are loaded, NumPy's among them; to ask takes 4 ms."""
+    """Return the object that limits the threads of the loaded BLAS libraries; making it takes 4 ms."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 class MemoryLimit:
-    """Keeps the memory of the process under a limit: before each block, mapped pages make room for what one took.
+    """Keeps the memory of the process under a limit: mapped pages are released before a block of queries if necessary.
 
-    What a block takes is guessed until one has ended: an eighth of the limit for each thread, but no more than half of
-    it in all. Then it is the most that the process grew while a block ran, shared by the blocks beside it.
+    The memory of a block is estimated. Until the first block has ended, it is an eighth of the limit per thread, at
+    most half of the limit in all. Later it is the greatest growth of the process during a block, divided by the number
+    of blocks that ran at the same time.
     """
 
-    def __init__(self, gigabytes: float, threads: int, function: str) -> None:
-        self._bytes, self._function = gigabytes * 1e9, function
+    def __init__(self, gigabytes: float, threads: int) -> None:
+        self._bytes = gigabytes * 1e9
         self._guess = min(self._bytes / 8 * threads, self._bytes / 2)
         self._growth = 0.0
         self._running, self._lock = 0, threading.Lock()
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Make room for one block, and see what it takes."""
+        """Release memory for one block, run it, and measure the growth of the process."""
         with self._lock:
             needed = (self._running + 1) * self._growth or self._guess
             before = resident()
@@ -99,11 +100,12 @@ class MemoryLimit:
                 release()
                 before = resident()
                 if before > self._bytes:
-                    msg = (
-                        f"{self._function}: max_memory must be at least {before / 1e9 + 0.005:.2f} GB (held besides "
-                        f"files); got {self._bytes / 1e9:g}. Give more, or fewer queries at once."
+                    raise InputError(
+                        argument="max_memory",
+                        rule=f"must be at least {before / 1e9 + 0.005:.2f} GB (held besides files)",
+                        value=f"{self._bytes / 1e9:g}",
+                        step="Give more, or fewer queries at once.",
                     )
-                    raise InputError(msg)
             self._running += 1
         try:
             yield
@@ -114,7 +116,7 @@ class MemoryLimit:
 
 
 def report(progress: Count | None, done: int, n: int, n_queries: int, reported: int) -> int:
-    """Report distinct queries as queries."""
+    """Report progress as a number of queries, from the number of answered distinct ones; return the number reported."""
     total = n_queries * done // n if n else 0
     if progress is not None and total > reported:
         progress(total - reported)

@@ -1,4 +1,4 @@
-"""Search the shards of a set by the workers of a cluster; a shard that is handed out knows the best scores so far."""
+"""Search the shards of a set with the workers of a cluster; each task contains the k-th best scores so far."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.cluster import Beat, Runner, Task, Told, run_tasks
+from metric_oracle.cluster import Beat, Runner, Task, WorkerProgress, run_tasks
 from metric_oracle.errors import IndexFormatError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
@@ -19,40 +19,46 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import Answer, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Results
-from metric_oracle.retrieval.search import Found, found_of, limit_of, search
+from metric_oracle.retrieval.search import Searched, limit_of, search, searched_of
 from metric_oracle.sources.inputs import Inputs
 
 
 def search_one(
-    shared: tuple[Any, ...], told: Told, folder: str, fingerprint: str, place: int, limit: np.ndarray | None
+    shared: tuple[Any, ...],
+    reporter: WorkerProgress,
+    folder: str,
+    fingerprint: str,
+    shard: int,
+    limit: np.ndarray | None,
 ) -> tuple[Answer, bool, tuple[int, dict[str, Any]]]:
-    """Search a shard in a worker; return its answers, whether they are exact, and what the signature records."""
+    """Search a shard in a worker; return its answers, whether they are exact, and its entries for the signature."""
     queries, encoded, record, options = shared
-    found = search(
+    searched = search(
         _opened(folder, fingerprint),
         queries,
         record,
         options,
-        places=[place],
+        shards=[shard],
         limit=limit,
         encoded=encoded,
-        progress=told.add,
+        progress=reporter.add,
     )
-    signature = found.signature
+    signature = searched.signature
     stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
-    return found.answer, found.exact, (found.documents, stages)
+    return searched.answer, searched.exact, (searched.documents, stages)
 
 
 @lru_cache(maxsize=1)
 def _opened(folder: str, fingerprint: str) -> Index:
-    """Open the set of a search once in each worker."""
+    """Return the opened set; each worker opens it once."""
     index = open_index(folder)
     if index.fingerprint != fingerprint:
-        msg = (
-            f"retrieve: workers must see the set of this process, fingerprint {fingerprint[:12]}; got "
-            f"{index.fingerprint[:12]} in {folder}. Share the folder between the machines."
+        raise IndexFormatError(
+            argument="workers",
+            rule=f"must see the set of this process, fingerprint {fingerprint[:12]}",
+            value=f"{index.fingerprint[:12]} in {folder}",
+            step="Share the folder between the machines.",
         )
-        raise IndexFormatError(msg)
     return index
 
 
@@ -64,27 +70,27 @@ def retrieve_remote(
     runner: Runner,
     progress: Count | None = None,
 ) -> Results:
-    """Search a set of shards as a plan asks for it, each shard in a worker with `threads`, by default one."""
+    """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
     k = options.k
     first = next(part for part in (representation_of(s, record) for s in index.shards()) if len(part.row_id))
-    encoded = first.encode(queries, **options.settings)  # by a model once, for all shards
-    # What only a model reads, or is, stays here.
+    encoded = first.encode(queries, **options.settings)  # models run once for all shards
+    # Models and their inputs are not sent to the workers.
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     sent = replace(queries, attached=attached, encoding=None)
-    # Kernels that take all queries at once have no threads of their own.
+    # Kernels that process all queries at once do not use `threads`.
     backend = options.backend
     is_batched = backend != "reference" and load_kernel(record, backend).capabilities.batched
     of_worker = replace(options, threads=None if is_batched else options.threads or 1)
     shared = sent, encoded.portable(), record, of_worker
     answer: Answer | None = None
     limit: np.ndarray | None = None
-    exact, told = True, 0
+    exact, reported = True, 0
     stages: dict[str, tuple[int, dict[str, Any]]] = {}
 
     def tasks() -> Iterator[Task]:
-        for place in range(index.n_shards):
-            arguments = str(Path(index.folder).resolve()), index.fingerprint, place, limit
-            yield Task(shard_name(place), arguments)
+        for shard in range(index.n_shards):
+            arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit
+            yield Task(shard_name(shard), arguments)
 
     def take(task: Task, result: tuple[Answer, bool, tuple[int, dict[str, Any]]]) -> None:
         nonlocal answer, limit, exact
@@ -96,14 +102,14 @@ def retrieve_remote(
         limit = limit_of(answer, k, limit, record.higher_is_better)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
-        nonlocal told
+        nonlocal reported
         done = (finished * len(queries.ids) + sum(beat.done for beat in beats.values())) // index.n_shards
-        if progress is not None and done > told:
-            progress(done - told)
-            told = done
+        if progress is not None and done > reported:
+            progress(done - reported)
+            reported = done
 
-    home = "metric_oracle.retrieval.remote:search_one"
-    run_tasks("retrieve", runner, home, shared, tasks(), take=take, look=look)
+    target = "metric_oracle.retrieval.remote:search_one"
+    run_tasks(runner, target, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
-    found: Found = found_of(index, queries, record, options, answer, exact, encoded, in_order)
-    return found.results(queries.ids)
+    searched: Searched = searched_of(index, queries, record, options, answer, exact, encoded, in_order)
+    return searched.results(queries.ids)

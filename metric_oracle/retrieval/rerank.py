@@ -1,28 +1,29 @@
-"""The best of a pool under a metric without an exact search: CREPE of the reports that another metric ranks first.
+"""Rerank a pool of candidates by CREPE, a metric without an exact search.
 
-CREPE's model reads both reports, so no bound skips a pair: an oracle would run it on the whole corpus. Instead a pool
-is stated, the first N reports of an exact search under a metric that an index can search (the prefix), and every
-report of the pool is scored. What that loses is not assumed but measured:
+CREPE's model reads both reports, so there is no bound with which to skip pairs: an exact search would run the model on
+the whole corpus. Instead only a stated pool is scored, the first N reports of an exact search under another metric (the
+prefix). The loss is not assumed but measured:
 
 - CREPE is never below 0, so an answer with score 0 is certified: no report of the corpus has a better score.
 - An audit scores the whole corpus for some of the queries, drawn at random: their own answers are exact, and of the
   others it says how often the best score is in the pool (recall, with the interval of Clopper and Pearson, 1934) and
   by how much the pool's best is above it (regret).
-- From the places that the audited queries' best reports have under the prefix, split conformal prediction (Vovk et al.,
-  2005) gives the pool that holds a best report of a further query of the same test set with a probability of at least
-  the recall asked for: the ceil((m + 1) recall)-th smallest of m places.
+- The ranks of the audited queries' best reports under the prefix give a pool size by split conformal prediction (Vovk
+et
+  al., 2005): the ceil((m + 1) recall)-th smallest of m ranks. For a further query of the same test set, a pool of this
+  size contains a best report with at least the probability `recall`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
+from metric_oracle.files import package_version
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
@@ -38,29 +39,29 @@ from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 
 ALL = "all"
-SIZE = 200  # reports of a pool where nothing else is asked for
+SIZE = 200  # default number of reports in a pool
 LEVEL = 0.95
-_NOT_RANKED = np.iinfo(np.int64).max  # the place of a report that the prefix cannot score
+_NOT_RANKED = np.iinfo(np.int64).max  # rank of a report that the prefix cannot score
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Which reports are scored.
+    """The pool of reports that are scored, and its audit.
 
     Attributes
     ----------
     prefix : Metric or None
-        Ranks the corpus; None where the pool is the whole corpus.
+        Metric that ranks the corpus; None if the pool is the whole corpus.
     size : int or None
-        Reports of the pool for each query; None: the whole corpus, or what `recall` asks for.
+        Number of reports in the pool of each query; None for the whole corpus, or for the size that `recall` gives.
     audit : int
-        Queries for which the whole corpus is scored.
+        Number of queries for which the whole corpus is scored.
     recall : float or None
-        Probability with which the pool is to hold a best report.
+        Probability with which the pool should contain a best report.
     seed : int
-        Of the draw of audited queries.
+        Seed of the draw of audited queries.
     options : SearchOptions
-        Of the search under the prefix, whose `k` is the size; `k` and `text` of the answers.
+        Options of the search under the prefix; `k` and `text` are those of the answers.
     """
 
     prefix: Metric | None
@@ -72,7 +73,18 @@ class Pool:
 
 
 class _Best(NamedTuple):
-    """The k best rows of one query: rows, scores, rows of the pool with that score, counts [k, 6]; and the pool."""
+    """The k best rows of one query.
+
+    Attributes
+    ----------
+    rows, scores : int64[k], float64[k]
+    ties : int64[k]
+        Number of rows of the pool with the same score.
+    counts : float64[k, 6]
+        Predicted errors by category.
+    n_pool : int
+        Number of rows that were scored.
+    """
 
     rows: np.ndarray
     scores: np.ndarray
@@ -83,16 +95,16 @@ class _Best(NamedTuple):
 
 @dataclass(frozen=True)
 class RerankPlan:
-    """A pool that was checked against an index; only the queries are missing. Made by `plan_rerank`.
+    """A checked reranking, ready to run on queries. Made by `plan_rerank`.
 
     Attributes
     ----------
     index : Index
     pool : Pool
     search : SearchPlan or None
-        Of the search under the prefix.
+        The search under the prefix; None if the pool is the whole corpus.
     model : ErrorModel
-        Counts the errors.
+        Model that counts the errors.
     """
 
     index: Index
@@ -127,50 +139,54 @@ class RerankPlan:
         report = silent if progress is None else progress
         check_section(queries, index)
         if pool.audit > n:
-            msg = f"rerank: audit must be an int from 0 to {n} (test reports); got {pool.audit}. Choose one."
-            raise InputError(msg)
+            raise InputError(
+                argument="audit",
+                rule=f"must be an int from 0 to {n} (test reports)",
+                value=pool.audit,
+                step="Choose one.",
+            )
         reader, k = _Reader(index, self.model), int(pool.options.k)
-        every, found = np.arange(index.n_reports), dict[int, _Best]()
+        every, best_of = np.arange(index.n_reports), dict[int, _Best]()
         size, audited = pool.size, dict[str, Any]()
         if pool.audit and search is not None:
             chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
-            places, losses = [], []
+            ranks, losses = [], []
             for done, q in enumerate(chosen.tolist(), start=1):
                 counts = reader.counts(queries.texts[q], every)
-                found[q] = _pick(every, counts, k)
-                place, loss = _audit(search, queries.take(np.array([q])), totals(counts))
-                places.append(place)
+                best_of[q] = _pick(every, counts, k)
+                rank, loss = _audit(search, queries.take(np.array([q])), totals(counts))
+                ranks.append(rank)
                 losses.append(loss)
                 report("audit", done, pool.audit)
-            size = conformal_pool(np.array(places), pool.recall) if pool.recall is not None else size
-            audited = _described(pool, np.array(places), size, losses)
+            size = conformal_pool(np.array(ranks), pool.recall) if pool.recall is not None else size
+            audited = _described(pool, np.array(ranks), size, losses)
         whole = search is None or size is None
-        rest = [q for q in range(n) if q not in found]
+        rest = [q for q in range(n) if q not in best_of]
         _check_k(pool.options.k, index.n_reports if whole or size is None else size)
         ranked = np.broadcast_to(every, (len(rest), len(every)))
         if search is not None and size is not None and rest:
             ranked = search.rows(queries.take(np.array(rest)), size)
         alike: dict[str, list[int]] = {}
-        for place, q in enumerate(rest):
-            alike.setdefault(queries.texts[q], []).append(place)
-        done = len(found)
-        for reference, some_places in alike.items():  # queries of one text are scored together
-            asked, which = np.unique(ranked[some_places], return_inverse=True)
+        for i, q in enumerate(rest):
+            alike.setdefault(queries.texts[q], []).append(i)
+        done = len(best_of)
+        for reference, positions in alike.items():  # queries of one text are scored together
+            asked, which = np.unique(ranked[positions], return_inverse=True)
             counts = reader.counts(reference, asked)
-            for place, units in zip(some_places, which.reshape(len(some_places), -1), strict=True):
-                found[rest[place]] = _pick(ranked[place], counts[units], k)
-            done += len(some_places)
+            for i, documents in zip(positions, which.reshape(len(positions), -1), strict=True):
+                best_of[rest[i]] = _pick(ranked[i], counts[documents], k)
+            done += len(positions)
             report("rerank", done, n)
         entries = _signature(index, queries, self.model, pool, None if whole else size, audited, k)
         if reader.n_cut:
             entries["truncated_pairs"] = reader.n_cut
-        return Results(_table(index, queries, [found[q] for q in range(n)], pool.options.text), entries)
+        return Results(_table(index, queries, [best_of[q] for q in range(n)], pool.options.text), entries)
 
 
-def _table(index: Index, queries: Inputs, found: Sequence[_Best], text: bool) -> Any:
-    """Lay out the answers: the columns of a search, then those of a pool, then the text."""
-    rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*found, strict=True))[:4])
-    n_pool = np.repeat([best.n_pool for best in found], rows.shape[1])
+def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Best], text: bool) -> Any:
+    """Return the table of results: the columns of a search, then those of a pool, then the text."""
+    rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*best_of_queries, strict=True))[:4])
+    n_pool = np.repeat([best.n_pool for best in best_of_queries], rows.shape[1])
     ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
     components = {name: counts[:, :, i] for i, name in enumerate(COMPONENTS)}
     table = layout(queries.ids, Answer(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
@@ -182,26 +198,28 @@ def _table(index: Index, queries: Inputs, found: Sequence[_Best], text: bool) ->
     return table
 
 
-def conformal_pool(places: np.ndarray, recall: float) -> int | None:
-    """Return the pool that holds a further query's best report with at least that probability; None: no pool is sure.
+def conformal_pool(ranks: np.ndarray, recall: float) -> int | None:
+    """Return the pool size that contains the best report of a further query with probability `recall`, or None.
+
+    None if no pool, not even all reports that the prefix can score, has this probability.
 
     Parameters
     ----------
-    places : int64[m]
-        Of the best reports of m exchangeable queries under the prefix, from 1.
+    ranks : int64[m]
+        Ranks, from 1, of the best reports of m exchangeable queries under the prefix.
     recall : float
         Between 0 and 1.
     """
-    # Without the rounding of a product such as (99 + 1) * 0.95.
-    rank = ceil(round((len(places) + 1) * recall, 9))
-    if rank > len(places):
+    # Rounded to 9 decimals, because a product such as (99 + 1) * 0.95 may be just above a whole number.
+    rank = ceil(round((len(ranks) + 1) * recall, 9))
+    if rank > len(ranks):
         return None
-    found = int(np.sort(places)[rank - 1])
-    return None if found == _NOT_RANKED else found
+    size = int(np.sort(ranks)[rank - 1])
+    return None if size == _NOT_RANKED else size
 
 
 def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of a share by Clopper and Pearson, which covers at least with the level."""
+    """Return the Clopper-Pearson interval of a proportion, whose coverage is at least `level`."""
     from scipy.stats import beta
 
     tail = (1 - level) / 2
@@ -211,22 +229,22 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
 
 
 class _Reader:
-    """The model over rows of the corpus; `n_cut` counts the pairs that were longer than it takes."""
+    """Runs the model on rows of the corpus; `n_cut` counts the pairs that were too long and were truncated."""
 
     def __init__(self, index: Index, model: ErrorModel) -> None:
         self._index, self._model = index, model
         self.n_cut = 0
 
     def counts(self, reference: str, rows: np.ndarray) -> np.ndarray:
-        """Return the counts of some rows for a reference, float64[n, 6]."""
+        """Return the predicted errors of rows for a reference: float64[n, 6]."""
         texts = self._index.take("text", rows).to_pylist()
-        found, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
+        errors, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
         self.n_cut += n_cut
-        return found
+        return errors
 
 
 def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
-    """Return the k best of some rows."""
+    """Return the k best of the given rows, by their error counts."""
     sums = totals(counts)
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]
@@ -235,36 +253,40 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
 
 
 def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return the first place under the prefix of a best report of the corpus, and what each pool size loses.
+    """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
 
-    The latter: by place under the prefix, how far the best score up to there is above the corpus's best.
+    Element n - 1 of the loss is how far the best score of a pool of n reports is above the best of the corpus.
     """
     by_place = sums[search.rows(query, n_scorable(search.index, search.metric))[0]]
     hits = np.flatnonzero(by_place == sums.min())
     return (int(hits[0]) + 1 if len(hits) else _NOT_RANKED), np.minimum.accumulate(by_place) - sums.min()
 
 
-def _described(pool: Pool, places: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return what the signature says of an audit."""
+def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Return the signature entry of an audit."""
     regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
-    missed = 0 if size is None else int((places > size).sum())
-    found: dict[str, Any] = {
+    missed = 0 if size is None else int((ranks > size).sum())
+    entry: dict[str, Any] = {
         "queries": pool.audit,
         "seed": pool.seed,
         "missed": missed,
         "regret": {"mean": float(regret.mean()), "max": float(regret.max())},
-        "places": [None if place == _NOT_RANKED else place for place in np.sort(places).tolist()],
+        "places": [None if r == _NOT_RANKED else r for r in np.sort(ranks).tolist()],
     }
     if pool.recall is None:
         low, high = binomial_interval(pool.audit - missed, pool.audit)
-        return {**found, "recall_at_1": {"value": 1 - missed / pool.audit, "low": low, "high": high, "level": LEVEL}}
-    return {**found, "asked_recall": pool.recall}
+        return {**entry, "recall_at_1": {"value": 1 - missed / pool.audit, "low": low, "high": high, "level": LEVEL}}
+    return {**entry, "asked_recall": pool.recall}
 
 
 def _check_k(k: Any, n_pool: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
-        msg = f"rerank: k must be an int from 1 to {n_pool} (reports of the pool); got {k!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(
+            argument="k",
+            rule=f"must be an int from 1 to {n_pool} (reports of the pool)",
+            value=repr(k),
+            step="Choose one.",
+        )
 
 
 def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
@@ -275,38 +297,47 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
     index : path or Index
     pool : Pool
     open_model : function
-        Called once everything else was checked.
+        Returns the model. It is called after all other checks.
 
     Raises
     ------
     InputError
-        If they do not, or the index lacks what the prefix reads.
+        If an option is wrong, or the index lacks a representation that the prefix reads.
     """
     search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
     opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
     n_rows = opened.n_reports if search is None else n_scorable(opened, search.metric)
     if pool.size is not None and not 1 <= pool.size <= n_rows and pool.prefix is not None:
-        msg = (
-            f"rerank: pool must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score); got "
-            f"{pool.size}. Choose one."
+        raise InputError(
+            argument="pool",
+            rule=f"must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score)",
+            value=pool.size,
+            step="Choose one.",
         )
-        raise InputError(msg)
     if pool.audit and pool.prefix is None:
-        msg = "rerank: audit must be left out where the pool is the whole corpus; got a number. Drop it."
-        raise InputError(msg)
+        raise InputError(
+            argument="audit",
+            rule="must be left out where the pool is the whole corpus",
+            value="a number",
+            step="Drop it.",
+        )
     if pool.audit < 0:
-        msg = f"rerank: audit must be an int of at least 0; got {pool.audit}. Choose one."
-        raise InputError(msg)
+        raise InputError(argument="audit", rule="must be an int of at least 0", value=pool.audit, step="Choose one.")
     if pool.recall is not None and not 0 < pool.recall < 1:
-        msg = f"rerank: recall must be a number between 0 and 1; got {pool.recall}. Choose one, such as 0.95."
-        raise InputError(msg)
+        raise InputError(
+            argument="recall",
+            rule="must be a number between 0 and 1",
+            value=pool.recall,
+            step="Choose one, such as 0.95.",
+        )
     if pool.recall is not None and (pool.size is not None or not pool.audit):
         got = "no audit" if pool.size is None else f"{pool.size}"
-        msg = (
-            f"rerank: recall must be given with audit and without the size of a pool; got {got}. "
-            "Pass --audit M --pool METRIC."
+        raise InputError(
+            argument="recall",
+            rule="must be given with audit and without the size of a pool",
+            value=got,
+            step=f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )
-        raise InputError(msg)
     _check_k(pool.options.k, opened.n_reports if pool.size is None else pool.size)
     return RerankPlan(opened, pool, search, open_model())
 
@@ -315,7 +346,7 @@ def _signature(
     index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:
     """Return what is needed to reproduce a result."""
-    record = get_metric("crepe", "rerank")
+    record = get_metric("crepe")
     described: dict[str, Any] = {"size": ALL if size is None else size}
     if pool.prefix is not None:
         content = index.content["representations"]
@@ -337,7 +368,7 @@ def _signature(
         **section_entry(index, queries),
         "k": k,
         "ties": "lowest row first",
-        "version": version("metric-oracle"),
+        "version": package_version(),
         "references": digest(queries),
         "pool": {**described, **({"audit": audited} if audited else {})},
     }

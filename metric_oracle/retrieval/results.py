@@ -1,4 +1,4 @@
-"""The answers of a search and the scores of pairs: fixed columns, the signature, and the files they go to."""
+"""Results of a search and scores of pairs: their columns, their signature, and reading and writing their files."""
 
 import hashlib
 import json
@@ -18,6 +18,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.indexes.manifest import check_outside
+from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.sealed import hash_table
@@ -25,9 +26,9 @@ from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
-OF_POOL = ("pool", "certified")  # of a reranking, after these
+OF_POOL = ("pool", "certified")  # further columns of a reranking
 SIGNATURE = b"metric_oracle.signature"
-# Types of the columns as read back; CSV does not say them.
+# Types of the columns, which a CSV file does not record.
 _KINDS = {
     "query_id": pa.large_string(),
     "rank": pa.int64(),
@@ -39,7 +40,7 @@ _KINDS = {
     "exact": pa.bool_(),
 }
 _STRINGS = ("query_id", "candidate_id", "text")
-# Columns of scores that are no numbers.
+# Columns of score files that contain text.
 _TEXTS = ("query_id", "reference", "prediction")
 # Names of the columns in report_scores.csv of CXR-Report-Metric, in its order.
 PUBLISHED_NAMES = {
@@ -53,63 +54,67 @@ def check_out(
     path: Path,
     inputs: Sequence[str | Path | None] = (),
     *,
-    function: str = "retrieve",
     argument: str = "out",
     endings: Sequence[str] = RESULTS,
 ) -> None:
-    """Raise unless a result can be written there without harm to the `inputs`, before the work is done.
+    """Raise InputError, before any work, unless a result can be written to `path` without overwriting an input.
 
     Parameters
     ----------
     path : Path
     inputs : sequence of path or None
-        Everything that the command was given, whatever it is: words and None are no files and harm nothing. The
-        signature file of an input counts as one, and the one that a result gets as a result.
-    function, argument : str
-        For error lines.
+        All arguments of the command; those that are not files are ignored. The signature file of an input must not be
+        overwritten either, nor an input by the signature file of the result.
+    argument : str
+        The option that `path` was given by, for error messages.
     endings : sequence of str
-        What `path` may end with.
+        Endings that `path` may have.
     """
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
-        msg = f"{function}: {argument} must end with {named}; got {path}. {step}."
-        raise InputError(msg)
+        raise InputError(argument=argument, rule=f"must end with {named}", value=path, step=f"{step}.")
     if not path.parent.is_dir():
-        msg = f"{function}: {argument} must be in an existing folder; got {path}. Make the folder first."
-        raise InputError(msg)
-    check_outside(path, function, argument)
+        raise InputError(
+            argument=argument, rule="must be in an existing folder", value=path, step="Make the folder first."
+        )
+    check_outside(path, argument)
     if path.is_dir():
-        msg = f"{function}: {argument} must be a file; got the folder {path}. Name a file in it."
-        raise InputError(msg)
+        raise InputError(
+            argument=argument, rule="must be a file", value=f"the folder {path}", step="Name a file in it."
+        )
     outputs = [path, _signature_path(path)] if path.suffix.lower() in (".csv", ".jsonl") else [path]
     for out in outputs:
         for given in [Path(given) for given in inputs if given]:
-            # "." and "/" have no name, and no signature file.
+            # "." and "/" have no name, so they have no signature file.
             if _is_same(out, given) or (given.name and _is_same(out, _signature_path(given))):
-                msg = (
-                    f"{function}: {argument} must be another file than the inputs; got {path}, which is one"
-                    f"{'' if out == path else f' by its signature file {out}'}. Name another file."
+                raise InputError(
+                    argument=argument,
+                    rule="must be another file than the inputs",
+                    value=f"{path}, which is one{'' if out == path else f' by its signature file {out}'}",
+                    step="Name another file.",
                 )
-                raise InputError(msg)
         if out.is_symlink() or (out.exists() and not out.is_file()):
-            msg = (
-                f"{function}: {argument} must be a new name or a regular file; got {out}, a link, pipe or device. "
-                "Name another file."
+            raise InputError(
+                argument=argument,
+                rule="must be a new name or a regular file",
+                value=f"{out}, a link, pipe or device",
+                step="Name another file.",
             )
-            raise InputError(msg)
 
 
 def _signature_path(path: Path) -> Path:
+    """Return the path of the signature file of a CSV or JSON Lines file."""
     return path.with_name(path.name + ".signature.json")
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+def _is_same(first: Path, second: Path) -> bool:
+    """Return whether two paths are the same existing file."""
+    return os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)
 
 
 class _Frames:
-    """A table that becomes a frame of other libraries."""
+    """Methods that convert `table` to frames of other libraries."""
 
     table: pa.Table
 
@@ -149,6 +154,10 @@ class Results(_Frames):
         """Return the mean score of the best answers."""
         return float(np.mean(self.table["score"].to_numpy()[self.table["rank"].to_numpy() == 1]))
 
+    def mean_of_rows(self) -> float:
+        """Return the mean score of all rows, of every rank; NaN if there are none."""
+        return float(to_numpy(self.table["score"]).mean()) if self.table.num_rows else float("nan")
+
     @property
     def _title(self) -> str:
         import pyarrow.compute as pc
@@ -164,16 +173,16 @@ class Results(_Frames):
         rows = self.table.select(FIXED).slice(0, 10).to_pylist()
         return html_table(self._title, FIXED, (row.values() for row in rows))
 
-    def write(self, path: str | Path, *, function: str = "retrieve") -> None:
+    def write(self, path: str | Path) -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into Parquet's metadata.
 
-        CSV and JSON Lines have none: there it lies beside the file as ``<path>.signature.json``. In a file it has two
+        CSV and JSON Lines have none: there it is the file ``<path>.signature.json``. In a file it has two
         fields more, the checksums of the table and of itself: ``table_sha256``, ``signature_sha256``.
         """
-        _write(Path(path), self.table, self.signature, function)
+        _write(Path(path), self.table, self.signature)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield one line an answer."""
+        """Yield one line of JSON per answer."""
         return _json_lines(self.table)
 
 
@@ -203,16 +212,20 @@ class Scores(_Frames):
     def values(self, metric: str) -> np.ndarray:
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
         # Columns of other tools (`read_foreign`) are not in the registry.
-        name = metric if metric in self.metrics else get_metric(metric, "values").name
+        name = metric if metric in self.metrics else get_metric(metric).name
         if name not in self.metrics:
-            msg = f"values: metric must be one of {', '.join(self.metrics)}; got {metric!r}. Score it too."
-            raise InputError(msg)
+            raise InputError(
+                argument="metric",
+                rule=f"must be one of {', '.join(self.metrics)}",
+                value=repr(metric),
+                step="Score it too.",
+            )
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:
         """Return the mean under each metric over the pairs that it can score; NaN where there is none."""
         values = {name: self.values(name) for name in self.metrics}
-        return {name: float(found.mean()) if len(found) else float("nan") for name, found in values.items()}
+        return {name: float(scores.mean()) if len(scores) else float("nan") for name, scores in values.items()}
 
     @called("interval")
     def interval(
@@ -223,15 +236,15 @@ class Scores(_Frames):
         NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
         resampled together.
         """
-        found = {name: Interval(float("nan"), float("nan"), degenerate=True) for name in self.metrics}
+        of_metrics = {name: Interval(float("nan"), float("nan"), degenerate=True) for name in self.metrics}
         alike: dict[tuple[bool, ...], list[str]] = {}
         for name in self.metrics:
             alike.setdefault(tuple(self.table[name].is_valid().to_pylist()), []).append(name)
         for has_score, names in alike.items():
             columns = np.array([self.values(name) for name in names])
             if sum(has_score) > 1:
-                found |= zip(names, intervals(columns, method, level, resamples, seed), strict=True)
-        return found
+                of_metrics |= zip(names, intervals(columns, method, level, resamples, seed), strict=True)
+        return of_metrics
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.mean().items())
@@ -251,29 +264,29 @@ class Scores(_Frames):
         path = Path(path)
         table = self.table
         if published_names:
-            check_out(path, function="score", endings=(".csv",))
+            check_out(path, endings=(".csv",))
             names = [*(name for name in PUBLISHED_NAMES if name in table.column_names)]
             table = table.select([*names, *(name for name in table.column_names if name not in names)])
             table = table.rename_columns([PUBLISHED_NAMES.get(name, name) for name in table.column_names])
-        _write(path, table, self.signature, "score")
+        _write(path, table, self.signature)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield one line a pair."""
+        """Yield one line of JSON per pair."""
         return _json_lines(self.table)
 
 
-def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str) -> None:
-    """Write a table and its signature."""
-    check_out(path, function=function)
+def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
+    """Write a table and its signature, in the format that the ending of `path` names."""
+    check_out(path)
     ending = path.suffix.lower()
     if ending == ".parquet":
         from pyarrow import parquet
 
         described = table.replace_schema_metadata({SIGNATURE: json.dumps(sealed.seal(signature, hash_table(table)))})
-        with replacing(function, path) as (beside,), beside.open("wb") as file:
+        with replacing(path) as (temporary,), temporary.open("wb") as file:
             parquet.write_table(described, file, write_page_checksum=True)
         return
-    with replacing_signed(function, path, signature) as beside, beside.open("wb") as file:
+    with replacing_signed(path, signature) as temporary, temporary.open("wb") as file:
         if ending == ".csv":
             from pyarrow import csv
 
@@ -283,31 +296,31 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any], function: str
 
 
 @contextmanager
-def replacing_signed(function: str, path: Path, signature: dict[str, Any]) -> Iterator[Path]:
-    """Yield a file beside `path` for a table; it takes its place with a signature that knows it by its checksum.
+def replacing_signed(path: Path, signature: dict[str, Any]) -> Iterator[Path]:
+    """Yield a temporary file for a table; at the end, it replaces `path`, together with its signature file.
 
-    Two files cannot be renamed at once. The signature goes first and holds the one that it replaces, so that after a
-    kill between the renames the old table still has its signature.
+    Two files cannot be renamed at once. The signature file is renamed first and contains the old signature, so that an
+    interruption between the two renames leaves the old table with a signature.
     """
-    beside_path = _signature_path(path)
+    signature_path = _signature_path(path)
     replaced = None
     if path.is_file():
         with suppress(OSError, ValueError):
-            replaced = sealed.opened(_read_signature(beside_path), sha256(path))
-    with replacing(function, path, beside_path) as (beside, signature_beside):
-        yield beside
-        record = transient = sealed.seal(signature, sha256(beside))
+            replaced = sealed.opened(_read_signature(signature_path), sha256(path))
+    with replacing(path, signature_path) as (temporary, temporary_signature):
+        yield temporary
+        record = transient = sealed.seal(signature, sha256(temporary))
         if replaced is not None:
             transient = {**record, sealed.REPLACES: sealed.seal(replaced, sha256(path))}
-        signature_beside.write_text(json_text(transient), encoding="utf-8")
+        temporary_signature.write_text(json_text(transient), encoding="utf-8")
     if replaced is not None:
-        with suppress(InputError), replacing(function, beside_path) as (signature_beside,):
-            signature_beside.write_text(json_text(record), encoding="utf-8")
+        with suppress(InputError), replacing(signature_path) as (temporary_signature,):
+            temporary_signature.write_text(json_text(record), encoding="utf-8")
 
 
 def _read_signature(path: Path) -> dict[str, Any]:
-    """Read the file beside a CSV file; what is no signature raises a ValueError or OSError."""
-    if not path.is_file():  # nothing is read from a pipe
+    """Read the signature file of a CSV or JSON Lines file; raise ValueError or OSError if it is not one."""
+    if not path.is_file():  # also for a pipe, from which reading might never end
         raise FileNotFoundError
     signature = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(signature, dict):
@@ -316,6 +329,7 @@ def _read_signature(path: Path) -> dict[str, Any]:
 
 
 def _json_lines(table: pa.Table) -> Iterator[str]:
+    """Yield one line of JSON per row of a table."""
     for batch in table.to_batches(max_chunksize=4096):
         for record in batch.to_pylist():
             yield json.dumps(record, ensure_ascii=False)
@@ -346,24 +360,22 @@ def read_results(path: str | Path) -> Results:
     >>> mo.read_results("oracle.parquet")
     <Results: bleu-2, 24 answers to 24 queries, mean of the best 0.3880>
     """
-    return Results(*read_signed(Path(path), ("verify", "results", "retrieve"), _STRINGS, _result_columns))
+    return Results(*read_signed(Path(path), ("results", "retrieve"), _STRINGS, _result_columns))
 
 
 def read_part(path: str | Path) -> Results:
-    """Read what `retrieve` wrote for some shards of a set, see `retrieval.parts`."""
+    """Read the result of a search of one part of a set of shards, see `retrieval.parts`."""
     checked = partial(_part_columns, path)
-    return Results(*read_signed(Path(path), ("merge", "parts", "retrieve --part"), _STRINGS, checked))
+    return Results(*read_signed(Path(path), ("parts", "retrieve"), _STRINGS, checked))
 
 
-def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
+def read_scores(path: str | Path) -> Scores:
     """Read the scores of pairs of reports from a file.
 
     Parameters
     ----------
     path : str or path
         File that `Scores.write` or ``oracle score --out`` wrote, with its signature.
-    function : str
-        Name of the caller, with which error messages begin.
 
     Returns
     -------
@@ -381,14 +393,18 @@ def read_scores(path: str | Path, function: str = "read_scores") -> Scores:
     >>> mo.read_scores("strong.parquet").metrics
     ['rouge-l']
     """
-    return Scores(*read_signed(Path(path), (function, "scores", "score"), _TEXTS, _score_columns))
+    return Scores(*read_signed(Path(path), ("scores", "score"), _TEXTS, _score_columns))
 
 
 def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the types of its columns, or raise where it is no result."""
+    """Return the table with the right column types; raise an error if it is not a whole result."""
     if "part" in signature:
-        msg = "verify: results must be whole; got a part of a search. Join all parts with oracle merge first."
-        raise InputError(msg)
+        raise InputError(
+            argument="results",
+            rule="must be whole",
+            value="a part of a search",
+            step="Join all parts first, with oracle merge or mo.merge.",
+        )
     typed = _typed(table)
     ranks, draws = typed["rank"].to_numpy(), signature.get("draws")
     if draws is not None and len(ranks) and (ranks.max() != draws or len(ranks) % draws):
@@ -397,10 +413,14 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Do the same for a part of a result."""
+    """Return the table with the right column types; raise an error if it is not a part of a result."""
     if "part" not in signature:
-        msg = f"merge: parts must be files that retrieve --part wrote; got {path}, a whole result. Leave it out."
-        raise InputError(msg)
+        raise InputError(
+            argument="parts",
+            rule="must be files of parts of a search",
+            value=f"{path}, a whole result",
+            step="Leave it out.",
+        )
     numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
     if any(type(n) is not int or n < 0 for n in numbers) or not 1 <= numbers[0] <= numbers[1]:
         raise ValueError
@@ -410,28 +430,29 @@ def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) 
 
 
 def _typed(table: pa.Table) -> pa.Table:
+    """Return a table with the column types of a result; raise ValueError if a value is null."""
     for name, kind in _KINDS.items():
-        place = table.column_names.index(name)
-        table = table.set_column(place, pa.field(name, kind), table.column(place).cast(kind))
+        position = table.column_names.index(name)
+        table = table.set_column(position, pa.field(name, kind), table.column(position).cast(kind))
     if any(table[name].null_count for name in _KINDS):
         raise ValueError
     return table
 
 
 def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the types of its columns, or raise where it holds no scores."""
+    """Return the table with the right column types; raise an error if it does not contain scores."""
     import pyarrow.compute as pc
 
     names = ["query_id", *signature["metrics"]]
     if signature["kind"] != "scores" or table.column_names[: len(names)] != names:
         raise ValueError
-    for place, name in enumerate(table.column_names):
+    for position, name in enumerate(table.column_names):
         kind = pa.large_string() if name in _TEXTS else pa.float64()
-        column = table.column(place).cast(kind)
+        column = table.column(position).cast(kind)
         # A score that is not there is null; NaN would enter a mean.
         if kind == pa.float64() and not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise ValueError
-        table = table.set_column(place, pa.field(name, kind), column)
+        table = table.set_column(position, pa.field(name, kind), column)
     if table["query_id"].null_count:
         raise ValueError
     return table
@@ -439,7 +460,7 @@ def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 def read_signed(
     path: Path,
-    names: tuple[str, str, str],
+    names: tuple[str, str],
     texts: Sequence[str],
     checked: Callable[[pa.Table, dict[str, Any]], pa.Table],
 ) -> tuple[pa.Table, dict[str, Any]]:
@@ -448,24 +469,28 @@ def read_signed(
     Parameters
     ----------
     path : Path
-    names : of the function and the argument in error lines, and of the command that writes such files
+    names : of the argument in error lines, and of the command that writes such files
     texts : columns of strings; CSV does not say which
     checked : gives the columns their types, and raises for another table
     """
-    function, argument, command = names
-    rule = f"{function}: {argument} must be a file that {command} --out wrote, with its signature"
+    argument, command = names
+    rule = f"must be a file that {command} wrote, with its signature"
     if not path.is_file():
-        msg = f"{function}: {argument} must be an existing file; got {path}. Write one with {command} --out."
-        raise InputError(msg)
+        raise InputError(
+            argument=argument,
+            rule="must be an existing file",
+            value=path,
+            step=f"Write one with oracle {command}.",
+        )
     try:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
-            # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
+            # Pass the path, not a Python file: a reader thread of Arrow that outlives the interpreter would abort it.
             table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
             record = json.loads((table.schema.metadata or {})[SIGNATURE])
             signature = sealed.opened(record, hash_table(table))
-            altered = f"{argument} must be as {command} --out wrote it; got {path}, which was altered"
+            altered = f"{argument} must be as {command} wrote it; got {path}, which was altered"
             if (sealed.TABLE in record) != (sealed.SIGNATURE in record):  # no version writes one without the other
                 raise ValueError
         else:
@@ -473,26 +498,34 @@ def read_signed(
             table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
             other = _signature_path(path)
             if not other.exists():
-                msg = f"{rule}; got {path} without {other.name}. Copy both, or write it again."
-                raise InputError(msg)
+                raise InputError(
+                    argument=argument,
+                    rule=rule,
+                    value=f"{path} without {other.name}",
+                    step="Copy both, or write it again.",
+                )
             signature = sealed.opened(_read_signature(other), hashlib.sha256(raw).hexdigest())
             altered = (
                 f"{argument} must be the table that its signature was written for; got {path}, altered or of another "
                 f"time than {other.name}"
             )
         if signature is None:
-            msg = f"{function}: {altered}. Write it again."
-            raise InputError(msg)
+            raise InputError(f"{altered}.", "Write it again.")
         wrong = sealed.mistyped(signature)
         if wrong is not None:
-            msg = f"{rule}; got one whose {wrong!r} has another type in {path}. Write it again."
-            raise InputError(msg)
+            raise InputError(
+                argument=argument,
+                rule=rule,
+                value=f"one whose {wrong!r} has another type in {path}",
+                step="Write it again.",
+            )
         table = checked(table, signature)
     except (PermissionError, InputError):
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
-        msg = f"{rule}; got {path}, which is another file or damaged. Write it again."
-        raise InputError(msg) from error
+        raise InputError(
+            argument=argument, rule=rule, value=f"{path}, which is another file or damaged", step="Write it again."
+        ) from error
     return table, signature
 
 
@@ -502,11 +535,11 @@ def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=False
     )
-    # One block, so that no report is too long.
+    # A single block, so that a report of any length fits.
     reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
     return csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
 
 
 def _json_table(raw: bytes) -> pa.Table:
-    # Not splitlines: a JSON string may hold U+2028 as it is.
+    # Not splitlines, because a JSON string may contain U+2028.
     return pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])

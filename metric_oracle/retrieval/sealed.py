@@ -1,4 +1,4 @@
-"""The checksums of a result: of its table and of its signature, so that damage is an error and never another number."""
+"""Checksums of a result, for its table and its signature, so that damaged files are errors and not wrong numbers."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ import pyarrow as pa
 from metric_oracle.files import checksum
 from metric_oracle.indexes.store import Strings, hash_strings
 
-# Fields that only a file's signature has; `REPLACES` between the renames of a write: the signature before it.
+# Fields that only signatures in files have. `REPLACES` exists between the two renames of a write: the old signature.
 TABLE, SIGNATURE, REPLACES = "table_sha256", "signature_sha256", "replaces"
 
-# Fields that other modules read -> their type; a field may be absent or None. Fields of one metric are the same.
+# Types of the fields that other modules read, also within the entry of one metric. A field may be absent or None.
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("metric", "baseline", "index", "direction", "references", "version", "system", "kind"), str),
     **dict.fromkeys(("options", "representation", "metrics", "stages", "left_out", "noted", "averaged", "pool"), dict),
@@ -26,7 +26,7 @@ _OF_NUMBERS = ("stages", "closest_call", "left_out")  # dicts of numbers
 
 
 def mistyped(signature: Mapping[str, Any]) -> str | None:
-    """Return the name of a field that has another type than every version writes; None where there is none."""
+    """Return the name of a field with a type that no version writes; None if all types are right."""
     for name, kind in _TYPES.items():
         value = signature.get(name)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
@@ -48,9 +48,9 @@ def seal(signature: Mapping[str, Any], table: str) -> dict[str, Any]:
 
 
 def opened(record: Any, table: str) -> dict[str, Any] | None:
-    """Return the signature of a table with that SHA-256, itself or the one that it replaces; None: of neither.
+    """Return the signature that belongs to a table with this SHA-256: the record or the one that it replaces, or None.
 
-    Files of version 0.1 have no checksum, those of 0.2 none of the signature; they are taken at their word.
+    Files of version 0.1 have no checksums, and those of 0.2 none of the signature; these are accepted unchecked.
     """
     if not isinstance(record, dict):
         return None
@@ -65,13 +65,13 @@ def opened(record: Any, table: str) -> dict[str, Any] | None:
 
 
 def _own(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a signature, as JSON gives it back, without this checksum and what it replaces."""
+    """Return the SHA-256 of a signature, after a round trip through JSON, without its own checksum and `REPLACES`."""
     kept = {name: value for name, value in record.items() if name not in (SIGNATURE, REPLACES)}
     return checksum(json.loads(json.dumps(kept)))
 
 
 def hash_table(table: pa.Table) -> str:
-    """Return a SHA-256 of what a table holds: names, types, missing values and values, not how Arrow packs them."""
+    """Return a SHA-256 of the content of a table: names, types, nulls and values, but not the layout in memory."""
     hasher = hashlib.sha256()
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type

@@ -1,41 +1,41 @@
-"""The oracle: for every query the best rows of the corpus under a metric, exactly."""
+"""Exact search: for every query, the best rows of the corpus under a metric."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import BackendError, ExactnessError
+from metric_oracle.errors import ExactnessError
+from metric_oracle.files import package_version
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.inputs import Inputs
-from metric_oracle.kernels._device import DeviceError
+from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
-from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, no_answer, with_strings
+from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, listed, no_answer, with_strings
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.exclusion import Excluded, Lists
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.results import Results
+from metric_oracle.sources.inputs import Inputs
 
-CHECKED = 100  # listed pairs that are scored again by the reference, evenly spread; `verify` does all
-BLOCK = 32  # queries a task: small enough to share the work evenly, large enough to cost nothing
-LEAST_BLOCK = 4  # the same where memory is looked after
+CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all
+BLOCK = 32  # queries per task: few enough to balance the threads, enough to hide the overhead
+LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
-class Found(NamedTuple):
-    """What a search of some shards found; the reserve of RadGraph is not yet among the answers."""
+class Searched(NamedTuple):
+    """The answers of a search of one or several shards, before the fall-back report is put first."""
 
     answer: Answer
     exact: bool
@@ -45,7 +45,7 @@ class Found(NamedTuple):
     def results(self, ids: Sequence[str]) -> Results:
         """Return the table of the answers of all shards."""
         answer, fallback = fall_back(self.answer)
-        return Results(layout(ids, answer, fallback, self.exact), self.signature)
+        return Results(listed(layout(ids, answer, fallback, self.exact)), self.signature)
 
 
 def search(
@@ -55,28 +55,32 @@ def search(
     options: SearchOptions,
     *,
     progress: Count | None = None,
-    places: Sequence[int] | None = None,
+    shards: Sequence[int] | None = None,
     limit: np.ndarray | None = None,
     encoded: EncodedQueries | None = None,
-) -> Found:
-    """Search an index, or the shards of a set (those at some `places`) one after another, as a plan asks for it.
+) -> Searched:
+    """Search an index, or the shards of a set (of these numbers) one after another, as a plan asks for it.
 
     The k-th best scores so far go to the shards that follow, which leave out what is worse; `limit`, float64[Q], has
     those of shards that were searched elsewhere. Where fewer than k rows are left the list ends with row -1. `encoded`
     has what a model made of the queries elsewhere.
     """
     k = options.k
-    reserve = cache(partial(fallback_row, index, record)) if record.fallback else None
-    tell = None if progress is None else _shared(progress, index.n_shards if places is None else len(places))
+    reserve = cache(partial(fallback_row, index, record)) if record.fallback and not options.is_restricted else None
+    excluded = Excluded(index, queries, record, options.exclude)
+    if options.min_score is not None:
+        least = np.full(len(queries.ids), options.min_score)
+        limit = least if limit is None else (np.maximum if record.higher_is_better else np.minimum)(limit, least)
+    tell = None if progress is None else _shared(progress, index.n_shards if shards is None else len(shards))
     answer, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
-    for shard in index.shards(places):
+    for shard in index.shards(shards):
         representation = representation_of(shard, record)
         if not len(representation.row_id):
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
-            encoded = of_shard = representation.encode(queries, **options.settings)
+            encoded = of_shard = _encoded(shard, representation, queries, options.settings)
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
         part, of_part, exact = search_shard(
@@ -86,6 +90,7 @@ def search(
             representation,
             of_shard,
             options,
+            excluded.of(shard, representation, of_shard.which),
             reserve=reserve,
             progress=tell,
             limit=limit,
@@ -96,10 +101,19 @@ def search(
         stages.append((len(representation.row_ptr) - 1, of_part))
     if answer is not None:
         answer = with_strings(answer, index, options.text)
-    return found_of(index, queries, record, options, answer, exact, of_shard, stages)
+    return searched_of(index, queries, record, options, answer, exact, of_shard, stages)
 
 
-def found_of(
+def _encoded(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
+    """Encode queries; rows of the shard that its representation has are documents, and are not encoded again."""
+    if queries.stored is not None and queries.stored[0] == shard.checksum:
+        rows, document_of_row = queries.stored[1], representation.document_of_row
+        if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
+            return representation.encode_rows(queries, **settings)
+    return representation.encode(queries, **settings)
+
+
+def searched_of(
     index: Index,
     queries: Inputs,
     record: Metric,
@@ -108,16 +122,17 @@ def found_of(
     exact: bool,
     encoded: EncodedQueries | None,
     stages: Sequence[tuple[int, dict[str, Any]]],
-) -> Found:
-    """Return what a search found; no answer where no shard has a row that can be scored."""
+) -> Searched:
+    """Return the result of a search; its answer is empty if no shard has a row that can be scored."""
     entries = {
         **signature(index, queries, record, options.backend, options.k),
         **({} if encoded is None else encoded.settings),
         "references": digest(queries),
         **joined_stages(stages),
+        **options.restrictions,
     }
-    found = no_answer(len(queries.ids), options.text) if answer is None else answer
-    return Found(found, exact, entries, sum(n for n, _ in stages))
+    listed_answer = no_answer(len(queries.ids), options.text) if answer is None else answer
+    return Searched(listed_answer, exact, entries, sum(n for n, _ in stages))
 
 
 def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
@@ -137,6 +152,7 @@ def search_shard(
     representation: Representation,
     encoded: EncodedQueries,
     options: SearchOptions,
+    lists: Lists,
     *,
     reserve: Callable[[], int] | None,
     progress: Count | None,
@@ -156,6 +172,8 @@ def search_shard(
         The metric, what it reads of the shard, and the queries as that takes them.
     options : SearchOptions
         Of which `k` may be more than the rows that the shard can score.
+    lists : Lists
+        The lists of the queries, and what each leaves out.
     reserve : function or None
         Returns the row of the whole corpus that queries get which nothing matches.
     progress : function or None
@@ -168,107 +186,117 @@ def search_shard(
     row_id, backend = representation.row_id, options.backend
     k = min(options.k, len(row_id))
     n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
+    n_lists = len(lists.query)
     worst = -np.inf if record.higher_is_better else np.inf
     limits = np.full(n, worst if limit is None else -worst)
     if limit is not None:  # of queries that are the same for this shard the least demanding
         (np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.which, limit)
-    answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), limits)
-    try:
-        if backend == "reference":
-            kernel: Kernel = _Reference(record, representation, encoded)
-        else:
-            kernel = load_kernel(record, backend)
-        corpus, batch = representation.corpus(record, encoded), encoded.batch
-        expected = _Expected(record, representation, encoded)
-        sample = _sample(n * k, checked)
-
-        def score_ahead(first: int, last: int) -> None:
-            """Score those of the sample that a block has answered, while other blocks are searched."""
-            for q, place in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
-                row = answers.rows[q, place]
-                if row >= 0:
-                    expected.of(int(q), int(representation.unit_of_row[row]))
-
-        stages = _search(
-            kernel,
-            corpus,
-            batch,
-            n,
-            k,
-            answers,
-            options.threads or n_threads(),
-            progress,
-            len(encoded.which),
-            options.max_memory,
-            score_ahead,
+    shape = n_lists, k
+    answers = Answers(np.full(shape, -1, np.int64), np.zeros(shape), np.zeros(shape, np.int64), limits)
+    rounds = [
+        (
+            begin,
+            Answers(answers.rows[begin:end], answers.scores[begin:end], answers.ties[begin:end], limits, of_round),
         )
-    except DeviceError as error:
-        raise BackendError(str(error)) from error
+        for (begin, of_round), end in zip(lists.rounds(n), lists.ends, strict=True)
+    ]
+    if backend == "reference":
+        kernel: Kernel = _Reference(record, representation, encoded)
+    else:
+        kernel = load_kernel(record, backend)
+    corpus, batch = representation.corpus(record, encoded), encoded.batch
+    expected = _Expected(record, representation, encoded)
+    sample = _sample(n_lists * k, checked)
+
+    def score_ahead(first: int, last: int) -> None:
+        """Score those of the sample that a block of lists has, while other blocks are searched."""
+        for of_list, rank in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
+            row = answers.rows[of_list, rank]
+            if row >= 0:
+                expected.of(int(lists.query[of_list]), int(representation.document_of_row[row]))
+
+    stages = _search(
+        kernel,
+        corpus,
+        batch,
+        n,
+        k,
+        rounds,
+        options.threads or n_threads(),
+        progress,
+        len(encoded.which),
+        options.max_memory,
+        score_ahead,
+    )
     if not kernel.capabilities.signed:
-        fill_zeros(answers, row_id)
+        fill_zeros(answers, row_id, lists)
+    if options.min_score is not None:
+        sign = 1.0 if record.higher_is_better else -1.0
+        answers.rows[sign * answers.scores < sign * options.min_score] = -1
     answers.scores[answers.rows < 0] = worst
+    answers.ties[answers.rows < 0] = 0
     unmatched = np.empty(0, np.int64) if reserve is None else np.flatnonzero(answers.scores[:, 0] == 0.0)
     row = -1
     if reserve is not None and len(unmatched):
         row = reserve() - shard.first_row
     if not 0 <= row < shard.n_reports:  # another shard has it
         unmatched = unmatched[:0]
-    query = np.concatenate([np.repeat(np.arange(n), k), unmatched])
+    query = np.concatenate([np.repeat(lists.query, k), lists.query[unmatched]])
     rows = np.concatenate([answers.rows.ravel(), np.full(len(unmatched), row)])
     scores = np.concatenate([answers.scores.ravel(), np.zeros(len(unmatched))])
-    some = np.flatnonzero(rows >= 0)
-    pairs = query[some], representation.unit_of_row[rows[some]], scores[some]
+    listed_pairs = np.flatnonzero(rows >= 0)
+    pairs = query[listed_pairs], representation.document_of_row[rows[listed_pairs]], scores[listed_pairs]
     of_pairs = kernel.components(corpus, batch, *pairs)
     check_pairs(record, representation, encoded, ids, *pairs, of_pairs, checked, expected)
     components = {name: np.zeros(len(rows), values.dtype) for name, values in of_pairs.items()}
     for name, values in of_pairs.items():
-        components[name][some] = values
+        components[name][listed_pairs] = values
 
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
     def laid_out(lists: np.ndarray) -> Answer:
-        """Return the answers at some places of the pairs: int64[Q, m]."""
+        """Return the answers with the given numbers of pairs, int64[Q, m]."""
         of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
         of_lists = {name: values[lists] for name, values in components.items()}
         return Answer(of_whole[lists], scores[lists], ties[lists], of_lists)
 
-    found = laid_out((np.arange(n)[:, None] * k + np.arange(k))[encoded.which])
+    answer_lists = laid_out((np.arange(n_lists)[:, None] * k + np.arange(k))[lists.of_query])
     if len(unmatched):
-        place = np.zeros(n, np.int64)
-        place[unmatched] = n * k + np.arange(len(unmatched))
-        found = replace(found, reserve=laid_out(place[encoded.which][:, None]))
-    return found, stages, kernel.capabilities.exact
+        reserve_line = np.zeros(n_lists, np.int64)
+        reserve_line[unmatched] = n_lists * k + np.arange(len(unmatched))
+        answer_lists = replace(answer_lists, reserve=laid_out(reserve_line[lists.of_query][:, None]))
+    return answer_lists, stages, kernel.capabilities.exact
 
 
 def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
-    """Turn numbers of queries that each of some shards has answered into numbers of queries."""
-    done = told = 0
+    """Return a progress function for shards: a query counts once all `n_shards` shards have answered it."""
+    done = reported = 0
 
     def tell(n: int) -> None:
-        nonlocal done, told
+        nonlocal done, reported
         done += n
-        if done // n_shards > told:
-            progress(done // n_shards - told)
-            told = done // n_shards
+        if done // n_shards > reported:
+            progress(done // n_shards - reported)
+            reported = done // n_shards
 
     return tell
 
 
 def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """Return what the signature records of several searches: shares weighted by documents, the closest calls of all."""
+    """Join the signature entries of several searches: mean shares, weighted by documents, and the closest calls."""
     if len(stages) < 2:
         return stages[0][1] if stages else {}
-    found: dict[str, Any] = {}
+    joined: dict[str, Any] = {}
     shares = [(n, part["stages"]) for n, part in stages if "stages" in part]
     if shares:
         total = sum(n for n, _ in shares)
         names = dict.fromkeys(name for _, share in shares for name in share)
-        found["stages"] = {name: sum(n * share.get(name, 0.0) for n, share in shares) / total for name in names}
+        joined["stages"] = {name: sum(n * share.get(name, 0.0) for n, share in shares) / total for name in names}
     calls = [part["closest_call"] for _, part in stages if "closest_call" in part]
     if calls:
         names = dict.fromkeys(name for call in calls for name in call)
-        found["closest_call"] = {name: min(call[name] for call in calls if name in call) for name in names}
-    return found
+        joined["closest_call"] = {name: min(call[name] for call in calls if name in call) for name in names}
+    return joined
 
 
 def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: int) -> dict[str, Any]:
@@ -285,17 +313,17 @@ def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: in
         "backend": backend,
         "k": k,
         "ties": "lowest row first",
-        "version": version("metric-oracle"),
+        "version": package_version(),
     }
 
 
 def digest(queries: Inputs) -> str:
-    """Return the SHA-256 over the sorted ids and texts."""
+    """Return a SHA-256 of the sorted pairs of id and text, in hexadecimal."""
     hasher = hashlib.sha256()
-    for pair in sorted(zip(queries.ids, queries.texts, strict=True)):
-        for string in pair:
-            raw = string.encode("utf-8", "surrogatepass")
-            hasher.update(b"%d:" % len(raw) + raw)
+    pairs = sorted(zip(queries.ids, queries.texts, strict=True))
+    for first in range(0, len(pairs), BATCH):
+        raw = [string.encode("utf-8", "surrogatepass") for pair in pairs[first : first + BATCH] for string in pair]
+        hasher.update(b"".join([b"%d:%b" % (len(string), string) for string in raw]))
     return hasher.hexdigest()
 
 
@@ -305,7 +333,7 @@ def _search(
     batch: Any,
     n: int,
     k: int,
-    answers: Answers,
+    rounds: Sequence[tuple[int, Answers]],
     threads: int,
     progress: Count | None,
     n_queries: int,
@@ -314,35 +342,55 @@ def _search(
 ) -> dict[str, Any]:
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
-    `answered` is called with the first query and the end of each block, from its thread.
+    `rounds` has the answers of each round with the number of its first list; `answered` is called with the first list
+    and the end of those of each block, from its thread.
 
     Return what the signature records of the work: the share of pairs that each stage of a screen dropped.
     """
     idle: list[Any] = []
-    limit = None if max_memory is None else MemoryLimit(max_memory, threads, "retrieve")
-    size = BLOCK if limit is None else LEAST_BLOCK
+    limit = None if max_memory is None else MemoryLimit(max_memory, threads)
+    size = n if kernel.capabilities.batched else BLOCK if limit is None else LEAST_BLOCK
+    blocks = [
+        (begin, answers, first, min(first + size, last))
+        for begin, answers in rounds
+        for a, last in _runs(answers, n)
+        for first in range(a, last, size)
+    ]
+    total = sum(last - first for _, _, first, last in blocks)
 
-    def run(first: int) -> int:
-        last = min(first + size, n)
-        workspace = idle.pop() if idle else kernel.new_workspace(corpus)
+    def run(i: int) -> int:
+        begin, answers, first, last = blocks[i]
+        workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
         with nullcontext() if limit is None else limit.block():
             kernel.search(corpus, batch, first, last, k, answers, workspace)
-        idle.append(workspace)
-        answered(first, last)
+        if workspace is not None:
+            idle.append(workspace)
+        ends = answers.exclusion.first[[first, last]].tolist() if len(answers.exclusion.first) else (first, last)
+        answered(begin + ends[0], begin + ends[1])
         return last - first
 
     if kernel.capabilities.batched:
-        kernel.search(corpus, batch, 0, n, k, answers, None)
+        for i in range(len(blocks)):
+            run(i)
         report(progress, n, n, n_queries, 0)
     else:
-        run_blocks(run, range(0, n, size), n, threads, progress, n_queries)
+        run_blocks(run, range(len(blocks)), total, threads, progress, n_queries)
     stages = kernel.stages(idle)
     closest = stages.pop("closest_call", None)
     return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
 
 
+def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
+    """Return the first and the end of each run of distinct queries that have lists among the answers."""
+    if not len(answers.exclusion.first):
+        return [(0, n)] if n else []
+    has_lists = np.diff(answers.exclusion.first) > 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], has_lists, [False]]).astype(np.int8)))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
 class _Reference(Kernel):
-    """The plain scorer on every distinct candidate, as a kernel; components are those of the CPU's."""
+    """A kernel that scores every document with the plain scorer; components come from the CPU kernel."""
 
     capabilities = Capabilities(bound=False, signed=True)
 
@@ -353,13 +401,12 @@ class _Reference(Kernel):
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
         index = self._representation
-        units = np.arange(len(index.row_ptr) - 1)
-        items = [index.candidate(int(u), self._encoded) for u in units]
+        documents = np.arange(len(index.row_ptr) - 1)
+        items = [index.candidate(int(u), self._encoded) for u in documents]
         for q in range(first, last):
             query = self._encoded.item(q)
             scores = np.array([self._score(item, query)[0] for item in items])
-            rows, best, ties = select(units, self._sign * scores, index.row_ptr, index.row_id, k)
-            answers.rows[q], answers.scores[q], answers.ties[q] = rows, self._sign * best, ties
+            answers.put(q, documents, scores, index, k, self._sign)
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         return self._kernel.score_all(corpus, batch, chosen)
@@ -375,26 +422,26 @@ class _Reference(Kernel):
 
 
 class _Expected:
-    """What the plain scorer gives of pairs of a distinct query and a unit, each scored once.
+    """The plain scorer's scores of pairs of a distinct query and a document; each pair is scored once.
 
-    Of a pair of long reports that takes milliseconds of plain Python: what is known to be checked is scored while other
-    threads, or a GPU, are searching.
+    A pair of long reports takes milliseconds of plain Python. So pairs of the sample are scored while other threads, or
+    a GPU, are searching.
     """
 
     def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
         self._score, self._representation, self._encoded = load_reference(record), representation, encoded
         self._known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = {}
 
-    def of(self, q: int, unit: int) -> tuple[float, dict[str, Any]]:
+    def of(self, q: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return score and components of a pair."""
-        if (q, unit) not in self._known:
-            candidate = self._representation.candidate(unit, self._encoded)
-            self._known[q, unit] = self._score(candidate, self._encoded.item(q))
-        return self._known[q, unit]
+        if (q, document) not in self._known:
+            candidate = self._representation.candidate(document, self._encoded)
+            self._known[q, document] = self._score(candidate, self._encoded.item(q))
+        return self._known[q, document]
 
 
 def _sample(n: int, checked: int) -> np.ndarray:
-    """Return places of up to `checked` pairs of `n`, evenly spread."""
+    """Return the indexes of up to `checked` of `n` pairs, evenly spread: int64[...]."""
     return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
 
 
@@ -404,7 +451,7 @@ def check_pairs(
     encoded: EncodedQueries,
     ids: Sequence[str],
     query: np.ndarray,
-    units: np.ndarray,
+    documents: np.ndarray,
     scores: np.ndarray,
     components: dict[str, np.ndarray],
     checked: int = CHECKED,
@@ -413,13 +460,14 @@ def check_pairs(
     """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
     expected = expected or _Expected(record, representation, encoded)
     for i in _sample(len(scores), checked):
-        wanted = expected.of(int(query[i]), int(units[i]))
-        got = scores[i], {name: values[i] for name, values in components.items()}
-        if got != wanted:
-            row = representation.row_id[representation.row_ptr[units[i]]]
+        wanted = expected.of(int(query[i]), int(documents[i]))
+        scored = scores[i], {name: values[i] for name, values in components.items()}
+        if scored != wanted:
+            row = representation.row_id[representation.row_ptr[documents[i]]]
             name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
-            msg = (
-                f"retrieve: {record.name} of row {row} must be the reference's {wanted} for query {name}; got {got}. "
-                "This is a defect: please report it with the index fingerprint."
+            raise ExactnessError(
+                argument=f"{record.name} of row {row}",
+                rule=f"must be the reference's {wanted} for query {name}",
+                value=scored,
+                step="This is a defect: please report it with the index fingerprint.",
             )
-            raise ExactnessError(msg)

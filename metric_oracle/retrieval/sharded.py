@@ -1,7 +1,7 @@
-"""The representations of the shards of a set, one after another as if they were one.
+"""Representations of shards, joined so that they can be used like the representation of one index.
 
-Units of two shards may be equal, so that a unit stands for rows of its shard only; everything that goes by scores and
-rows is as in one index.
+Two shards may have equal documents. A document stands only for rows of its own shard, but a search returns the scores
+and rows that it would return for a single index.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.features import Encoded, Units
+from metric_oracle.indexes.features import Documents, Encoded
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import load_kernel
@@ -19,20 +19,20 @@ from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class ShardedIndex(Units):
-    """Units of all shards that have any.
+class ShardedIndex(Documents):
+    """Documents of all shards, except shards without rows that can be scored.
 
     Attributes
     ----------
     parts : list of Representation
-    unit_ptr : int64[S + 1]
-        First unit of each shard.
+    document_ptr : int64[S + 1]
+        First document of each shard.
     row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of the whole corpus.
+        Rows of each document, in the whole corpus.
     """
 
     parts: list[Representation]
-    unit_ptr: np.ndarray
+    document_ptr: np.ndarray
     row_ptr: np.ndarray
     row_id: np.ndarray
 
@@ -44,11 +44,11 @@ class ShardedIndex(Units):
         ends = np.cumsum([0, *(len(part.row_id) for part in parts)])
         row_ptr = [part.row_ptr[:-1] + end for part, end in zip(parts, ends, strict=False)]
         row_id = [part.row_id + first for first, part in shards]
-        unit_ptr = np.cumsum([0, *(len(part.row_ptr) - 1 for part in parts)])
-        return cls(parts, unit_ptr, np.concatenate([*row_ptr, ends[-1:]]), np.concatenate(row_id))
+        document_ptr = np.cumsum([0, *(len(part.row_ptr) - 1 for part in parts)])
+        return cls(parts, document_ptr, np.concatenate([*row_ptr, ends[-1:]]), np.concatenate(row_id))
 
     def encode(self, inputs: Inputs, **settings: Any) -> "ShardedQueries":
-        """Encode the queries for each shard; what a model makes of them is made once."""
+        """Encode the queries for each shard; models run only once."""
         parts: list[EncodedQueries] = []
         for part in self.parts:
             again = part.encode_again(inputs, parts[0], **settings) if parts else part.encode(inputs, **settings)
@@ -56,28 +56,28 @@ class ShardedIndex(Units):
         distinct, which = np.unique(np.stack([part.which for part in parts], axis=1), axis=0, return_inverse=True)
         return ShardedQueries(which.reshape(-1), parts, distinct.T)
 
-    def place(self, unit: int) -> tuple[int, int]:
-        """Return the shard of a unit, among those here, and its place there."""
-        shard = int(np.searchsorted(self.unit_ptr, unit, side="right")) - 1
-        return shard, int(unit - self.unit_ptr[shard])
+    def place(self, document: int) -> tuple[int, int]:
+        """Return the index in `parts` of a document's shard, and the document's number in that shard."""
+        shard = int(np.searchsorted(self.document_ptr, document, side="right")) - 1
+        return shard, int(document - self.document_ptr[shard])
 
-    def item(self, unit: int) -> Any:
-        """Return a unit as the plain scorer takes it."""
-        shard, own = self.place(unit)
+    def item(self, document: int) -> Any:
+        """Return a document for the plain scorer."""
+        shard, own = self.place(document)
         return self.parts[shard].item(own)
 
-    def candidate(self, unit: int, encoded: Any) -> Any:
-        """Return the same with the weights that belong to some queries."""
-        shard, own = self.place(unit)
+    def candidate(self, document: int, encoded: Any) -> Any:
+        """Return a document as a candidate for these queries, for the plain scorer."""
+        shard, own = self.place(document)
         return self.parts[shard].candidate(own, None if encoded is None else encoded.parts[shard])
 
-    def rows_like(self, units: np.ndarray) -> np.ndarray:
-        """Return how many rows of the whole corpus each unit stands for, in all shards: int64[n]."""
-        keys = [self.parts[shard].key(own) for shard, own in map(self.place, units.tolist())]
+    def rows_like(self, documents: np.ndarray) -> np.ndarray:
+        """Return the number of corpus rows with an equal document, in all shards, for each document: int64[n]."""
+        keys = [self.parts[shard].key(own) for shard, own in map(self.place, documents.tolist())]
         n_rows = dict.fromkeys(keys, 0)
         for part in self.parts:
-            for unit, n in enumerate(np.diff(part.row_ptr).tolist()):
-                key = part.key(unit)
+            for document, n in enumerate(np.diff(part.row_ptr).tolist()):
+                key = part.key(document)
                 if key in n_rows:
                     n_rows[key] += n
         return np.array([n_rows[key] for key in keys], np.int64)
@@ -85,15 +85,15 @@ class ShardedIndex(Units):
 
 @dataclass(frozen=True)
 class ShardedQueries(Encoded):
-    """Queries that are the same for all shards, or differ for one.
+    """Distinct queries of a batch; queries that differ for at least one shard are distinct.
 
     Attributes
     ----------
     which : int64[Q]
     parts : list of EncodedQueries
-        For each shard.
+        Encoded queries of each shard.
     places : int64[S, n]
-        Place of each distinct query among the distinct ones of each shard.
+        Number of each distinct query among the distinct queries of each shard.
     """
 
     which: np.ndarray
@@ -101,30 +101,30 @@ class ShardedQueries(Encoded):
     places: np.ndarray
 
     def item(self, q: int) -> Any:
-        """Return a distinct query as the plain scorer takes it."""
+        """Return a distinct query as a reference for the plain scorer."""
         return self.parts[0].item(int(self.places[0, q]))
 
-    def own(self, q: int) -> Any:
-        """Return a distinct query as a candidate for itself."""
-        return self.parts[0].own(int(self.places[0, q]))
+    def as_candidate(self, q: int) -> Any:
+        """Return a distinct query in the form of a candidate, for its score with itself."""
+        return self.parts[0].as_candidate(int(self.places[0, q]))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records."""
+        """The settings that the signature records."""
         return self.parts[0].settings
 
 
-def rows_like(representation: Any, units: np.ndarray) -> np.ndarray:
-    """Return how many corpus rows each of some units stands for: int64[n]."""
+def rows_like(representation: Any, documents: np.ndarray) -> np.ndarray:
+    """Return the number of corpus rows with an equal document, for each document: int64[n]."""
     if isinstance(representation, ShardedIndex):
-        return representation.rows_like(units)
-    return np.diff(representation.row_ptr)[units]
+        return representation.rows_like(documents)
+    return np.diff(representation.row_ptr)[documents]
 
 
 def sides_of(record: Metric, representation: Any, encoded: Any) -> list[tuple[Any, Any, np.ndarray | None]]:
-    """Return for each shard, or the only index, the arrays of corpus and queries that the kernels take.
+    """Return the arrays of corpus and queries that the kernels read, for each shard, or for the only index.
 
-    Beside them are the places of the distinct queries among those, None where they are the same.
+    The third element of each tuple maps distinct queries to those of the shard; None if they are the same.
     """
     if not isinstance(representation, ShardedIndex):
         return [(representation.corpus(record, encoded), encoded.batch, None)]
@@ -135,7 +135,7 @@ def sides_of(record: Metric, representation: Any, encoded: Any) -> list[tuple[An
 def score_all(
     kernel: Kernel, sides: Sequence[tuple[Any, Any, np.ndarray | None]], chosen: Sequence[int]
 ) -> Iterator[np.ndarray]:
-    """Yield the scores of all documents of all sides with each of some distinct queries, see `Kernel.score_all`."""
+    """Yield the scores of all documents with each chosen distinct query; for `sides` see `sides_of`."""
     streams = [
         kernel.score_all(corpus, batch, chosen if places is None else places[list(chosen)].tolist())
         for corpus, batch, places in sides
@@ -144,14 +144,33 @@ def score_all(
         yield found[0] if len(found) == 1 else np.concatenate(found)
 
 
+def score_some(
+    kernel: Kernel,
+    representation: Any,
+    sides: Sequence[tuple[Any, Any, np.ndarray | None]],
+    chosen: Sequence[int],
+    documents: np.ndarray,
+) -> Iterator[np.ndarray]:
+    """Yield the scores of some documents, ascending int64[n], with each chosen distinct query; see `score_all`."""
+    is_set = isinstance(representation, ShardedIndex)
+    ends = representation.document_ptr if is_set else np.array([0, len(representation.row_ptr) - 1])
+    streams = []
+    for (corpus, batch, places), first, last in zip(sides, ends[:-1], ends[1:], strict=True):
+        some = documents[np.searchsorted(documents, first) : np.searchsorted(documents, last)] - first
+        which = chosen if places is None else places[list(chosen)].tolist()
+        streams.append(kernel.score_some(corpus, batch, which, some))
+    for found in zip(*streams, strict=True):
+        yield found[0] if len(found) == 1 else np.concatenate(found)
+
+
 def score_pairs(
-    record: Metric, representation: Any, encoded: Any, query: np.ndarray, unit: np.ndarray
+    record: Metric, representation: Any, encoded: Any, query: np.ndarray, document: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the exact scores of pairs of a distinct query and a unit, float64[n], and their components."""
+    """Return the exact scores of pairs of a distinct query and a document, float64[n], and their components."""
     if not isinstance(representation, ShardedIndex):
         corpus = representation.corpus(record, encoded)
-        return load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, unit)
-    shard = np.searchsorted(representation.unit_ptr, unit, side="right") - 1
+        return load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, document)
+    shard = np.searchsorted(representation.document_ptr, document, side="right") - 1
     scores = np.empty(len(query))
     components: dict[str, np.ndarray] = {}
     for place in np.unique(shard).tolist():
@@ -161,7 +180,7 @@ def score_pairs(
             representation.parts[place],
             encoded.parts[place],
             encoded.places[place][query[some]],
-            unit[some] - representation.unit_ptr[place],
+            document[some] - representation.document_ptr[place],
         )
         for name, values in of_some.items():
             components.setdefault(name, np.empty(len(query), values.dtype))[some] = values

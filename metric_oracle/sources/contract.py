@@ -34,6 +34,8 @@ class Attachment:
         Signature of the model that made them from the texts here; empty where they were given.
     are_unit : bool
         Whether vectors are those of an index, of length 1 but for rounding.
+    stored_in : str
+        Checksum of the index whose documents the values are, in their order; empty where they are others.
     """
 
     values: Any
@@ -41,6 +43,7 @@ class Attachment:
     settings: Mapping[str, Any] = field(default_factory=dict)
     made_by: Mapping[str, Any] = field(default_factory=dict)
     are_unit: bool = False
+    stored_in: str = ""
 
     @property
     def both(self) -> tuple[Any, np.ndarray]:
@@ -82,7 +85,7 @@ class Source:
 
     # Files and containers
 
-    def read(self, value: Any, value_ids: Any, function: str) -> Any:
+    def read(self, value: Any, value_ids: Any) -> Any:
         """Read a file or a container; a table that was read before is returned as it is.
 
         Parameters
@@ -90,8 +93,6 @@ class Source:
         value : path or container
         value_ids : path, sequence or None
             Ids of the values where they carry none; only of sources with an argument for them.
-        function : str
-            Name of the public function, for error messages.
         """
         raise NotImplementedError
 
@@ -101,7 +102,6 @@ class Source:
         value_ids: Any,
         reports: tuple[Sequence[str], Sequence[str]],
         settings: Mapping[str, Any],
-        function: str,
         *,
         is_piece: bool = False,
     ) -> Attachment:
@@ -109,7 +109,7 @@ class Source:
 
         Parameters
         ----------
-        value, value_ids, function
+        value, value_ids
             See `read`.
         reports : (ids, texts)
         settings : mapping
@@ -117,8 +117,8 @@ class Source:
         is_piece : bool
             Whether the reports are a part of those that the values belong to: none of them need be among the values.
         """
-        table = self.read(value, value_ids, function)
-        of_row = self._join(reports[0], table.ids, value, function, is_piece)
+        table = self.read(value, value_ids)
+        of_row = self._join(reports[0], table.ids, value, is_piece)
         return Attachment(self.values_of(table), of_row, self.settings_of(table, settings))
 
     def values_of(self, table: Any) -> Any:
@@ -129,34 +129,35 @@ class Source:
         """Return how the values of a table count."""
         return {name: settings.get(name) for name in self.record.settings}
 
-    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise unless the settings that the source needs are given."""
 
-    def _join(self, ids: Sequence[str], keys: Sequence[str], value: Any, function: str, is_piece: bool) -> np.ndarray:
+    def _join(self, ids: Sequence[str], keys: Sequence[str], value: Any, is_piece: bool) -> np.ndarray:
         """Return the place of each report among `keys`, -1 for none: int64[N]."""
         place = {key: i for i, key in enumerate(keys)}
-        joined = np.array([place.get(i, -1) for i in canonical_ids(ids, function, "ids")], np.int64)
+        joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
         if len(joined) and joined.max() < 0 and not is_piece:
-            msg = (
-                f"{function}: {self.record.plural} must share ids with the reports; got none of {len(ids)} report ids "
-                f"among {len(keys)} in {name_of(value)}. Pass the file that belongs to these reports."
-                f"{zeros_hint(ids, keys)}"
+            raise InputError(
+                argument=self.record.plural,
+                rule="must share ids with the reports",
+                value=f"none of {len(ids)} report ids among {len(keys)} in {name_of(value)}",
+                step=f"Pass the file that belongs to these reports.{zeros_hint(ids, keys)}",
             )
-            raise InputError(msg)
         return joined
 
     # Functions of texts
 
-    def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any], function: str) -> Attachment:
+    def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
         """Return what a function of the caller answered for texts, one value for each, in their order."""
         if len(answer) != n_texts:
-            msg = (
-                f"{function}: {self.record.plural} of a function must be as many as the texts, {n_texts}; got "
-                f"{len(answer)}. Return one row for each, in their order."
+            raise InputError(
+                argument=f"{self.record.plural} of a function",
+                rule=f"must be as many as the texts, {n_texts}",
+                value=len(answer),
+                step="Return one row for each, in their order.",
             )
-            raise InputError(msg)
         places = [str(place) for place in range(n_texts)]
-        return self.attach(answer, None, (places, [""] * n_texts), settings, function)
+        return self.attach(answer, None, (places, [""] * n_texts), settings)
 
     # Models
 
@@ -164,7 +165,7 @@ class Source:
         """Tell a model from what a model made."""
         return False
 
-    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
         """Open a model.
 
         Parameters
@@ -173,8 +174,6 @@ class Source:
             For which `is_model` is true.
         files : mapping
             Values of the record's `model_arguments`, and `device`.
-        function : str
-            Name of the public function, for error messages.
         """
         raise NotImplementedError
 
@@ -205,7 +204,7 @@ class Source:
         raise NotImplementedError
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
         """Return what a model made of texts as their attachment; `made` may be of the model that `made_by` names."""
         raise NotImplementedError
@@ -262,12 +261,16 @@ def name_of(value: Any) -> str:
     return str(value) if isinstance(value, str | Path) else f"the {type(value).__name__} in memory"
 
 
-def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, function: str, what: str) -> None:
+def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) -> None:
     """Raise where a string holds half of a surrogate pair, which JSON allows and no file of an index can hold."""
     for place, string in enumerate(strings):
         try:
             string.encode()
         except UnicodeEncodeError:
             where = "one" if ids is None else f"that of report {shown_names([ids[place]])}"
-            msg = f"{function}: {what} must be valid Unicode; got half of a surrogate pair in {where}. Repair the file."
-            raise InputError(msg) from None
+            raise InputError(
+                argument=what,
+                rule="must be valid Unicode",
+                value=f"half of a surrogate pair in {where}",
+                step="Repair the file.",
+            ) from None

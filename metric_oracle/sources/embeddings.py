@@ -15,7 +15,7 @@ from metric_oracle.sources.contract import Attachment, Source, ignore, name_of
 from metric_oracle.sources.labels import labels_csv
 
 
-def as_vectors(given: Any, ids: Any, function: str) -> Vectors:
+def as_vectors(given: Any, ids: Any) -> Vectors:
     """Return vectors with ids: a file, a dict id -> vector, or an array float[n, d] whose ids are given with it."""
     if isinstance(given, Vectors):
         return given
@@ -23,17 +23,22 @@ def as_vectors(given: Any, ids: Any, function: str) -> Vectors:
         return read_embeddings(given, ids=ids)
     if isinstance(given, Mapping):
         if ids is not None:
-            msg = f"{function}: ids must be left out for a dict of id -> vector; got a value. Drop them."
-            raise InputError(msg)
+            raise InputError(
+                argument="ids", rule="must be left out for a dict of id -> vector", value="a value", step="Drop them."
+            )
         ids, given = list(given), list(given.values())
     try:
         values = np.asarray(given)
-        keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_listed(ids), function, "ids")
+        keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_listed(ids), "ids")
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        msg = f"{function}: vectors must be an array of one row a report; got {name_of(given)}. Stack the vectors."
-        raise InputError(msg) from None
+        raise InputError(
+            argument="vectors",
+            rule="must be an array of one row a report",
+            value=name_of(given),
+            step="Stack the vectors.",
+        ) from None
     return Vectors(keys, checked_vectors(values, keys, "memory", "ids"))
 
 
@@ -46,9 +51,9 @@ def _listed(ids: Any) -> list[Any]:
 class VectorSource(Source):
     """Vectors of reports, from any model."""
 
-    def read(self, value: Any, value_ids: Any, function: str) -> Vectors:
+    def read(self, value: Any, value_ids: Any) -> Vectors:
         """Read vectors; see `as_vectors`."""
-        return as_vectors(value, value_ids, function)
+        return as_vectors(value, value_ids)
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
         """Return the unit vectors; a copy, because the mapped file is gone once the index is closed."""
@@ -77,12 +82,12 @@ class CheXbertSource(VectorSource):
         """Tell chexbert.pth from embeddings."""
         return isinstance(value, str | Path) and Path(value).suffix.lower() == ".pth"
 
-    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
         """Open chexbert.pth."""
         from metric_oracle.encoders.chexbert import CheXbert
 
         device = files.get("device") or "auto"
-        return CheXbert(value, vocabulary=files.get("vocabulary"), device=device, function=function)
+        return CheXbert(value, vocabulary=files.get("vocabulary"), device=device)
 
     def run(
         self,
@@ -100,7 +105,7 @@ class CheXbertSource(VectorSource):
         return made
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
         """Return the embeddings of texts."""
         return Attachment(made[0], np.arange(n_texts), made_by=signature)

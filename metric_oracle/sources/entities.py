@@ -18,7 +18,7 @@ from metric_oracle.sources.contract import Attachment, Source, ignore
 _COLUMNS = ("types", "vectors")
 
 
-def as_entities(given: Any, function: str) -> EntityTable:
+def as_entities(given: Any) -> EntityTable:
     """Return the entities of reports: a file, or a table in memory; rows without ids are by place.
 
     Parameters
@@ -26,27 +26,26 @@ def as_entities(given: Any, function: str) -> EntityTable:
     given : EntityTable, path or container
         A table (Parquet, JSON, JSON Lines) with an id and two columns of lists: ``types``, of `TYPES` in any case, and
         ``vectors``, one for each of them. A report without entities has empty lists.
-    function : str
-        Name for error messages.
     """
     if isinstance(given, EntityTable):
         return given
     if isinstance(given, str | Path):
-        table: Table | None = read_table(existing_file(Path(given), function, "entities"), function)
+        table: Table | None = read_table(existing_file(Path(given), "entities"))
     else:
-        table, _ = in_memory(given, function)
+        table, _ = in_memory(given)
     if table is None or not set(_COLUMNS) <= set(table.names):
         got = "a list" if table is None else f"columns {table.header}"
-        msg = (
-            f"{function}: entities must have the columns types and vectors, a list each; got {got} in "
-            f"{'memory' if table is None else table.path}. Write them so."
+        raise InputError(
+            argument="entities",
+            rule="must have the columns types and vectors, a list each",
+            value=f"{got} in {'memory' if table is None else table.path}",
+            step="Write them so.",
         )
-        raise InputError(msg)
-    found = table.id_cells(function)
+    found = table.id_cells()
     ids = [str(place) for place in range(table.n_rows)]
     if found is not None:
-        ids = canonical_ids(found[0], function, f"the ids of {table.path}")
-        check_unique(ids, function, f"the ids of {table.path}")
+        ids = canonical_ids(found[0], f"the ids of {table.path}")
+        check_unique(ids, f"the ids of {table.path}")
     try:
         lengths, names = flat_lists(table, "types", 1)
         of_vectors, widths, numbers = flat_lists(table, "vectors", 2)
@@ -55,14 +54,19 @@ def as_entities(given: Any, function: str) -> EntityTable:
             raise ValueError
         vectors = np.asarray(numbers, np.float64).reshape(len(kinds), -1 if len(kinds) else 1).astype(np.float32)
     except (ValueError, TypeError, pa.ArrowException):
-        msg = (
-            f"{function}: entities must have types of {', '.join(TYPES)}, and a vector of one width for each; got "
-            f"others in {table.path}. Repair it."
-        )
-        raise InputError(msg) from None
+        raise InputError(
+            argument="entities",
+            rule=f"must have types of {', '.join(TYPES)}, and a vector of one width for each",
+            value=f"other types or vectors in {table.path}",
+            step="Correct the file.",
+        ) from None
     if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
-        msg = f"{function}: vectors of entities must be finite and other than zero; got others in {table.path}. Repair."
-        raise InputError(msg)
+        raise InputError(
+            argument="vectors of entities",
+            rule="must be finite and other than zero",
+            value=f"a zero vector, NaN or infinity in {table.path}",
+            step="Compute these vectors again, or leave their reports out.",
+        )
     return EntityTable(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), kinds, vectors)
 
 
@@ -116,9 +120,9 @@ class EntitySource(Source):
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
-    def read(self, value: Any, value_ids: Any, function: str) -> EntityTable:
+    def read(self, value: Any, value_ids: Any) -> EntityTable:
         """Read entities; see `as_entities`."""
-        return as_entities(value, function)
+        return as_entities(value)
 
     def values_of(self, table: Any) -> EntityTable:
         """Return the table itself."""
@@ -128,12 +132,12 @@ class EntitySource(Source):
         """Tell RaTE-NER's folder from a table of entities."""
         return isinstance(value, str | Path) and Path(value).is_dir()
 
-    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
         """Open RaTE-NER, and the encoder that `entity_encoder` names."""
         from metric_oracle.encoders.ratescore import EntityModels
 
         device = files.get("device") or "auto"
-        return EntityModels(value, encoder=files.get("entity_encoder"), device=device, function=function)
+        return EntityModels(value, encoder=files.get("entity_encoder"), device=device)
 
     def run(
         self,
@@ -151,7 +155,7 @@ class EntitySource(Source):
         return made
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
         """Return the entities of texts."""
         return Attachment(made.table, made.of_row, made_by=signature)

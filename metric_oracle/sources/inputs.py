@@ -54,6 +54,13 @@ class Inputs:
         Folder for work under way, given by the build.
     section : (str or None, str)
         The section of the reports and what says so, see `corpora.reports.Reports`.
+    columns : dict of str to sequence of str
+        Columns that are kept with the reports: the value of each, "" where it has none.
+    kept : dict or None
+        Token states of queries that are kept for later searches and scores, see `encoders.token_states.encode_once`;
+        None where each encodes them.
+    stored : (str, int64[Q]) or None
+        Checksum of the index that the reports were read from, and the row of each.
     """
 
     ids: Sequence[str]
@@ -64,6 +71,9 @@ class Inputs:
     models: tuple[Model, ...] = ()
     scratch: Path | None = None
     section: tuple[str | None, str] = (None, "")
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kept: dict[str, Any] | None = None
+    stored: tuple[str, np.ndarray] | None = None
 
     def __repr__(self) -> str:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"
@@ -78,7 +88,9 @@ class Inputs:
         """Return the reports at some places."""
         attached = {kind: attachment.take(chosen) for kind, attachment in self.attached.items()}
         ids, texts = [self.ids[i] for i in chosen], [self.texts[i] for i in chosen]
-        return replace(self, ids=ids, texts=texts, attached=attached)
+        columns = {name: [values[i] for i in chosen] for name, values in self.columns.items()}
+        stored = None if self.stored is None else (self.stored[0], self.stored[1][chosen])
+        return replace(self, ids=ids, texts=texts, attached=attached, columns=columns, stored=stored)
 
     def piece(self, *, is_first: bool = True) -> "Inputs":
         """Return the reports with the values that belong to them and no others; see `Source.piece`."""
@@ -96,7 +108,6 @@ class Inputs:
 def load_inputs(
     ids: Sequence[str],
     texts: Sequence[str],
-    function: str,
     *,
     uncertain: str | None = None,
     encoding: Encoding | None = None,
@@ -115,8 +126,6 @@ def load_inputs(
     Parameters
     ----------
     ids, texts : sequences of str
-    function : str
-        Name of the public function, for error messages.
     uncertain : {"positive", "negative", "blank"}
         What an uncertain label counts as; required with CheXbert labels.
     encoding, encoder
@@ -146,32 +155,32 @@ def load_inputs(
     InputError
         If a file cannot be read, shares no id with the reports, or a setting is missing.
     """
-    check_options(given, ARGUMENTS, function)
+    check_options(given, ARGUMENTS)
     given = {name: value for name, value in given.items() if value is not None}
     settings = {"uncertain": uncertain}
     files = {
         "radgraph_encoder": radgraph_encoder, "vocabulary": vocabulary, "entity_encoder": entity_encoder,
         "device": device,
     }  # fmt: skip
-    check_unicode(ids, ids, function, "ids")
-    check_unicode(texts, ids, function, "texts")
+    check_unicode(ids, ids, "ids")
+    check_unicode(texts, ids, "texts")
     attached: dict[str, Attachment] = {}
     models: list[Model] = []
     for source in attached_sources():
-        value, value_ids = _value(source, given, function)
+        value, value_ids = _value(source, given)
         if value is None:
             continue
         if source.is_model(value):
-            opened = source.open(value, files, function)
+            opened = source.open(value, files)
             made = (source, *_made_too(source, given, settings))
-            run = partial(_run, opened, made, settings, function, tell, progress)
+            run = partial(_run, opened, made, settings, tell, progress)
             models.append(Model(tuple(one.name for one in made), run))
         elif callable(value):
-            models.append(Model((source.name,), partial(_call, value, source, settings, function)))
+            models.append(Model((source.name,), partial(_call, value, source, settings)))
         else:
-            attached[source.name] = source.attach(value, value_ids, (ids, texts), settings, function, is_piece=is_piece)
+            attached[source.name] = source.attach(value, value_ids, (ids, texts), settings, is_piece=is_piece)
     for kind in (*attached, *(kind for model in models for kind in model.kinds)):
-        source_of(kind).check_settings(settings, function)
+        source_of(kind).check_settings(settings)
     return Inputs(list(ids), list(texts), attached, encoding, encoder, tuple(models))
 
 
@@ -185,30 +194,31 @@ def is_model(argument: str, value: Any) -> bool:
     return any(source.is_model(value) for source in attached_sources() if source.argument == argument)
 
 
-def read_sources(given: Mapping[str, Any], function: str) -> dict[str, Any]:
+def read_sources(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with all files read; models and functions stay as they are."""
     found = dict(given)
     for source in attached_sources():
-        value, value_ids = _value(source, given, function)
+        value, value_ids = _value(source, given)
         if value is None or callable(value) or source.is_model(value):
             continue
         for name in source.record.arguments[1:]:
             found.pop(name, None)
-        found[source.argument] = source.read(value, value_ids, function)
+        found[source.argument] = source.read(value, value_ids)
     return found
 
 
-def _value(source: Source, given: Mapping[str, Any], function: str) -> tuple[Any, Any]:
+def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the value that is given for a source, and its ids; None where there is none."""
     value = given.get(source.argument)
     for name in source.record.arguments[1:]:
         value_ids = given.get(name)
         if value is None and value_ids is not None:
-            msg = (
-                f"{function}: {source.argument} must be given with {name}; got None. "
-                f"Add the {source.record.plural} of {name_of(value_ids)}."
+            raise InputError(
+                argument=source.argument,
+                rule=f"must be given with {name}",
+                value="None",
+                step=f"Add the {source.record.plural} of {name_of(value_ids)}.",
             )
-            raise InputError(msg)
         return value, value_ids
     return value, None
 
@@ -228,7 +238,6 @@ def _run(
     model: Any,
     made: Sequence[Source],
     settings: Mapping[str, Any],
-    function: str,
     tell: Callable[[str], None],
     progress: Progress,
     texts: Sequence[str],
@@ -237,17 +246,18 @@ def _run(
     """Run a model for its sources, the first of which opened it."""
     count = counter(progress, made[0].name, len(texts))
     answer = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
-    return {source.name: source.attachment(answer, len(texts), settings, model.signature, function) for source in made}
+    return {source.name: source.attachment(answer, len(texts), settings, model.signature) for source in made}
 
 
 def _call(
     function_of_texts: Callable[[list[str]], Any],
     source: Source,
     settings: Mapping[str, Any],
-    function: str,
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a function of the caller."""
-    answer = function_of_texts(list(texts))
-    return {source.name: source.attach_answer(answer, len(texts), settings, function)}
+    """Run a function of the caller, on the distinct texts in the order of their first places."""
+    place: dict[str, int] = {}
+    of_text = np.array([place.setdefault(text, len(place)) for text in texts], np.int64)
+    answer = function_of_texts(list(place))
+    return {source.name: source.attach_answer(answer, len(place), settings).take(of_text)}

@@ -47,7 +47,7 @@ class LabelSets:
     schema: str
 
 
-def as_labels(given: Any, function: str) -> Labels:
+def as_labels(given: Any) -> Labels:
     """Return CheXbert labels: a file or table, a dict id -> 14 classes, or classes 0 to 3 as int[n, 14] by place."""
     if isinstance(given, Labels):
         return given
@@ -55,11 +55,11 @@ def as_labels(given: Any, function: str) -> Labels:
         return read_labels(given)
     ids, values = None, given
     if isinstance(given, Mapping) and not set(LABELS) <= given.keys():
-        ids = canonical_ids(list(given), function, "the ids of the labels")
-        check_unique(ids, function, "the ids of the labels")
+        ids = canonical_ids(list(given), "the ids of the labels")
+        check_unique(ids, "the ids of the labels")
         values = list(given.values())
     elif hasattr(given, "columns"):
-        table, _ = in_memory(given, function)
+        table, _ = in_memory(given)
         if table is not None:
             return labels_of_table(table)
     try:
@@ -70,15 +70,16 @@ def as_labels(given: Any, function: str) -> Labels:
     except (TypeError, ValueError):
         is_right = False
     if not is_right:
-        msg = (
-            f"{function}: labels must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report; got "
-            f"{name_of(given)} with others. Pass 0 blank, 1 positive, 2 negative, 3 uncertain."
+        raise InputError(
+            argument="labels",
+            rule=f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report",
+            value=f"{name_of(given)} with other values",
+            step="Pass 0 blank, 1 positive, 2 negative, 3 uncertain.",
         )
-        raise InputError(msg)
     return Labels(ids, classes.astype(np.uint8))
 
 
-def as_label_table(given: Any, function: str, plural: str = "labels") -> LabelTable:
+def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
     """Return labels of any names, in the order of their names.
 
     Parameters
@@ -86,8 +87,6 @@ def as_label_table(given: Any, function: str, plural: str = "labels") -> LabelTa
     given : LabelTable, path or container
         A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or what
         `corpora.containers.in_memory` takes. Without ids, rows are by place.
-    function : str
-        Name of the public function, for error messages.
     plural : str
         What these labels are called there.
     """
@@ -96,10 +95,14 @@ def as_label_table(given: Any, function: str, plural: str = "labels") -> LabelTa
     if isinstance(given, str | Path):
         table = read_label_table(given)
     else:
-        held, _ = in_memory(given, function)
+        held, _ = in_memory(given)
         if held is None:
-            msg = f"{function}: {plural} must be a table with a column for each label; got {name_of(given)}. Pass one."
-            raise InputError(msg)
+            raise InputError(
+                argument=plural,
+                rule="must be a table with a column for each label",
+                value=name_of(given),
+                step="Pass one.",
+            )
         table = label_table_of(held, by_place=True)
     order = sorted(range(len(table.names)), key=table.names.__getitem__)
     return LabelTable(table.ids, [table.names[place] for place in order], table.values[:, order])
@@ -111,21 +114,22 @@ def _schema(names: Sequence[str]) -> str:
     return f"{len(names)} labels, sha256 {digest[:12]}"
 
 
-def as_label_sets(given: Any, function: str) -> LabelSets:
+def as_label_sets(given: Any) -> LabelSets:
     """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
 
     An empty cell counts as 0; see `as_label_table`.
     """
     if isinstance(given, LabelSets):
         return given
-    table = as_label_table(given, function, "SRR labels")
+    table = as_label_table(given, "SRR labels")
     is_uncertain = (table.values == 3).any(axis=0)
     if is_uncertain.any():
-        msg = (
-            f"{function}: SRR labels must be 1, 0 or empty; got -1 in {int(is_uncertain.sum())} of "
-            f"{len(table.names)} columns of {name_of(given)}. Make a column of each status, as SRR-BERT has it."
+        raise InputError(
+            argument="SRR labels",
+            rule="must be 1, 0 or empty",
+            value=f"-1 in {int(is_uncertain.sum())} of {len(table.names)} columns of {name_of(given)}",
+            step="Write a column of 1 and 0 for each finding and status, such as Edema (Uncertain).",
         )
-        raise InputError(msg)
     return LabelSets(table.ids, (table.values == 1).astype(np.uint8), _schema(table.names))
 
 
@@ -141,9 +145,9 @@ def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
 class CheXbertLabelSource(Source):
     """CheXbert's labels, from files, or from its checkpoint, which `chexbert` names."""
 
-    def read(self, value: Any, value_ids: Any, function: str) -> Labels:
+    def read(self, value: Any, value_ids: Any) -> Labels:
         """Read labels; see `as_labels`."""
-        return as_labels(value, function)
+        return as_labels(value)
 
     def attach(
         self,
@@ -151,34 +155,35 @@ class CheXbertLabelSource(Source):
         value_ids: Any,
         reports: tuple[Sequence[str], Sequence[str]],
         settings: Mapping[str, Any],
-        function: str,
         *,
         is_piece: bool = False,
     ) -> Attachment:
         """Join labels to reports on their ids, or row by row where the labels have no ids."""
-        table, ids = self.read(value, value_ids, function), reports[0]
+        table, ids = self.read(value, value_ids), reports[0]
         if table.ids is not None:
-            return super().attach(table, None, reports, settings, function, is_piece=is_piece)
+            return super().attach(table, None, reports, settings, is_piece=is_piece)
         if len(table.values) != len(ids):
-            msg = (
-                f"{function}: labels without ids must be as many as the reports, {len(ids)}; got {len(table.values)} "
-                f"in {name_of(value)}. Add a study_id column."
+            raise InputError(
+                argument="labels without ids",
+                rule=f"must be as many as the reports, {len(ids)}",
+                value=f"{len(table.values)} in {name_of(value)}",
+                step="Add a study_id column.",
             )
-            raise InputError(msg)
         return Attachment(table.values, np.arange(len(ids)), self.settings_of(table, settings))
 
-    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise unless it is said what an uncertain label counts as."""
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN:
-            msg = (
-                f"{function}: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}. "
-                "Say what an uncertain label counts as: it changes the score and is recorded."
+            raise InputError(
+                argument="uncertain",
+                rule="must be positive, negative or blank where labels are given",
+                value=repr(uncertain),
+                step="Say what an uncertain label counts as: it changes the score and is recorded.",
             )
-            raise InputError(msg)
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
         """Return the classes that CheXbert gave texts; see `sources.embeddings.CheXbertSource`."""
         return Attachment(made[1], np.arange(n_texts), self.settings_of(None, settings), signature)
@@ -196,24 +201,24 @@ class CheXbertLabelSource(Source):
 class LabelSetSource(CheXbertLabelSource):
     """Sets of labels of any names, from tables with a column for each."""
 
-    def read(self, value: Any, value_ids: Any, function: str) -> Any:
+    def read(self, value: Any, value_ids: Any) -> Any:
         """Read sets of labels; see `as_label_sets`."""
-        return as_label_sets(value, function)
+        return as_label_sets(value)
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return what tells these names from others."""
         return {"schema": table.schema}
 
-    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Need no setting."""
 
 
 class LabelTableSource(CheXbertLabelSource):
     """Labels of any names, of which cells may be missing."""
 
-    def read(self, value: Any, value_ids: Any, function: str) -> Any:
+    def read(self, value: Any, value_ids: Any) -> Any:
         """Read a table of labels; see `as_label_table`."""
-        return as_label_table(value, function)
+        return as_label_table(value)
 
     def attach(
         self,
@@ -221,23 +226,23 @@ class LabelTableSource(CheXbertLabelSource):
         value_ids: Any,
         reports: tuple[Sequence[str], Sequence[str]],
         settings: Mapping[str, Any],
-        function: str,
         *,
         is_piece: bool = False,
     ) -> Attachment:
         """Join labels to reports on their ids; an uncertain label becomes what `uncertain` says, missing if "blank"."""
-        table, uncertain = self.read(value, value_ids, function), settings.get("uncertain")
+        table, uncertain = self.read(value, value_ids), settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
-            msg = (
-                f"{function}: uncertain must be positive, negative or blank where labels are uncertain (-1); got "
-                f"{uncertain!r}. Say what such a label counts as; blank leaves it out."
+            raise InputError(
+                argument="uncertain",
+                rule="must be positive, negative or blank where labels are uncertain (-1)",
+                value=repr(uncertain),
+                step="Say what such a label counts as; blank leaves it out.",
             )
-            raise InputError(msg)
         meaning = {"positive": 1, "negative": 2}.get(uncertain or "", 0)
         values = np.array([0, 1, 2, meaning], np.uint8)[table.values]
         schema = _schema(table.names) + ("" if uncertain is None else f", uncertain {uncertain}")
-        of_row = self._join(reports[0], table.ids, value, function, is_piece)
+        of_row = self._join(reports[0], table.ids, value, is_piece)
         return Attachment(values, of_row, {"schema": schema})
 
-    def check_settings(self, settings: Mapping[str, Any], function: str) -> None:
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Need no setting unless a label is uncertain, see `attach`."""

@@ -4,20 +4,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 if TYPE_CHECKING:  # models are imported by what opens them
     from metric_oracle.encoders.crepe import Crepe
 
 
-def open_pair_models(given: Mapping[str, str | Path], function: str, device: str | None = None) -> "dict[str, Crepe]":
+def open_pair_models(given: Mapping[str, str | Path], device: str | None = None) -> "dict[str, Crepe]":
     """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
     if given and "crepe" not in given:
-        msg = f"{function}: crepe must be given with {', '.join(given)}; got None. Add --crepe FOLDER."
-        raise InputError(msg)
+        raise InputError(
+            argument="crepe",
+            rule=f"must be given with {', '.join(given)}",
+            value="None",
+            step=f"Add {option('crepe', 'FOLDER')}.",
+        )
     if not given:
         return {}
     from metric_oracle.encoders.crepe import Crepe
 
     named = {name.removeprefix("crepe_"): path for name, path in given.items() if name != "crepe"}
-    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto", function=function)}
+    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto")}

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, parse_graphs, read_graphs
+from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, graphs_in_memory, read_graphs, with_text_keys
 from metric_oracle.errors import InputError
 from metric_oracle.progress import Count
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of
 
 
-def as_graphs(given: Any, function: str) -> GraphTable:
+def as_graphs(given: Any) -> GraphTable:
     """Return RadGraph annotations: a file, or a dict id -> graph, position -> graph, or a list of graphs."""
     if isinstance(given, GraphTable):
         return given
@@ -22,14 +22,18 @@ def as_graphs(given: Any, function: str) -> GraphTable:
         return read_graphs(given)
     graphs = {str(place): graph for place, graph in enumerate(given)} if isinstance(given, list | tuple) else given
     try:
-        text = json.dumps(dict(graphs))
+        graphs = with_text_keys(dict(graphs))
+        are_graphs = all(isinstance(graph, dict) for graph in graphs.values())
     except (TypeError, ValueError):
-        msg = (
-            f"{function}: graphs must be a RadGraph file, a dict of id -> graph or a list of graphs; got "
-            f"{name_of(given)}. Pass what RadGraph returns."
+        are_graphs = False
+    if not are_graphs:
+        raise InputError(
+            argument="graphs",
+            rule="must be a RadGraph file, a dict of id -> graph or a list of graphs",
+            value=name_of(given),
+            step="Pass what RadGraph returns.",
         )
-        raise InputError(msg) from None
-    table = parse_graphs([text], name_of(given))
+    table = graphs_in_memory(graphs, name_of(given))
     # Positions without texts to join on are the ids of a list.
     return table if any(text is not None for text in table.texts) else replace(table, keyed_by="study")
 
@@ -43,9 +47,9 @@ class RadGraphSource(Source):
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".json": _json}
 
-    def read(self, value: Any, value_ids: Any, function: str) -> GraphTable:
+    def read(self, value: Any, value_ids: Any) -> GraphTable:
         """Read annotations; see `as_graphs`."""
-        return as_graphs(value, function)
+        return as_graphs(value)
 
     def attach(
         self,
@@ -53,19 +57,18 @@ class RadGraphSource(Source):
         value_ids: Any,
         reports: tuple[Sequence[str], Sequence[str]],
         settings: Mapping[str, Any],
-        function: str,
         *,
         is_piece: bool = False,
     ) -> Attachment:
         """Join graphs to reports: on their ids, or on their texts where the file has no ids."""
-        graphs = self.read(value, value_ids, function)
+        graphs = self.read(value, value_ids)
         for strings in (graphs.tokens, graphs.relation_types):
-            check_unicode(strings, None, function, f"entities and relations of {name_of(value)}")
+            check_unicode(strings, None, f"entities and relations of {name_of(value)}")
         return Attachment(graphs, align_graphs(graphs, *reports, some=is_piece))
 
-    def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any], function: str) -> Attachment:
+    def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
         """Return the graphs that a function answered by place, such as RadGraph itself; some texts may have none."""
-        graphs = as_graphs(answer, function)
+        graphs = as_graphs(answer)
         place_of = {key: place for place, key in enumerate(graphs.keys)}
         return Attachment(graphs, np.array([place_of.get(str(i), -1) for i in range(n_texts)], np.int64))
 
@@ -75,12 +78,12 @@ class RadGraphSource(Source):
             return False
         return str(value).lower().endswith((".tar.gz", ".tgz")) or (Path(value) / "config.json").is_file()
 
-    def open(self, value: Any, files: Mapping[str, Any], function: str) -> Any:
+    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
         """Open a RadGraph archive."""
         from metric_oracle.encoders.radgraph import RadGraph
 
         device = files.get("device") or "auto"
-        return RadGraph(value, encoder=files.get("radgraph_encoder"), device=device, function=function)
+        return RadGraph(value, encoder=files.get("radgraph_encoder"), device=device)
 
     def run(
         self,
@@ -95,10 +98,10 @@ class RadGraphSource(Source):
         return model.annotate(texts, progress=progress, scratch=scratch)
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any], function: str
+        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
         """Return the graphs of texts."""
-        return Attachment(as_graphs(made, function), np.arange(n_texts), made_by=signature)
+        return Attachment(as_graphs(made), np.arange(n_texts), made_by=signature)
 
     def answer(self, made: Any) -> Any:
         """Return graphs by place."""
@@ -116,25 +119,27 @@ class RadGraphSource(Source):
         family = np.searchsorted(part.family_ptr, feature, side="right") - 1
         keys = part.keys[feature]
         # Keys of `indexes.graph_keys.pack_keys`: an entity has 29 bits, and in `partial` one more for its relations.
-        n_units, shift = len(features.fwd_ptr) - 1, 30
+        n_documents, shift = len(features.fwd_ptr) - 1, 30
         mention = np.sort(unit[family == 2] << shift | keys[family == 2])
-        entity_ptr = np.searchsorted(mention, np.arange(n_units + 1) << shift)
+        entity_ptr = np.searchsorted(mention, np.arange(n_documents + 1) << shift)
         of_relation, relation = unit[family == 1], keys[family == 1]
         source = np.searchsorted(mention, of_relation << shift | (relation >> 33) << 1 | 1)
         target = np.searchsorted(mention, of_relation << shift | (relation >> 4 & (1 << 29) - 1) << 1)
         entity = (mention & (1 << shift) - 1) >> 1
         graphs = GraphTable(
-            keys=[str(place) for place in range(n_units)],
+            keys=[str(place) for place in range(n_documents)],
             keyed_by="position",
             schema=part.schema,
-            texts=[None] * n_units,
+            texts=[None] * n_documents,
             tokens=list(part.tokens),
             labels=list(part.labels),
             relation_types=list(part.relation_types),
             entity_ptr=entity_ptr.astype(np.int64),
             entity_token=(entity >> 5).astype(np.int32),
             entity_label=(entity & 31).astype(np.int32),
-            relation_ptr=np.concatenate([[0], np.cumsum(np.bincount(of_relation, minlength=n_units))]).astype(np.int64),
+            relation_ptr=np.concatenate([[0], np.cumsum(np.bincount(of_relation, minlength=n_documents))]).astype(
+                np.int64
+            ),
             relation_source=(source - entity_ptr[of_relation]).astype(np.int32),
             relation_target=(target - entity_ptr[of_relation]).astype(np.int32),
             relation_type=(relation & 15).astype(np.int32),

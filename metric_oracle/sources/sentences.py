@@ -41,7 +41,7 @@ class SentenceTable:
         return SentenceTable([self.ids[i] for i in chosen.tolist()], ptr, self.vectors[source])
 
 
-def as_sentences(given: Any, function: str) -> SentenceTable:
+def as_sentences(given: Any) -> SentenceTable:
     """Read sentence vectors from a file or from memory.
 
     Parameters
@@ -53,8 +53,6 @@ def as_sentences(given: Any, function: str) -> SentenceTable:
         - a table (Parquet, JSON, JSON Lines, or in memory) with an id and a column ``vectors`` that holds a list of
           vectors for each report, an empty one for a report without sentences;
         - a dict of id -> float[n, d], or a list of float[n, d] in the order of the reports.
-    function : str
-        Name for error messages.
 
     Raises
     ------
@@ -64,37 +62,37 @@ def as_sentences(given: Any, function: str) -> SentenceTable:
     if isinstance(given, SentenceTable):
         return given
     if isinstance(given, str | Path):
-        path = existing_file(Path(given), function, "sentences")
+        path = existing_file(Path(given), "sentences")
         if path.suffix.lower() == ".npz":
-            return _of_sentences(*read_npz(path), given, function)
-        return _of_table(read_table(path, function), given, function)
+            return _of_sentences(*read_npz(path), given)
+        return _of_table(read_table(path), given)
     if isinstance(given, Mapping) and not any(isinstance(value, Mapping) for value in given.values()):
-        return _of_arrays(list(given), list(given.values()), given, function)
+        return _of_arrays(list(given), list(given.values()), given)
     if isinstance(given, list | tuple) and not any(isinstance(value, Mapping) for value in given):
-        return _of_arrays(list(map(str, range(len(given)))), list(given), given, function)
-    table, _ = in_memory(given, function)
-    return _of_table(table, given, function)
+        return _of_arrays(list(map(str, range(len(given)))), list(given), given)
+    table, _ = in_memory(given)
+    return _of_table(table, given)
 
 
-def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any, function: str) -> SentenceTable:
+def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any) -> SentenceTable:
     """Group vectors by the report that each belongs to; reports keep the order of their first sentence."""
     if ids is None or vectors.ndim != 2 or len(ids) != len(vectors):
-        raise _layout(given, function)
-    keys = canonical_ids(ids, function, f"the ids of {name_of(given)}")
+        raise _layout(given)
+    keys = canonical_ids(ids, f"the ids of {name_of(given)}")
     place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     report = np.array([place[key] for key in keys], np.int64)
     order = np.argsort(report, kind="stable")
-    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], given, function)
+    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], given)
 
 
-def _of_table(table: Table | None, given: Any, function: str) -> SentenceTable:
+def _of_table(table: Table | None, given: Any) -> SentenceTable:
     """Take the lists of vectors in the column of a table."""
     if table is None or "vectors" not in table.names:
-        raise _layout(given, function)
+        raise _layout(given)
     ids = [str(row) for row in range(table.n_rows)]
-    cells = table.id_cells(function)
+    cells = table.id_cells()
     if cells is not None:
-        ids = canonical_ids(cells[0], function, f"the ids of {name_of(given)}")
+        ids = canonical_ids(cells[0], f"the ids of {name_of(given)}")
     try:
         lengths, widths, numbers = flat_lists(table, "vectors", 2)
         if len(set(widths.tolist())) > 1:
@@ -102,11 +100,11 @@ def _of_table(table: Table | None, given: Any, function: str) -> SentenceTable:
         width = int(widths[0]) if len(widths) else 1
         vectors = np.asarray(numbers, np.float64).reshape(len(widths), width)
     except (ValueError, TypeError, pa.ArrowException):
-        raise _layout(given, function) from None
-    return _checked(ids, lengths, vectors, given, function)
+        raise _layout(given) from None
+    return _checked(ids, lengths, vectors, given)
 
 
-def _of_arrays(ids: list[Any], arrays: list[Any], given: Any, function: str) -> SentenceTable:
+def _of_arrays(ids: list[Any], arrays: list[Any], given: Any) -> SentenceTable:
     """Join one array of vectors for each report."""
     try:
         values = [np.asarray(array, np.float64) for array in arrays]
@@ -115,42 +113,45 @@ def _of_arrays(ids: list[Any], arrays: list[Any], given: Any, function: str) -> 
         if vectors.ndim != 2:
             raise ValueError
     except (ValueError, TypeError):
-        raise _layout(given, function) from None
-    keys = canonical_ids(ids, function, f"the ids of {name_of(given)}")
-    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, given, function)
+        raise _layout(given) from None
+    keys = canonical_ids(ids, f"the ids of {name_of(given)}")
+    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, given)
 
 
-def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any, function: str) -> SentenceTable:
+def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> SentenceTable:
     """Return the table after the checks that all layouts share."""
-    check_unique(ids, function, f"the ids of {name_of(given)}")
+    check_unique(ids, f"the ids of {name_of(given)}")
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(vectors, np.float32)
     is_bad = ~(np.isfinite(values).all(axis=1) & values.any(axis=1))
     if is_bad.any():
         report = int(np.searchsorted(ptr, int(is_bad.argmax()), side="right")) - 1
-        msg = (
-            f"{function}: sentence vectors must be finite and other than zero; got another one for report "
-            f"{shown_names([ids[report]])} in {name_of(given)}. Encode its sentences again, or leave the report out."
+        raise InputError(
+            argument="sentence vectors",
+            rule="must be finite and not zero",
+            value=f"one that is not for report {shown_names([ids[report]])} in {name_of(given)}",
+            step="Encode its sentences again, or leave the report out.",
         )
-        raise InputError(msg)
     return SentenceTable(ids, ptr, values)
 
 
-def _layout(given: Any, function: str) -> InputError:
+def _layout(given: Any) -> InputError:
     return InputError(
-        f"{function}: sentences must be an .npz file with ids and one vector for each sentence, a table with a column "
-        f"vectors that holds a list of vectors of one width for each report, or a dict of id -> array; got another "
-        f"layout in {name_of(given)}. Write one of these."
+        argument="sentences",
+        rule="must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
+        "a list of vectors of one width for each report, or a dict of id -> array",
+        value=f"another layout in {name_of(given)}",
+        step="Write one of these.",
     )
 
 
 class SentenceSource(Source):
     """Sets of sentence vectors, from files or containers."""
 
-    def read(self, value: Any, value_ids: Any, function: str) -> SentenceTable:
+    def read(self, value: Any, value_ids: Any) -> SentenceTable:
         """Read sentence vectors; see `as_sentences`."""
-        return as_sentences(value, function)
+        return as_sentences(value)
 
     def values_of(self, table: Any) -> SentenceTable:
         """Return the table itself."""

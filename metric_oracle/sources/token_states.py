@@ -47,7 +47,6 @@ class Encoding:
 
 def load_encoding(
     encoder: str | Path,
-    function: str,
     *,
     layer: int | None = None,
     states: str | None = None,
@@ -64,8 +63,6 @@ def load_encoding(
     ----------
     encoder : str or path
         Hugging Face name or local folder.
-    function : str
-        Name for error messages.
     layer : int
         By default the published one of the encoder.
     states : {"float32", "float16"}
@@ -82,29 +79,30 @@ def load_encoding(
     """
     states = states or "float32"
     if states not in STATES:
-        msg = f"{function}: states must be float32 or float16; got {states!r}. Choose one."
-        raise InputError(msg)
+        raise InputError(argument="states", rule="must be float32 or float16", value=repr(states), step="Choose one.")
     from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 
-    opened = TokenEncoder(
-        encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32", function=function
-    )
+    opened = TokenEncoder(encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32")
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
-    chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer, function)
-    check_max_memory(max_memory, function)
+    chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
+    check_max_memory(max_memory)
     return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
 
 
-def check_max_memory(max_memory: float | None, function: str) -> None:
+def check_max_memory(max_memory: float | None) -> None:
     """Raise unless a limit of memory is a number above 0."""
     if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
-        msg = f"{function}: max_memory must be a number of GB above 0; got {max_memory!r}. Choose one, or leave it out."
-        raise InputError(msg)
+        raise InputError(
+            argument="max_memory",
+            rule="must be a number of GB above 0",
+            value=repr(max_memory),
+            step="Choose one, or leave it out.",
+        )
 
 
-def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float, float]:
+def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
     """Return precision, recall and f1 of a layer from a table of bert_score."""
-    lines = read_text(existing_file(path, function), function)[0].splitlines()
+    lines = read_text(existing_file(path))[0].splitlines()
     # bert_score's .tsv files have commas.
     for row in csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","):
         try:
@@ -113,11 +111,12 @@ def _read_baseline(path: Path, layer: int, function: str) -> tuple[float, float,
             continue
         if number == layer and all(-1 < value < 1 for value in values):
             return values[0], values[1], values[2]
-    msg = (
-        f"{function}: rescale_table must have numbers below 1 for layer {layer} in columns LAYER, P, R, F; got none in "
-        f"{path}. Pass bert_score's table of this encoder."
+    raise InputError(
+        argument="rescale_table",
+        rule=f"must have numbers below 1 for layer {layer} in columns LAYER, P, R, F",
+        value=f"none in {path}",
+        step="Pass bert_score's table of this encoder.",
     )
-    raise InputError(msg)
 
 
 class TokenStateSource(Source):

@@ -1,13 +1,12 @@
-"""A survey of radiologists: who counts which errors in which reports, in the protocol of Yu et al. (Patterns 2023).
+"""Makes a survey in which radiologists count errors in reports, by the protocol of Yu et al. (Patterns 2023).
 
-By default as the paper has it (methods; supplement figures S1 and S2): 50 studies drawn at random, each with the
-metric-oracles of several metrics in an order shuffled by study and without their names, six categories of errors, each
-counted as clinically significant or insignificant. What the paper leaves open the instructions say.
+The defaults are the paper's (methods; supplement figures S1 and S2): 50 studies drawn at random, each with the
+metric-oracles of several metrics, unnamed and in an order shuffled for each study, and six categories of errors,
+each counted as clinically significant or insignificant. The instructions settle what the paper leaves open.
 
-A survey is a folder. ``survey.json`` has what raters see, and neither ids nor origins; ``key.json`` says which
-candidate is whose, and is opened by the export alone, so that a server cannot show what it never reads.
-``ratings/<rater>.jsonl`` are the logs (`survey.log`), ``links.json`` the secrets of the
-raters' addresses.
+A survey is a folder. ``survey.json`` has the texts that raters see, without ids and origins. ``key.json`` has the
+origin of each candidate; only the export opens it, so the server cannot reveal it.
+``ratings/<rater>.jsonl`` are the logs (`survey.log`). ``links.json`` has the secrets in the raters' addresses.
 """
 
 import re
@@ -45,7 +44,7 @@ from metric_oracle.retrieval.search import digest
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.tables.study_steps import check_folder
 
-STUDIES = 50  # as in the paper
+STUDIES = 50  # default number of studies, as in the paper
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
 SETS = {
     "rexval": CATEGORIES,
@@ -68,8 +67,7 @@ Candidates of the same meaning get the same counts; some are the same word for w
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,39}")
 _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-POSITIVE = 1  # class of a CheXbert label
-_FUNCTION = "create_survey"
+POSITIVE = 1  # value of a positive CheXbert label
 
 
 def create_survey(
@@ -96,36 +94,36 @@ def create_survey(
     references : path or container
         Test reports, see [`reports`][metric_oracle.reports].
     candidates : mapping
-        Candidate type -> results of a search, whose best report of each study is used, or what a model wrote.
+        Candidate type -> results of a search, of which the best report of each study is used, or a model's reports.
     out : str or path
         New folder. It contains report text, and only its owner may read it.
     raters : sequence of str
-        Names in letters, digits, ``-`` and ``_``.
+        Names of the raters: letters, digits, ``-`` and ``_``.
     studies : int
         Number of studies to draw.
     seed : int
         Seed of the draw; the same seed gives the same survey.
     identical : {"once", "show"}
-        Candidates of a study with equal texts, up to white space: rated once and counted for each; or all shown, as
-        in the paper, which asks raters to give them the same counts.
+        How to treat candidates of a study with equal texts, up to white space: ``once`` shows one of them and uses its
+        counts for all; ``show`` shows all, as the paper does, which asks raters to give them the same counts.
     categories : {"rexval", "radevalx"} or path
-        Error categories: those of ReXVal, those of RadEvalX, or a text file with one a line.
+        Error categories: those of ReXVal, those of RadEvalX, or a text file with one category per line.
     repeats : int
-        Number of studies that are shown again at the end, their candidates in a new order, which gives the agreement of
-        each rater with himself.
+        Number of studies that are shown again at the end, with their candidates in a new order, to measure how far each
+        rater agrees with himself or herself.
     instructions : str or path, optional
-        Text file that replaces the usual instructions.
+        Text file that replaces the default instructions.
     unequal : bool
-        Whether a study may lack candidates of some types.
+        Whether a drawn study may lack the candidates of some types. By default this raises InputError.
     stratify : mapping, optional
-        Reference id -> stratum. As many studies of each stratum as their sizes allow are drawn, so that rare ones
-        occur. By default every study is as likely as any other, as in the paper.
+        Reference id -> stratum. The draw then has equally many studies of each stratum, as far as the strata are large
+        enough, so that rare findings occur. By default every study is equally likely, as in the paper.
     order : {"shared", "per-rater"}
-        Whether all raters see the studies, and the candidates of a study, in one random order, or each rater in
-        another one, so that fatigue and learning do not affect the same studies. The paper does not say which it had.
-        Repeated studies are at the end in both.
+        Whether all raters see studies and candidates in the same random order, or each rater in another one, so that
+        fatigue and learning do not affect the same studies. The paper does not say which it used. Repeated studies are
+        last in both.
     **reading
-        How the references are read, see [`read_reports`][metric_oracle.read_reports].
+        Options for reading the references, see [`read_reports`][metric_oracle.read_reports].
 
     Returns
     -------
@@ -145,16 +143,16 @@ def create_survey(
     5
     """
     out = Path(out)
-    check_folder(out, _FUNCTION)
+    check_folder(out)
     _check_options(list(candidates), list(raters), studies, seed, identical, repeats, order)
-    named = _categories(categories)
-    text = INSTRUCTIONS if instructions is None else read_text(Path(instructions), _FUNCTION)[0]
-    given = {name: _read_results(one) for name, one in candidates.items()}
-    own, _ = reports_of(references, _FUNCTION, reading, like=section_of(*given.values()))
-    found = {name: _candidate(name, one, own) for name, one in given.items()}
-    read = {name: texts for name, (texts, _) in found.items()}
-    reference_of = dict(zip(own.ids, own.texts, strict=True))
-    pool = [study for study in own.ids if not unequal or any(study in texts for texts in read.values())]
+    error_categories = _categories(categories)
+    text = INSTRUCTIONS if instructions is None else read_text(Path(instructions))[0]
+    sources = {name: _read_results(source) for name, source in candidates.items()}
+    reports, _ = reports_of(references, reading, like=section_of(*sources.values()))
+    candidate_data = {name: _candidate(name, source, reports) for name, source in sources.items()}
+    read = {name: texts for name, (texts, _) in candidate_data.items()}
+    reference_of = dict(zip(reports.ids, reports.texts, strict=True))
+    pool = [study for study in reports.ids if not unequal or any(study in texts for texts in read.values())]
     if len(pool) < studies:
         raise InputError(
             argument="studies",
@@ -164,34 +162,34 @@ def create_survey(
         )
 
     rng = np.random.default_rng(seed)
-    shuffled = [pool[place] for place in rng.permutation(len(pool))]
+    shuffled = [pool[position] for position in rng.permutation(len(pool))]
     drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
     if not unequal:
         _check_complete(drawn, read)
-    again = [drawn[place] for place in rng.permutation(studies)[:repeats]]
+    again = [drawn[position] for position in rng.permutation(studies)[:repeats]]
     shown, keys = [], []
-    for place, study in enumerate([*drawn, *again]):
+    for position, study in enumerate([*drawn, *again]):
         of_study = {name: texts[study] for name, texts in read.items() if study in texts}
         names = [[*of_study][i] for i in rng.permutation(len(of_study))]
         texts, positions = _arranged(names, of_study, identical)
         shown.append({"reference": reference_of[study], "candidates": texts})
         strata = {} if stratify is None else {"stratum": stratify[study]}
-        keys.append({"study_id": study, "positions": positions, "is_repeat": place >= studies, **strata})
+        keys.append({"study_id": study, "positions": positions, "is_repeat": position >= studies, **strata})
 
     own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if order == "per-rater" else {}
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
-        "categories": named, "instructions": text, "raters": list(raters), "studies": shown,
+        "categories": error_categories, "instructions": text, "raters": list(raters), "studies": shown,
         **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
         "seed": seed, "identical": identical, "order": order, "unequal": unequal,
         "candidates": list(candidates), "studies": keys,
-        "references": own.source,
+        "references": reports.source,
         "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
         "scores": {
             name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
-            for name, (_, by_metric) in found.items()
+            for name, (_, by_metric) in candidate_data.items()
         },
         "sources": {name: identify(Path(g)) for name, g in candidates.items() if isinstance(g, str | Path)},
     }  # fmt: skip
@@ -202,7 +200,7 @@ def create_survey(
 def _check_options(
     names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int, order: str
 ) -> None:
-    """Raise unless the options follow their rules, before a file is read."""
+    """Check the options before a file is read."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
         raise InputError(
@@ -219,11 +217,11 @@ def _check_options(
             value=shown_names(bad) or "a name twice, or none",
             step="Rename them.",
         )
-    for name, value, least in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    for name, value, minimum in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise InputError(
                 argument=name,
-                rule=f"must be an int of at least {least}",
+                rule=f"must be an int of at least {minimum}",
                 value=repr(value),
                 step="Choose another number.",
             )
@@ -242,10 +240,10 @@ def _check_options(
 
 
 def _categories(given: str | Path) -> dict[str, str]:
-    """Return the error categories by label; those of a file are labels themselves."""
+    """Return the error categories: label -> description. A category from a file is its own description."""
     if str(given) in SETS:
         return dict(SETS[str(given)])
-    lines = [line.strip() for line in read_text(Path(given), _FUNCTION)[0].splitlines() if line.strip()]
+    lines = [line.strip() for line in read_text(Path(given))[0].splitlines() if line.strip()]
     if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
         raise InputError(
             f"{given} is not a text file with one category per line, none of them repeated or a bare number.",
@@ -260,37 +258,37 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     Parameters
     ----------
     path : path
-        CheXbert labels, of which a study's stratum is the finding that is positive in it and in the fewest others, or
-        "none"; or a table of ids and one column more, whose values are the strata.
+        A table with CheXbert labels: the stratum of a study is its rarest positive finding, or "none". Or a table with
+        ids and one other column: its values are the strata.
     id_column : str
-        Column of the ids, if not found.
+        Column of the ids, if its name is not a known one.
     """
-    table = read_table(existing_file(Path(path), _FUNCTION, "stratify"), _FUNCTION)
-    if set(LABELS) <= set(table.names) and table.id_cells(_FUNCTION, id_column) is not None:
+    table = read_table(existing_file(Path(path), "stratify"))
+    if set(LABELS) <= set(table.names) and table.id_cells(id_column) is not None:
         labels = labels_of_table(table, id_column=id_column)
         is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
         rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
         rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
         return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
-    found = table.id_cells(_FUNCTION, id_column)
-    others = [name for name in table.names if found is None or name != found[1]]
-    if found is None or len(others) != 1:
+    ids_and_name = table.id_cells(id_column)
+    other_columns = [name for name in table.names if ids_and_name is None or name != ids_and_name[1]]
+    if ids_and_name is None or len(other_columns) != 1:
         raise InputError(
             f"{path} has neither CheXbert labels nor one column besides the ids; columns: {table.header}.",
             f"Keep two columns, and name that of the ids with {option('id_column', 'NAME')}.",
         )
-    studies = canonical_ids(found[0], _FUNCTION, f"the ids of {path}")
-    check_unique(studies, _FUNCTION, f"the ids of {path}")
-    cells = table.column(others[0], _FUNCTION, "stratify")
+    studies = canonical_ids(ids_and_name[0], f"the ids of {path}")
+    check_unique(studies, f"the ids of {path}")
+    cells = table.column(other_columns[0], "stratify")
     return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
 
 
 def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
-    """Return n studies in their order: of each stratum the first ones, as many of each as their sizes allow."""
-    lacking = [study for study in order if study not in strata]
-    if lacking:
+    """Return n studies in the given order: the first ones of each stratum, equally many as far as the sizes allow."""
+    missing = [study for study in order if study not in strata]
+    if missing:
         raise InputError(
-            f"the file of strata has no value for {len(lacking)} references, such as {shown_names(lacking[:3])}.",
+            f"the file of strata has no value for {len(missing)} references, such as {shown_names(missing[:3])}.",
             "Complete the file, or leave these references out.",
         )
     queues: dict[str, list[str]] = {}
@@ -302,11 +300,11 @@ def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str
 
 
 def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Return the report of each study, of one candidate type; and the scores of a file that has them, by metric."""
+    """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
     if not isinstance(given, Results):
-        written = as_predictions(given, function=_FUNCTION)
-        _check_section(references, written.said)
-        return dict(zip(written.ids, written.texts, strict=True)), _scores(given)
+        predictions = as_predictions(given)
+        _check_section(references, predictions.said)
+        return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
     _check_section(references, (given.signature.get("section"), "its signature"))
     table = given.table
     if "text" not in table.column_names:
@@ -314,80 +312,80 @@ def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, 
             f"the results of candidate {name} have no column text.", f"Search again without {option('text', False)}."
         )
     rows = table.filter(np.array(table["rank"].to_numpy() == 1))
-    found = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
-    said = given.signature.get("references")
-    if said is not None and found.keys() == set(references.ids) and said != digest(references):  # type: ignore[arg-type]
+    text_of = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+    searched = given.signature.get("references")
+    if searched is not None and text_of.keys() == set(references.ids) and searched != digest(references):  # type: ignore[arg-type]
         raise InputError(
             f"the results of candidate {name} are for other texts with the same ids.",
             "Read the same section of the same file.",
         )
-    return found, {}
+    return text_of, {}
 
 
 def _read_results(given: Given) -> Given:
-    """Return the results of a search that a file holds; anything else as it is."""
+    """Return the results of a search if a file has them; otherwise the argument as it is."""
     return read_results(given) if isinstance(given, str | Path) and _is_results(Path(given)) else given
 
 
-def _check_section(references: Reports, said: tuple[str | None, str]) -> None:
-    """Raise where candidates are known to be of another section than the references."""
-    check_sections(_FUNCTION, references.said, said, ("references", "candidates"))
+def _check_section(references: Reports, section: tuple[str | None, str]) -> None:
+    """Raise InputError if references and candidates are known to be different sections of the reports."""
+    check_sections(references.said, section, ("references", "candidates"))
 
 
 def _scores(given: Given) -> dict[str, dict[str, Any]]:
-    """Return the scores of a file that ``oracle score`` wrote, by metric and study."""
+    """Return metric -> study -> score if the argument is a file of ``oracle score``; otherwise an empty dict."""
     scored = None
     if isinstance(given, str | Path) and file_ending(Path(given)) in RESULTS:
         with suppress(InputError):
-            scored = read_scores(given, _FUNCTION)
+            scored = read_scores(given)
     if scored is None:
         return {}
-    ids = canonical_ids(scored.table["query_id"].to_pylist(), _FUNCTION, f"the ids of {given}")
+    ids = canonical_ids(scored.table["query_id"].to_pylist(), f"the ids of {given}")
     return {name: dict(zip(ids, scored.table[name].to_pylist(), strict=True)) for name in scored.metrics}
 
 
 def _is_results(path: Path) -> bool:
-    """Tell whether a file is of a search, by its columns."""
+    """Return whether a file has the columns of search results."""
     if file_ending(path) not in RESULTS:
         return False
     with suppress(InputError):
-        names = read_table(path, _FUNCTION).names
+        names = read_table(path).names
         return set(FIXED) <= set(names)
     return False
 
 
 def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]]) -> None:
     for name, texts in read.items():
-        lacking = [study for study in drawn if study not in texts]
-        if lacking:
+        missing = [study for study in drawn if study not in texts]
+        if missing:
             raise InputError(
-                f"candidate {name} has no report for {len(lacking)} drawn studies, such as {shown_names(lacking[:3])}.",
+                f"candidate {name} has no report for {len(missing)} drawn studies, such as {shown_names(missing[:3])}.",
                 f"Complete the file, or allow it with {option('unequal', True)}.",
             )
 
 
 def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) -> tuple[list[str], dict[str, int]]:
-    """Return the texts in their order, and the position of each candidate type."""
+    """Return the texts to show, in the order of `names`, and candidate type -> position of its text."""
     shown: list[str] = []
-    place_of: dict[str, int] = {}
+    position_of: dict[str, int] = {}
     positions = {}
     for name in names:
-        said = " ".join(texts[name].split()) if identical == "once" else name
-        if said not in place_of:
-            place_of[said] = len(shown)
+        text = " ".join(texts[name].split()) if identical == "once" else name
+        if text not in position_of:
+            position_of[text] = len(shown)
             shown.append(texts[name])
-        positions[name] = place_of[said]
+        positions[name] = position_of[text]
     return shown, positions
 
 
 def _own_order(shown: Sequence[Mapping[str, Any]], studies: int, rng: np.random.Generator) -> list[Any]:
-    """Return a rater's order: the studies, then the repeated ones, each with an order of its candidates."""
-    places = [*rng.permutation(studies), *(studies + rng.permutation(len(shown) - studies))]
-    return [[int(place), rng.permutation(len(shown[place]["candidates"])).tolist()] for place in places]
+    """Return a random order for one rater: [position of the study, order of its candidates], repeated studies last."""
+    positions = [*rng.permutation(studies), *(studies + rng.permutation(len(shown) - studies))]
+    return [[int(position), rng.permutation(len(shown[position]["candidates"])).tolist()] for position in positions]
 
 
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
-    """Write the folder of a survey beside its place, for its owner only, and rename it once it is on the disk."""
+    """Write the folder of a survey, which only its owner may read; it appears when it is complete."""
     identity = checksum(content)
     with new_folder(out, 0o700) as folder:
         ratings = folder / "ratings"

@@ -1,7 +1,7 @@
-"""What came of a survey: how far its raters are, and their counts as ``oracle align`` and ``failure-modes`` read them.
+"""The state of a survey, and the export of its counts for ``oracle align`` and ``oracle failure-modes``.
 
-An absent answer is never a 0: raters who have not finished are left out and named, or only the pairs count that all
-raters finished.
+A missing answer is never counted as 0. Raters who have not finished are left out and named, or the export has only the
+pairs that all raters finished.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,6 @@ from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_ke
 from metric_oracle.survey.log import Counts, History
 from metric_oracle.tables.study_steps import check_folder
 
-_FUNCTION = "export_survey"
-
 
 @dataclass(frozen=True)
 class Export:
@@ -36,35 +34,46 @@ class Export:
     ----------
     folder : Path
     notes : dict
-        What was left out and why, and what the survey was; as in ``notes.json``.
+        Content of ``notes.json``: what was left out and why, and the settings of the survey.
     """
 
     folder: Path
     notes: dict[str, Any]
 
     def summary(self) -> str:
-        """Return one line: what was exported."""
+        """Return one line with the numbers of exported pairs, studies and raters."""
         n = self.notes
         return f"{n['pairs']} pairs of {n['studies']} studies, {len(n['raters'])} raters: {', '.join(n['raters'])}"
 
     def warnings(self) -> list[str]:
-        """Return a sentence for everything that was left out or does not fit."""
-        found = [f"{rater} is left out: {reason}." for rater, reason in self.notes["left_out"].items()]
-        found += [f"{rater} is left out: {n:,} cells are open." for rater, n in self.notes["unfinished"].items()]
+        """Return a sentence for each rater and pair that was left out, and for each contradiction."""
+        lines = [f"{rater} is left out: {reason}." for rater, reason in self.notes["left_out"].items()]
+        lines += [f"{rater} is left out: {n:,} cells are open." for rater, n in self.notes["unfinished"].items()]
         if self.notes["pairs_left_out"]:
-            found.append(f"{self.notes['pairs_left_out']} pairs are left out: not all raters finished them.")
-        found += [
+            lines.append(f"{self.notes['pairs_left_out']} pairs are left out: not all raters finished them.")
+        lines += [
             f"{rater} gave different counts to {n} pairs of identical candidates."
             for rater, n in self.notes["contradictions"].items()
         ]
-        return found
+        return lines
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One candidate type of one study: where raters saw it, and what it is."""
+    """One candidate type of one study.
 
-    place: tuple[int, int]
+    Attributes
+    ----------
+    position : (int, int)
+        Position of the study in the survey, and of the candidate in the study.
+    study_id : str
+    candidate : str
+        Candidate type.
+    texts : (str, str)
+        Reference and candidate.
+    """
+
+    position: tuple[int, int]
     study_id: str
     candidate: str
     texts: tuple[str, str]
@@ -97,13 +106,14 @@ def survey_status(folder: str | Path) -> list[dict[str, Any]]:
     >>> [(record["rater"], record["studies"], record["of_studies"]) for record in mo.survey_status("survey")]
     [('ann', 0, 5), ('bob', 0, 5)]
     """
-    survey = open_survey(folder, "survey_status")
+    survey = open_survey(folder)
     records = []
     for rater in survey.raters:
         history = survey.log(rater).read()
-        done = {place for place, event in history.latest.items() if not event.open_cells}
+        done = {position for position, event in history.latest.items() if not event.open_cells}
         complete = [
-            all((place, i) in done for i in range(len(study.candidates))) for place, study in enumerate(survey.studies)
+            all((position, i) in done for i in range(len(study.candidates)))
+            for position, study in enumerate(survey.studies)
         ]
         records.append(
             {
@@ -132,9 +142,9 @@ def export_survey(
     out : str or path
         New folder, which contains report text.
     partial : bool
-        Keep raters who have not finished, and only the pairs that all of them have finished.
+        Whether to keep raters who have not finished; only pairs that all raters have finished are exported then.
     leave_out : mapping of str to str, optional
-        Rater -> reason for leaving him out, which is written into the notes.
+        Rater to leave out -> reason, which is written into the notes.
 
     Returns
     -------
@@ -148,7 +158,7 @@ def export_survey(
     Raises
     ------
     InputError
-        If nobody has finished, or nothing is left.
+        If no rater has finished, or no pair is left.
 
     Examples
     --------
@@ -161,17 +171,17 @@ def export_survey(
     export_survey: there are no finished ratings to export; not finished: ann (120 open cells), bob (120 open cells).
     Wait, or add partial=True.
     """
-    survey, out = open_survey(folder, _FUNCTION), Path(out)
-    check_folder(out, _FUNCTION)
-    key = read_key(survey, _FUNCTION)
+    survey, out = open_survey(folder), Path(out)
+    check_folder(out)
+    key = read_key(survey)
     reasons = dict(leave_out or {})
     wrong = [rater for rater, reason in reasons.items() if rater not in survey.raters or not reason.strip()]
     if wrong:
-        got = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
+        value = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
         raise InputError(
             argument="leave_out",
             rule=f"must name raters of {', '.join(survey.raters)}, each with a reason",
-            value=got,
+            value=value,
             step="Correct it.",
         )
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
@@ -180,63 +190,62 @@ def export_survey(
     unfinished = {
         rater: open_cells(survey, histories[rater])
         for rater, done in counts.items()
-        if any(pair.place not in done for pair in main)
+        if any(pair.position not in done for pair in main)
     }
-    kept = {rater: done for rater, done in counts.items() if partial or rater not in unfinished}
-    pairs = [pair for pair in main if all(pair.place in done for done in kept.values())]
-    if not kept or not pairs:
+    finished = {rater: done for rater, done in counts.items() if partial or rater not in unfinished}
+    pairs = [pair for pair in main if all(pair.position in done for done in finished.values())]
+    if not finished or not pairs:
         shown = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
         leaving = option("leave_out", "NAME=REASON", python="leave_out={NAME: REASON}")
-        step = (
-            f"Leave out who has hardly begun with {leaving}." if partial else f"Wait, or add {option('partial', True)}."
-        )
+        waiting = f"Wait, or add {option('partial', True)}."
+        step = f"Leave out the raters who have hardly begun, with {leaving}." if partial else waiting
         raise InputError(f"there are no finished ratings to export; not finished: {shown}.", step)
-    repeated = [pair for pair in again if all(pair.place in done for done in kept.values())]
+    repeated = [pair for pair in again if all(pair.position in done for done in finished.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
-    number = {study: place for place, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
+    number = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
     notes = {
         "survey": survey.fingerprint,
         "exported": datetime.now(UTC).isoformat(timespec="seconds"),
         "made_by": f"metric-oracle {version('metric-oracle')}",
-        "raters": list(kept),
+        "raters": list(finished),
         "left_out": reasons,
         "unfinished": {} if partial else unfinished,
         "pairs": len(pairs),
         "pairs_left_out": len(main) - len(pairs),
         "studies": len(number),
         "repeated_pairs": len(repeated),
-        "contradictions": {rater: n for rater, done in kept.items() if (n := _contradictions(pairs, done))},
+        "contradictions": {rater: n for rater, done in finished.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
         **{name: key[name] for name in ("candidates", "sources", "references", "seed", "identical")},
         "order": key.get("order", "shared"),
         "strata": _strata(key),
     }
 
-    with new_folder(out, 0o700) as beside:
+    with new_folder(out, 0o700) as temporary:
         labels = list(survey.categories)
-        _write(beside / "ratings.csv", _ratings(pairs, kept, labels, number, is_balanced))
+        _write(temporary / "ratings.csv", _ratings(pairs, finished, labels, number, is_balanced))
         if repeated:
-            _write(beside / "repeats.csv", _ratings(repeated, kept, labels, number, is_balanced))
+            _write(temporary / "repeats.csv", _ratings(repeated, finished, labels, number, is_balanced))
         ids = [_pair_id(pair, number, is_balanced) for pair in pairs]
         references, predictions = ([pair.texts[side] for pair in pairs] for side in (0, 1))
-        _write(beside / "pairs_references.csv", {"query_id": ids, "report": references})
-        _write(beside / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
+        _write(temporary / "pairs_references.csv", {"query_id": ids, "report": references})
+        _write(temporary / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
         samples = {"pair_id": ids, "reference": references, "prediction": predictions}
         if is_balanced:
             of_study = {pair.study_id: pair.texts[0] for pair in pairs}
             texts = {(pair.study_id, pair.candidate): pair.texts[1] for pair in pairs}
             samples = {"study_id": list(of_study), "gt_report": list(of_study.values())}
             samples |= {name: [texts[study, name] for study in of_study] for name in key["candidates"]}
-        _write(beside / "samples.csv", samples)
-        _scored(pairs, ids, key).write(beside / "scores.csv")
-        write_json(beside / "notes.json", notes)
-        for path in beside.iterdir():
+        _write(temporary / "samples.csv", samples)
+        _scored(pairs, ids, key).write(temporary / "scores.csv")
+        write_json(temporary / "notes.json", notes)
+        for path in temporary.iterdir():
             path.chmod(0o600)
     return Export(out, notes)
 
 
 def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
-    """Return of each stratum how many studies were drawn of how many: what weights a mean over all references."""
+    """Return the numbers of drawn and of all studies by stratum, with which a mean over all studies is weighted."""
     if not key.get("strata"):
         return None
     drawn = [study["stratum"] for study in key["studies"] if not study["is_repeat"]]
@@ -244,38 +253,39 @@ def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
 
 
 def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) -> Scores:
-    """Return the scores of the pairs: of their texts, and those that came with the candidates where all have them."""
+    """Score the texts of the pairs, and add each metric for which all candidate files already have scores."""
     sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey", {}, {}) for side in (0, 1)]
-    found = score(sides[0], sides[1], system="survey")
-    table, known = found.table, key.get("scores", {})
-    place = {study["study_id"]: i for i, study in enumerate(key["studies"]) if not study["is_repeat"]}
-    for metric in next(iter(known.values()), ()):
-        if metric not in found.metrics and all(metric in of_type for of_type in known.values()):
-            values = [known[pair.candidate][metric][place[pair.study_id]] for pair in pairs]
+    scored = score(sides[0], sides[1], system="survey")
+    table, given_scores = scored.table, key.get("scores", {})
+    position_of_study = {study["study_id"]: i for i, study in enumerate(key["studies"]) if not study["is_repeat"]}
+    for metric in next(iter(given_scores.values()), ()):
+        if metric not in scored.metrics and all(metric in of_type for of_type in given_scores.values()):
+            values = [given_scores[pair.candidate][metric][position_of_study[pair.study_id]] for pair in pairs]
             if None not in values:
                 table = table.append_column(metric, pa.array(values, pa.float64()))
-    return replace(found, table=table)
+    return replace(scored, table=table)
 
 
 def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[_Pair]:
-    """Yield the pairs of the studies, or of those that were shown again, in the order of the candidate types."""
-    for place, (shown, of_study) in enumerate(zip(survey.studies, key["studies"], strict=True)):
+    """Yield the pairs of the studies or, if `is_repeat`, of the repeated ones, in the order of the candidate types."""
+    for position, (shown, of_study) in enumerate(zip(survey.studies, key["studies"], strict=True)):
         if of_study["is_repeat"] == is_repeat:
             for name in key["candidates"]:
                 if name in of_study["positions"]:
                     i = of_study["positions"][name]
-                    yield _Pair((place, i), of_study["study_id"], name, (shown.reference, shown.candidates[i]))
+                    yield _Pair((position, i), of_study["study_id"], name, (shown.reference, shown.candidates[i]))
 
 
 def _finished(history: History) -> dict[tuple[int, int], Counts]:
-    return {place: event.counts for place, event in history.latest.items() if not event.open_cells}
+    """Return the counts of the candidates without open cells, by their positions."""
+    return {position: event.counts for position, event in history.latest.items() if not event.open_cells}
 
 
 def _contradictions(pairs: Sequence[_Pair], counts: Mapping[tuple[int, int], Counts]) -> int:
-    """Return how many pairs of candidates of one study have equal texts and other counts."""
+    """Return the number of pairs of candidates of one study that have equal texts but different counts."""
     groups: dict[tuple[str, str], list[Counts]] = {}
     for pair in pairs:
-        groups.setdefault((pair.study_id, " ".join(pair.texts[1].split())), []).append(counts[pair.place])
+        groups.setdefault((pair.study_id, " ".join(pair.texts[1].split())), []).append(counts[pair.position])
     return sum(a != b for group in groups.values() for a, b in combinations(group, 2))
 
 
@@ -285,17 +295,17 @@ def _pair_id(pair: _Pair, number: Mapping[str, int], is_balanced: bool) -> str:
 
 def _ratings(
     pairs: Sequence[_Pair],
-    kept: Mapping[str, Mapping[tuple[int, int], Counts]],
+    counts: Mapping[str, Mapping[tuple[int, int], Counts]],
     labels: Sequence[str],
     number: Mapping[str, int],
     is_balanced: bool,
 ) -> dict[str, list[Any]]:
-    """Return the columns of the long table: one row a pair, category, rater and significance."""
+    """Return the columns of the long table, with one row per pair, category, rater and significance."""
     rows = [
-        (pair, label, rater, significant, done[pair.place][place][0 if significant else 1])
+        (pair, label, rater, significant, of_rater[pair.position][category][0 if significant else 1])
         for pair in pairs
-        for place, label in enumerate(labels)
-        for rater, done in kept.items()
+        for category, label in enumerate(labels)
+        for rater, of_rater in counts.items()
         for significant in (True, False)
     ]
     by_pair = {

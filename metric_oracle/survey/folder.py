@@ -1,6 +1,6 @@
-"""The folder of a survey, as pages, status and export read it; `survey.create` makes it.
+"""Reads the folder of a survey, which `survey.create` makes, for pages, status and export.
 
-Light: a server starts at once.
+This module imports little, so that the server starts at once.
 """
 
 import json
@@ -17,7 +17,7 @@ FORMAT, VERSION = "metric-oracle survey", 1
 
 @dataclass(frozen=True)
 class Shown:
-    """What raters see of one study: the reference, and the candidates in their order."""
+    """The texts of one study: the reference, and the candidates in shared order."""
 
     reference: str
     candidates: list[str]
@@ -31,14 +31,15 @@ class Survey:
     ----------
     folder : Path
     fingerprint : str
-        SHA-256 of what raters see; every save carries it.
+        SHA-256 of the content of ``survey.json``. Every save contains it.
     studies : list of Shown
     categories : dict of str
-        Label in the ratings -> what it means.
+        Label in the ratings -> description.
     instructions : str
     raters : list of str
+        Names of the raters.
     orders : dict
-        Rater -> what `order` returns, where raters have different orders; else empty.
+        Rater -> that rater's order, as `order` returns it; empty if all raters have the same order.
     """
 
     folder: Path
@@ -50,20 +51,20 @@ class Survey:
     orders: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        # Without texts, which are patient data.
+        # Texts are left out, because they are patient data.
         return f"<Survey: {len(self.studies):,} studies, {len(self.raters)} raters; {self.folder}>"
 
     @property
     def cells(self) -> int:
-        """How many numbers a rater is asked for."""
+        """Number of counts that a rater has to enter."""
         return sum(len(study.candidates) for study in self.studies) * len(self.categories) * 2
 
     def order(self, rater: str) -> list[tuple[int, list[int]]]:
         """Return the studies in the order in which a rater sees them, each with the order of its candidates.
 
-        Studies and candidates are positions in `studies`; saves name them so, whatever the order.
+        Studies and candidates are given as positions in `studies`. Saves use these positions too, whatever the order.
         """
-        shared = [(place, list(range(len(study.candidates)))) for place, study in enumerate(self.studies)]
+        shared = [(position, list(range(len(study.candidates)))) for position, study in enumerate(self.studies)]
         return self.orders.get(rater, shared)
 
     def log(self, rater: str) -> Log:
@@ -71,14 +72,14 @@ class Survey:
         if rater not in self.raters:
             raise InputError(f"there is no such rater; raters are {', '.join(self.raters)}.", "Correct the name.")
         path = self.folder / "ratings" / f"{rater}.jsonl"
-        return Log(path, [len(one.candidates) for one in self.studies], len(self.categories), self.fingerprint)
+        return Log(path, [len(study.candidates) for study in self.studies], len(self.categories), self.fingerprint)
 
     def links(self) -> dict[str, str]:
         """Return the secret of each rater's address."""
         return read_json(self.folder / "links.json")
 
     def summary(self) -> str:
-        """Return one line: what raters are asked for."""
+        """Return one line with the numbers of studies, candidates, categories and cells, and the raters."""
         n = sum(len(study.candidates) for study in self.studies)
         return (
             f"{len(self.studies)} studies, {n} candidates, {len(self.categories)} categories, {self.cells:,} cells a "
@@ -86,30 +87,33 @@ class Survey:
         )
 
 
-def open_survey(folder: str | Path, function: str = "survey") -> Survey:
-    """Open the folder of a survey: what raters see, never the key."""
+def open_survey(folder: str | Path) -> Survey:
+    """Open the folder of a survey. The key is not read."""
     folder = Path(folder)
-    content = read_json(folder / "survey.json", function)
+    content = read_json(folder / "survey.json")
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
             f"{folder} was altered since oracle survey create made it.", "Restore it, or create a new survey."
         )
     studies = [Shown(**study) for study in content["studies"]]
-    orders = {rater: [(place, own) for place, own in order] for rater, order in content.get("orders", {}).items()}
+    orders = {
+        rater: [(position, candidates) for position, candidates in order]
+        for rater, order in content.get("orders", {}).items()
+    }
     return Survey(folder, claimed, studies, content["categories"], content["instructions"], content["raters"], orders)
 
 
-def read_key(survey: Survey, function: str) -> dict[str, Any]:
-    """Return which candidate is whose; for the export alone."""
-    key = read_json(survey.folder / "key.json", function)
+def read_key(survey: Survey) -> dict[str, Any]:
+    """Return the content of ``key.json``, the origin of each candidate. Only the export may call this."""
+    key = read_json(survey.folder / "key.json")
     if key.get("survey") != survey.fingerprint:
         raise InputError(f"key.json in {survey.folder} belongs to another survey.", "Restore the folder.")
     return key
 
 
-def read_json(path: Path, function: str = "survey") -> dict[str, Any]:
-    """Return what a file of a survey's folder holds."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of a survey's folder."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -122,6 +126,6 @@ def read_json(path: Path, function: str = "survey") -> dict[str, Any]:
 
 
 def open_cells(survey: Survey, history: History) -> int:
-    """Return how many cells of a survey have no answer."""
+    """Return the number of cells of a survey that a rater has not answered."""
     answered = [len(survey.categories) * 2 - event.open_cells for event in history.latest.values()]
     return survey.cells - sum(answered)

@@ -1,13 +1,13 @@
-"""What a rater of a survey saved: an append-only file of events, from which no acknowledged save is ever lost.
+"""The log of a rater: an append-only file of saves (events), from which no acknowledged save is ever lost.
 
-One line of JSON a change. A save is acknowledged when its line is on the disk (fsync), never before. Reading folds the
-events: of each candidate the last one counts, and none is ever overwritten. Every process that saves holds the same
-lock, so that two tabs, two servers or an export beside a server see whole lines.
+Each save is one line of JSON. It is acknowledged only after its line is on the disk (fsync). The last event of each
+candidate counts, and events are never overwritten. All processes that read or write take the same file lock, so that
+two tabs, two servers, or an export during a survey always see complete lines.
 
-A line ends with a checksum of the bytes before it, so that damage is told from a torn write. A kill or a power cut
-leaves at most one torn line at the end: without a line end, or with the zeros of blocks that were never written. It was
-never acknowledged and is cut off under the lock. Any other line that is not as it was written is damage: the log is
-refused, and not changed. Lines of earlier versions have no checksum and are taken if they can be read.
+Each line ends with a checksum of the bytes before it, which distinguishes damage from a torn write. A kill or a power
+cut leaves at most one torn line, at the end: without a line end, or with zeros in blocks that were never
+written. It was never acknowledged, and is removed under the lock. Any other invalid line is damage: the log is
+refused and left as it is. Lines of earlier versions have no checksum; they are accepted if they can be parsed.
 """
 
 import fcntl
@@ -25,18 +25,18 @@ from typing import Any
 
 from metric_oracle.errors import InputError, MetricOracleError, option
 
-MOST = 99  # errors in one cell
+MAX_ERRORS = 99  # largest number of errors in one cell
 Counts = list[list[int | None]]
 _ID = re.compile(r"[0-9A-Za-z-]{8,64}")
 _CHECK = b',"check":"'  # between a line's record and its checksum
 
 
 class SaveError(MetricOracleError):
-    """A save did not reach the disk; the log is as it was before."""
+    """A save did not reach the disk. The log is unchanged."""
 
 
 class ConflictError(MetricOracleError):
-    """A save was made on another state than the last one, as a second tab does; `event` is that last one."""
+    """A save was based on an outdated state, as from a second tab. `event` is the last save of the candidate."""
 
     def __init__(self, sentence: str, step: str, *, event: "Event | None") -> None:
         super().__init__(sentence, step)
@@ -50,15 +50,15 @@ class Event:
     Attributes
     ----------
     id : str
-        Given by the page, so that a save which is sent again is known.
+        Chosen by the page, so that a save that is sent twice is recognised.
     seq : int
         Number of the line, from 1.
     time : str
-        Of the save, UTC.
+        Time of the save, UTC, in ISO format.
     study, candidate : int
         Positions in the survey, from 0.
     counts : list of [int or None, int or None]
-        For each category: significant, insignificant errors; None is not answered.
+        For each category, the numbers of significant and insignificant errors; None if not answered.
     """
 
     id: str
@@ -70,22 +70,22 @@ class Event:
 
     @property
     def open_cells(self) -> int:
-        """How many cells have no answer."""
+        """Number of cells without an answer."""
         return sum(count is None for cells in self.counts for count in cells)
 
 
 @dataclass
 class History:
-    """What a log says, folded.
+    """The state of a log: its events, by candidate and by id.
 
     Attributes
     ----------
     latest : dict
-        (study, candidate) -> the last event of it.
+        (study, candidate) -> its last event.
     by_id : dict
-        id -> event: all that were ever saved.
+        Id -> event, for all events.
     torn : int
-        Bytes of a torn line at the end, which count for nothing.
+        Number of bytes of a torn line at the end, which is ignored.
     """
 
     latest: dict[tuple[int, int], Event] = field(default_factory=dict)
@@ -99,13 +99,13 @@ class Log:
     Parameters
     ----------
     path : path
-        An existing file, empty at first; one that is gone is never made anew.
+        An existing file, initially empty. A missing file is an error; it is never created again.
     candidates : sequence of int
         Number of candidates of each study.
     categories : int
         Number of error categories.
     fingerprint : str
-        Of the survey.
+        Fingerprint of the survey.
     """
 
     def __init__(self, path: Path, candidates: Sequence[int], categories: int, fingerprint: str) -> None:
@@ -113,61 +113,63 @@ class Log:
         self._candidates, self._categories, self._fingerprint = list(candidates), categories, fingerprint
         self._lock = threading.Lock()
         self._history = History()
-        self._whole = 0  # bytes of the file that are in the history
+        self._whole = 0  # number of bytes of the file that the history covers
         self._is_synced = False
 
     def read(self) -> History:
-        """Return what the log says now, without a change to it; a torn line is counted and not cut off."""
+        """Return the current state of the log. The file is not changed: a torn line is counted, but stays."""
         with self._lock, self._opened(os.O_RDONLY, fcntl.LOCK_SH) as file:
             torn = self._follow(file)
             return replace(self._history, latest=dict(self._history.latest), by_id=dict(self._history.by_id), torn=torn)
 
     def recover(self) -> int:
-        """Cut off a torn line and wait until the rest is on the disk; return the bytes that were cut off."""
+        """Remove a torn line, sync the file, and return the number of removed bytes."""
         with self._lock, self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
             return self._recover(file)
 
-    def save(self, given: Mapping[str, Any]) -> Event:
+    def save(self, request: Mapping[str, Any]) -> Event:
         """Append an event and wait until it is on the disk.
 
         Parameters
         ----------
-        given : mapping
-            ``id``, ``study``, ``candidate``, ``counts`` as in `Event`; ``survey``, its fingerprint; ``base``,
-            the ``seq`` of the event that the page showed for this candidate, 0 for none.
+        request : mapping
+            ``id``, ``study``, ``candidate`` and ``counts`` as in `Event`; ``survey``, the survey's fingerprint; and
+            ``base``, the ``seq`` of the event that the page showed for this candidate, 0 for none.
 
         Returns
         -------
         Event
-            As it is on the disk. The same save again gives the same event.
+            The event as it is on the disk. If a save is sent again, its first event is returned.
 
         Raises
         ------
         InputError
-            If it breaks a rule.
+            If the save is not valid.
         ConflictError
             If `base` is not the last event of the candidate.
         SaveError
-            If it did not reach the disk: nothing was saved.
+            If the save did not reach the disk. Nothing was saved then.
         """
-        self._check(given)
-        place = given["study"], given["candidate"]
+        self._check(request)
+        candidate = request["study"], request["candidate"]
         with self._lock, self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
             self._recover(file)
-            known = self._history.by_id.get(given["id"])
-            if known is not None:
-                if (known.study, known.candidate, known.counts) != (*place, given["counts"]):
+            earlier = self._history.by_id.get(request["id"])
+            if earlier is not None:
+                if (earlier.study, earlier.candidate, earlier.counts) != (*candidate, request["counts"]):
                     raise InputError("this save has the id of another one.", "Reload the page.")
-                return known
-            last = self._history.latest.get(place)
-            if given["base"] != (last.seq if last else 0):
+                return earlier
+            last = self._history.latest.get(candidate)
+            if request["base"] != (last.seq if last else 0):
                 raise ConflictError(
                     "this save is not based on the last save of the candidate.",
                     "Load the page again and compare the counts.",
                     event=last,
                 )
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            event = Event(given["id"], len(self._history.by_id) + 1, now, *place, [list(c) for c in given["counts"]])
+            event = Event(
+                request["id"], len(self._history.by_id) + 1, now, *candidate, [list(c) for c in request["counts"]]
+            )
             self._append(file, event)
             return event
 
@@ -197,7 +199,7 @@ class Log:
             if torn:
                 os.ftruncate(file, self._whole)
             if torn or not self._is_synced:
-                # What another process wrote and did not live to sync must be safe before it is built on or shown.
+                # A process that was killed may have written lines without a sync. They must be on the disk before use.
                 os.fsync(file)
                 self._is_synced = True
         except OSError as error:
@@ -205,7 +207,7 @@ class Log:
         return torn
 
     def _follow(self, file: int) -> int:
-        """Take in the lines that the history does not have yet; return the bytes of a torn one at the end."""
+        """Add new lines of the file to the history; return the number of bytes of a torn line at the end."""
         size = os.fstat(file).st_size
         if size < self._whole:
             lost = self._lost(f"has {size} bytes of {self._whole}")
@@ -214,10 +216,10 @@ class Log:
             return 0
         raw = b""
         while len(raw) < size - self._whole:
-            piece = os.pread(file, size - self._whole - len(raw), self._whole + len(raw))
-            if not piece:
+            block = os.pread(file, size - self._whole - len(raw), self._whole + len(raw))
+            if not block:
                 break
-            raw += piece
+            raw += block
         *whole, rest = raw.split(b"\n")
         lines = [line + b"\n" for line in whole] + ([rest] if rest else [])
         for number, line in enumerate(lines, 1):
@@ -227,11 +229,12 @@ class Log:
                     lost = self._lost(f"is damaged in line {len(self._history.by_id) + 1}")
                     raise lost
                 return len(line)
-            self._take(event, len(line))
+            self._add(event, len(line))
             self._is_synced = False
         return 0
 
-    def _take(self, event: Event, size: int) -> None:
+    def _add(self, event: Event, size: int) -> None:
+        """Add an event, a line of `size` bytes, to the history."""
         self._history.latest[event.study, event.candidate] = self._history.by_id[event.id] = event
         self._whole += size
 
@@ -251,11 +254,11 @@ class Log:
         return event if is_whole and is_next and isinstance(event.time, str) else None
 
     def _is_torn(self, line: bytes) -> bool:
-        """Tell whether the last line is what a write that was cut short leaves: a part of one line, or zeros."""
+        """Return whether the last line is the rest of an interrupted write: a part of one line, or zeros."""
         body, mark, _ = line.rpartition(_CHECK)
         has_all = len(line) >= len(_checked(body)) if mark else line[:-1].endswith(b"}")
         is_part = b"\0" in line or not (line.endswith(b"\n") or has_all)
-        return is_part and len(line) < 512 + 8 * self._categories  # no line is longer
+        return is_part and len(line) < 512 + 8 * self._categories  # longer than any valid line
 
     def _append(self, file: int, event: Event) -> None:
         record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
@@ -272,25 +275,27 @@ class Log:
                 os.ftruncate(file, self._whole)
                 os.fsync(file)
             raise _unsaved(self.path, error) from error
-        self._take(event, len(line))
+        self._add(event, len(line))
 
-    def _check(self, given: Mapping[str, Any]) -> None:
-        """Raise unless a save is of this survey and its cells are counts or unanswered."""
-        study, candidate, counts = (given.get(name) for name in ("study", "candidate", "counts"))
+    def _check(self, request: Mapping[str, Any]) -> None:
+        """Raise InputError unless a save belongs to this survey and its cells are valid counts or None."""
+        study, candidate, counts = (request.get(name) for name in ("study", "candidate", "counts"))
         rules = {
-            "survey must be this survey": given.get("survey") == self._fingerprint,
-            "id must be 8 to 64 letters, digits and hyphens": isinstance(given.get("id"), str)
-            and _ID.fullmatch(given["id"]),
-            "base must be a number of a save, from 0": _is_number(given.get("base"), None),
+            "survey must be this survey": request.get("survey") == self._fingerprint,
+            "id must be 8 to 64 letters, digits and hyphens": isinstance(request.get("id"), str)
+            and _ID.fullmatch(request["id"]),
+            "base must be a number of a save, from 0": _is_number(request.get("base"), None),
             "study must be a position": _is_number(study, len(self._candidates) - 1),
             "candidate must be a position": _is_number(study, len(self._candidates) - 1)
             and _is_number(candidate, self._candidates[study or 0] - 1),
-            f"counts must be {self._categories} x 2 numbers from 0 to {MOST}, or null for no answer": isinstance(
+            f"counts must be {self._categories} x 2 numbers from 0 to {MAX_ERRORS}, or null for no answer": isinstance(
                 counts, list
             )
             and len(counts) == self._categories
             and all(
-                isinstance(cells, list) and len(cells) == 2 and all(c is None or _is_number(c, MOST) for c in cells)
+                isinstance(cells, list)
+                and len(cells) == 2
+                and all(c is None or _is_number(c, MAX_ERRORS) for c in cells)
                 for cells in counts
             ),
         }
@@ -300,12 +305,12 @@ class Log:
 
 
 def _checked(body: bytes) -> bytes:
-    """Return the line of a record, which is given without its closing brace."""
+    """Return the line of a record with its checksum; `body` is the JSON without its closing brace."""
     return body + _CHECK + sha256(body).hexdigest()[:16].encode() + b'"}\n'
 
 
-def _is_number(value: object, most: int | None) -> bool:
-    return type(value) is int and value >= 0 and (most is None or value <= most)
+def _is_number(value: object, maximum: int | None) -> bool:
+    return type(value) is int and value >= 0 and (maximum is None or value <= maximum)
 
 
 def _unsaved(path: Path, error: OSError) -> SaveError:

@@ -1,6 +1,6 @@
-"""The pages of a survey: for each rater an overview and a page a study; every change is saved before it is answered.
+"""The pages of a survey: an overview for each rater, and one page per study. Each change is saved before the response.
 
-The server reads what raters may see and their logs, never the key, so that no answer can name an origin.
+The server reads the texts and the logs, never the key, so that no page can reveal the origin of a candidate.
 """
 
 import uuid
@@ -16,11 +16,9 @@ from starlette.routing import Route
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.files import write_json
 from metric_oracle.survey.folder import Survey, open_cells, read_json
-from metric_oracle.survey.log import MOST, ConflictError, Counts, Event, Log, SaveError
+from metric_oracle.survey.log import MAX_ERRORS, ConflictError, Counts, Event, Log, SaveError
 from metric_oracle.web.render import page
 from metric_oracle.web.server import address, guarded, listen, posted, serve
-
-_FUNCTION = "survey"
 
 
 class Pages:
@@ -36,7 +34,7 @@ class Pages:
         self.logs = {rater: survey.log(rater) for rater in survey.raters}
 
     def app(self, port: int) -> Starlette:
-        """Return the app that serves them on a port."""
+        """Return the web application that serves the pages on a port."""
         routes = [
             Route("/", self.overview),
             Route("/study/{number:int}", self.study),
@@ -47,63 +45,65 @@ class Pages:
         return guarded(routes, port=port, guests=guests)
 
     def overview(self, request: Request) -> Response:
-        """Show how far the rater is, and the way to every study."""
+        """Show the rater's progress and links to all studies."""
         rater = request.state.guest
         history = self.logs[rater].read()
         studies = [
-            {"place": place, "open": sum(self._open(history.latest.get((place, i))) for i in candidates)}
-            for place, candidates in self.survey.order(rater)
+            {"position": position, "open": sum(self._open(history.latest.get((position, i))) for i in candidates)}
+            for position, candidates in self.survey.order(rater)
         ]
         first = next((number for number, study in enumerate(studies, 1) if study["open"]), None)
         left = open_cells(self.survey, history)
         return page("survey.html", rater=rater, survey=self.survey, studies=studies, first=first, left=left)
 
     def study(self, request: Request) -> Response:
-        """Show a study with what the rater saved."""
-        rater, (number, place, order) = request.state.guest, self._study(request)
+        """Show a study with the counts that the rater has saved."""
+        rater, (number, position, order) = request.state.guest, self._study(request)
         history = self.logs[rater].read()
-        texts = self.survey.studies[place].candidates
+        texts = self.survey.studies[position].candidates
         candidates = [
-            {"place": i, "text": texts[i], **_shown(history.latest.get((place, i)), self.survey)} for i in order
+            {"position": i, "text": texts[i], **_saved(history.latest.get((position, i)), self.survey)} for i in order
         ]
-        return page(
-            "survey_study.html", rater=rater, survey=self.survey, number=number, place=place, candidates=candidates
-        )
+        values: dict[str, Any] = {"number": number, "position": position, "candidates": candidates}
+        return page("survey_study.html", rater=rater, survey=self.survey, **values)
 
     async def save(self, request: Request) -> Response:
-        """Save what the script sends: 200 once it is on the disk, 409 with the other version, or why not."""
+        """Save a change from the page's script: 200 once it is on the disk, 409 with a newer save, or an error."""
         try:
-            given = await posted(request)
-            event = await run_in_threadpool(self._log(request, given).save, given)
+            sent = await posted(request)
+            event = await run_in_threadpool(self._log(request, sent).save, sent)
         except ConflictError as error:
-            return JSONResponse({"line": str(error), **_shown(error.event, self.survey)}, 409)
+            return JSONResponse({"line": str(error), **_saved(error.event, self.survey)}, 409)
         except SaveError as error:
             return JSONResponse({"line": str(error)}, 507)
         except MetricOracleError as error:
             return JSONResponse({"line": str(error)}, 400)
-        return JSONResponse(_shown(event, self.survey))
+        return JSONResponse(_saved(event, self.survey))
 
     async def form(self, request: Request) -> Response:
-        """Save a page that was sent without the script, and go on where it is complete."""
-        (number, place, order), given = self._study(request), await posted(request)
-        log = self._log(request, given)
+        """Save a page that was sent without JavaScript, and redirect to the next one if all its cells are answered."""
+        (number, position, order), sent = self._study(request), await posted(request)
+        log = self._log(request, sent)
         is_complete = True
         for i in order:
             counts = [
-                [_cell(given.get(f"c{i}-{row}-{side}", "")) for side in range(2)]
+                [_cell(sent.get(f"c{i}-{row}-{side}", "")) for side in range(2)]
                 for row in range(len(self.survey.categories))
             ]
-            last = (await run_in_threadpool(log.read)).latest.get((place, i))
+            last = (await run_in_threadpool(log.read)).latest.get((position, i))
             if last.counts != counts if last else any(cell is not None for cells in counts for cell in cells):
-                base = _cell(given.get(f"base-{i}", ""), None)
-                asked = {"id": str(uuid.uuid4()), "study": place, "candidate": i, "counts": counts, "base": base}
-                await run_in_threadpool(log.save, {**asked, "survey": given.get("survey")})
+                base = _cell(sent.get(f"base-{i}", ""), None)
+                cells = {"id": str(uuid.uuid4()), "study": position, "candidate": i, "counts": counts, "base": base}
+                await run_in_threadpool(log.save, {**cells, "survey": sent.get("survey")})
             is_complete &= all(cell is not None for cells in counts for cell in cells)
         onward = "/" if number == len(self.survey.studies) else f"/study/{number + 1}"
         return RedirectResponse(onward if is_complete else f"/study/{number}", 303)
 
     def _study(self, request: Request) -> tuple[int, int, list[int]]:
-        """Return the number of a study in the rater's order, its position, and the order of its candidates."""
+        """Return the page number of a study, its index in `Survey.studies`, and the order of its candidates.
+
+        Page numbers count from 1, in the order in which the rater sees the studies.
+        """
         number = request.path_params["number"]
         if not 1 <= number <= len(self.survey.studies):
             raise InputError(
@@ -114,9 +114,9 @@ class Pages:
             )
         return number, *self.survey.order(request.state.guest)[number - 1]
 
-    def _log(self, request: Request, given: dict[str, Any]) -> Log:
-        """Return the rater's log; a page that another rater's address has taken the browser from saves nothing."""
-        if given.get("rater") != request.state.guest:
+    def _log(self, request: Request, sent: dict[str, Any]) -> Log:
+        """Return the rater's log. Raise InputError if another rater's address has been opened in this browser since."""
+        if sent.get("rater") != request.state.guest:
             raise InputError("another rater's address was opened last in this browser.", "Open your own address again.")
         return self.logs[request.state.guest]
 
@@ -124,30 +124,31 @@ class Pages:
         return event.open_cells if event else 2 * len(self.survey.categories)
 
 
-def _shown(event: Event | None, survey: Survey) -> dict[str, Any]:
-    """Return what a page must know of an event; of none that nothing is answered."""
+def _saved(event: Event | None, survey: Survey) -> dict[str, Any]:
+    """Return the number and the counts of a save for a page; without a save, number 0 and empty counts."""
     empty: Counts = [[None, None] for _ in survey.categories]
     return {"seq": event.seq if event else 0, "counts": event.counts if event else empty}
 
 
-def _cell(text: str, most: int | None = MOST) -> int | None:
-    """Return the number of a cell, None of an empty one."""
+def _cell(text: str, maximum: int | None = MAX_ERRORS) -> int | None:
+    """Return the number in a cell, or None if the cell is empty."""
     text = text.strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and (most is None or int(text) <= most)):
-        raise InputError(f"a cell is neither empty nor a number from 0 to {MOST}.", "Go back and correct it.")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and (maximum is None or int(text) <= maximum)):
+        raise InputError(f"a cell is neither empty nor a number from 0 to {MAX_ERRORS}.", "Go back and correct it.")
     return int(text)
 
 
 def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> None:
-    """Serve a survey until Ctrl-C; what a kill left torn in a log is cut off before.
+    """Serve a survey until Ctrl-C, after removing lines of the logs that a kill left torn.
 
     Parameters
     ----------
     survey : Survey
     port : int
-        0 for that of the last time, under which browsers keep counts that they could not send; else a free one.
+        Port to listen on. 0 chooses the port of the last call, because browsers keep unsent counts by port; if there
+        is none, a free port.
     tell : function
         Called with lines for the researcher: the address of each rater.
     """
@@ -157,7 +158,7 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
         if torn:
             tell(f"{rater}: a torn line of {torn} bytes was cut off; it had not been saved")
     links = survey.links()
-    with listen(port or _last_port(survey), _FUNCTION) as at:
+    with listen(port or _last_port(survey)) as at:
         port = at.getsockname()[1]
         write_json(survey.folder / "port.json", {"port": port})
         for rater, link in links.items():

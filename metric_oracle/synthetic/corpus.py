@@ -1,11 +1,12 @@
 """Synthetic chest X-ray impressions with gold RadGraph graphs and gold CheXbert labels.
 
-Credentialed report collections cannot be shipped, so demos, tests and benchmarks use this corpus. It has the shape
-that matters for retrieval: a few impressions repeated massively, many said once, Zipf-like sentences, short texts.
-Graphs and labels are not predicted but follow from the grammar in `grammar.toml`.
+Credentialed report collections cannot be shipped, so demos, tests and benchmarks use this corpus. It has the properties
+of real corpora that matter for retrieval: a few impressions occur very often and many only once, sentences have
+Zipf-like frequencies, and texts are short. Graphs and labels are not predicted, but follow from the grammar in
+`grammar.toml`.
 
-A report is either drawn from a *stock* of whole impressions, with Zipf-like frequencies, or composed afresh. Stock
-items depend on the seed alone, so train and test share them; everything else also depends on the split.
+A report is either drawn from a *stock* of whole impressions, with Zipf-like frequencies, or newly composed. Stock items
+depend on the seed alone, so train and test share them; everything else also depends on the split.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ BLOCK_SIZE = 10_000
 # CheXbert's classes as its CSV files write them.
 _CELLS = ("", "1.0", "0.0", "-1.0")
 
-# The shape of the corpus. The stock holds the hand-written impressions first, then composed ones.
+# Properties of the corpus. The stock has the hand-written impressions first, then composed ones.
 _STOCK_SHARE = 0.40
 _STOCK_SIZE = 40_000
 _COMMONEST_SHARE = 0.06
 _STOCK_EXPONENT = 1.0
 _STOCK_LENGTHS = (0.16, 0.32, 0.30, 0.16, 0.06)  # share of reports with 1, 2, ... sentences
 _FREE_LENGTHS = (0.08, 0.24, 0.27, 0.20, 0.11, 0.06, 0.03, 0.01)
-# Sentence tables with their share of the sentences and their place in a report.
+# Sentence tables, each with its share of the sentences and its position in a report.
 _SECTIONS = (
     ("compare", 0.08, 1),
     ("airway", 0.035, 0),
@@ -76,7 +77,7 @@ _UPPER_SHARE = 0.01
 _UNSTOPPED_SHARE = 0.03
 _TYPO_SHARE = 0.02
 _LINE_WIDTH = 79
-# Stand-ins for generators: the share of a test report's sentences that each of them gets right.
+# Simulated models: the share of a test report's sentences that each of them reproduces.
 MODELS = {"strong": 0.9, "fair": 0.6, "weak": 0.3}
 
 
@@ -111,19 +112,19 @@ def _common_impressions() -> list[list[str]]:
 @cache
 def _section_tables() -> tuple[list[float], list[tuple[str, int, list[tuple[Part, ...]]]]]:
     shares = list(accumulate(share for _, share, _ in _SECTIONS))
-    return shares, [(name, place, table_of(name, "")) for name, _, place in _SECTIONS]
+    return shares, [(name, position, table_of(name, "")) for name, _, position in _SECTIONS]
 
 
 @cache
 def _stock_shares() -> list[float]:
     """Return the cumulative share of each stock item among all reports."""
     tail = [(rank + 2) ** -_STOCK_EXPONENT for rank in range(_STOCK_SIZE - 1)]
-    unit = (_STOCK_SHARE - _COMMONEST_SHARE) / math.fsum(tail)
-    return list(accumulate([_COMMONEST_SHARE, *(unit * weight for weight in tail)]))
+    scale = (_STOCK_SHARE - _COMMONEST_SHARE) / math.fsum(tail)
+    return list(accumulate([_COMMONEST_SHARE, *(scale * weight for weight in tail)]))
 
 
 def drafts_of(seed: int, split: str) -> Iterator[Draft]:
-    """Yield the endless row of reports of one seed and split."""
+    """Yield an endless sequence of reports for a seed and split."""
     draw = Random(f"{seed}/{split}").random
     shares = _stock_shares()
     stock: dict[int, Draft] = {}  # at most _STOCK_SIZE items, made when first drawn
@@ -145,7 +146,7 @@ def _stock_item(seed: int, rank: int) -> Draft:
 
 
 def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
-    """Compose a report: draw sentences that speak of different things, then its typography."""
+    """Compose a report: draw sentences on different topics, then the typography."""
     u = draw()
     length = 1
     for share in lengths[:-1]:
@@ -156,9 +157,9 @@ def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
     is_upper, has_typo = draw() < _UPPER_SHARE, draw() < _TYPO_SHARE
     shares, sections = _section_tables()
     chosen: list[tuple[int, Sentence]] = []
-    used: set[str | int] = set()  # sections, and labels spoken of
+    used: set[str | int] = set()  # sections and labels that occur
     for _ in range(4 * length):
-        name, place, table = sections[bisect(shares, draw() * shares[-1])]
+        name, position, table = sections[bisect(shares, draw() * shares[-1])]
         if name in used:
             continue
         words: list[str] = []
@@ -171,7 +172,7 @@ def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
         used |= sentence.topics
         if name not in _REPEATABLE_SECTIONS:
             used.add(name)
-        chosen.append((place, sentence))
+        chosen.append((position, sentence))
         if len(chosen) == length:
             break
     chosen.sort(key=lambda item: item[0])
@@ -185,7 +186,7 @@ def compose(draw: Callable[[], float], lengths: tuple[float, ...]) -> Draft:
 
 
 def _misspell(words: list[str], draw: Callable[[], float]) -> bool:
-    """Swap two inner letters of one long word in place, as typists do; say whether a word was long enough."""
+    """Swap two inner letters of one long word, in place; return whether a word was long enough."""
     w = int(draw() * len(words))
     word = words[w]
     letters = word.partition(":")[0]
@@ -197,14 +198,14 @@ def _misspell(words: list[str], draw: Callable[[], float]) -> bool:
 
 
 def _shout(words: list[str]) -> list[str]:
-    """Return the words in capitals; the kind after a colon keeps its case."""
+    """Return the words in capital letters; the suffix after a colon keeps its case."""
     return [word[:-2].upper() + word[-2:] if word[-2:-1] == ":" else word.upper() for word in words]
 
 
 def assemble(
     sentences: list[Sentence], *, is_numbered: bool = False, is_wrapped: bool = False, is_stopped: bool = True
 ) -> Draft:
-    """Join sentences to a report: shift their token numbers and entity keys, combine their labels."""
+    """Join sentences into a report: shift their token numbers and entity keys, and combine their labels."""
     texts: list[str] = []
     tokens: list[str] = []
     entities: list[str] = []
@@ -224,7 +225,7 @@ def assemble(
         next_key += sentence.n_entities
         if i:
             labels = [a if PRIORITY[a] >= PRIORITY[b] else b for a, b in zip(labels, sentence.labels, strict=True)]
-        # "a.m." at the end of a sentence needs no second full stop.
+        # A sentence that ends in "a.m." needs no further full stop.
         if sentence.text.endswith("."):
             n_tokens -= 1
         elif is_stopped or i + 1 < len(sentences):
@@ -238,7 +239,7 @@ def assemble(
 
 
 def _edit(draft: Draft, kept: float, draw: Callable[[], float]) -> Draft:
-    """Return the report as a generator of some quality would write it: other sentences are replaced or left out."""
+    """Return a report in which each sentence is kept with probability `kept`, and otherwise replaced or left out."""
     sentences = []
     for sentence in draft.sentences:
         if draw() < kept:
@@ -260,7 +261,7 @@ def _wrap(text: str) -> str:
     return "\n".join(lines)
 
 
-# ---- the public functions --------------------------------------------------------------------------------------------
+# ---- writing a corpus ------------------------------------------------------------------------------------------------
 
 
 def synthesize(
@@ -324,9 +325,9 @@ def write_synthetic(
     seed
         Chooses the corpus; the same seed gives the same bytes.
     models
-        Whether to write what the MODELS "generate" for the test reports, too.
+        Whether to also write the reports of the simulated models in `MODELS` for the test studies.
     errors
-        Whether to write a candidate with errors for every report, too, and how many of each category it has: see
+        Whether to also write a candidate with errors for every report, and its number of errors of each category, see
         `synthetic.errors`.
     progress
         Called as ``progress("", done, total)`` with numbers of reports.
@@ -334,9 +335,9 @@ def write_synthetic(
     Returns
     -------
     dict[str, Path]
-        ``train``, ``test``, ``train_graphs``, ``test_graphs``, ``train_labels``, ``test_labels`` -> file, and likewise
-        for each of the MODELS and for ``train_candidates``, ``test_candidates``, whose counts are ``train_errors`` and
-        ``test_errors``.
+        Name -> file. The names are ``train``, ``train_graphs`` and ``train_labels``, likewise for ``test``, for each
+        model, and for ``train_candidates`` and ``test_candidates``; the numbers of errors of these candidates are
+        ``train_errors`` and ``test_errors``.
 
     Raises
     ------
@@ -346,7 +347,7 @@ def write_synthetic(
     _check_count("n_reports", n_reports)
     _check_count("n_tests", n_tests)
     out = Path(out)
-    check_new(out, "write_synthetic", "out")
+    check_new(out, "out")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -368,7 +369,7 @@ def write_corpus(
     errors: bool = False,
     progress: Count | None = None,
 ) -> dict[str, str]:
-    """Write the files of `write_synthetic` into a folder; return what is written: name -> file."""
+    """Write the files of `write_synthetic` into a folder; return the dict name -> file name."""
     first_test = FIRST_ID + n_reports
     drafts = drafts_of(seed, "train")
     files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)
@@ -385,6 +386,41 @@ def write_corpus(
     return files
 
 
+def write_samples(folder: Path, n_tests: int, n_samples: int, first_id: int, *, seed: int) -> dict[str, str]:
+    """Write several samples of a simulated model for each test report; return the dict name -> file name.
+
+    Each sample keeps a random share of the sentences. Its log-probability increases with this share, with noise. One in
+    fifty samples is empty, as a failed generation.
+
+    Parameters
+    ----------
+    folder : path
+    n_tests, n_samples : int
+    first_id : int
+        Study id of the first test report.
+    seed : int
+        Random seed. The same seed gives the same bytes.
+    """
+    files = {"samples": "samples.jsonl", "samples_graphs": "samples_graphs.json"}
+    draw = Random(f"{seed}/samples").random
+    graphs = []
+    with open(folder / files["samples"], "w", encoding="utf-8", newline="") as file:
+        for study, draft in enumerate(islice(drafts_of(seed, "test"), n_tests), start=first_id):
+            texts, logprobs = [], []
+            for sample in range(n_samples):
+                kept = 0.2 + 0.75 * draw()
+                edited = _edit(draft, kept, draw)
+                is_failure = draw() < 0.02
+                texts.append("" if is_failure else edited.text)
+                logprobs.append(round(-20 * (1 - kept) - 12 * draw(), 3))
+                if not is_failure:
+                    graphs.append(f'"{study}/{sample}": {_graph_json(edited, "test")}')
+            file.write(json.dumps({"id": str(study), "candidates": texts, "logprobs": logprobs}) + "\n")
+    content = ",\n".join(graphs)
+    (folder / files["samples_graphs"]).write_text(f"{{\n{content}\n}}\n", encoding="utf-8")
+    return files
+
+
 def write_split(
     folder: Path,
     name: str,
@@ -394,7 +430,7 @@ def write_split(
     first_id: int,
     progress: Count | None,
 ) -> dict[str, str]:
-    """Write reports, gold graphs and gold labels; return what is written: name -> file."""
+    """Write reports, gold graphs and gold labels; return the dict name -> file name."""
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (
         open(folder / files[name], "w", encoding="utf-8", newline="") as report_file,
@@ -430,5 +466,5 @@ def _check_count(name: str, value: int) -> None:
             argument=name,
             rule="must be an int of at least 1",
             value=repr(value),
-            step="Pass the number of reports wanted.",
+            step="Pass the number of reports.",
         )

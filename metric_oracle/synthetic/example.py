@@ -1,4 +1,4 @@
-"""A folder of small files of every family, all made up, and the commands to try on them."""
+"""The example: a folder with small synthetic files of every kind that the commands read, and commands to try."""
 
 import csv
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ import numpy as np
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.files import check_new, new_folder
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
-from metric_oracle.synthetic.corpus import write_corpus
+from metric_oracle.synthetic.corpus import FIRST_ID, write_corpus, write_samples
 
-N_REPORTS, N_TESTS, N_RATERS = 400, 24, 3
-# Who wrote the candidates of the rated pairs, in the order of ReXVal's candidate types, and errors by category.
+N_REPORTS, N_TESTS, N_RATERS, N_SAMPLES = 400, 24, 3, 8
+# Source of the rated candidates -> mean number of errors per category; in the order of ReXVal's candidate types.
 WRITERS = {"strong": 0.15, "fair": 0.35, "weak": 0.6, "train": 0.8}
 COMMANDS = (
     "oracle build-index train.csv --radgraph train_graphs.json --out INDEX",
@@ -29,6 +29,7 @@ COMMANDS = (
         "oracle table oracle=oracle.parquet strong=strong.parquet random=random.parquet --random random "
         "--oracle radgraph=oracle"
     ),
+    ("oracle consensus samples.jsonl -m radgraph,rouge-l --radgraph samples_graphs.json --weighted --out chosen.csv"),
     "oracle crg test_labels.csv strong_labels.csv --uncertain positive",
     "oracle align ratings.csv --samples samples.csv -m bleu,rouge-l",
     "oracle failure-modes ratings.csv",
@@ -37,46 +38,49 @@ COMMANDS = (
 
 @dataclass(frozen=True)
 class Example:
-    """The files of an example and the commands that can be run in their folder, in this order."""
+    """The files of an example, and the commands to run in their folder, in this order."""
 
     files: list[Path]
     commands: tuple[str, ...] = COMMANDS
 
 
 def write_example(folder: str | Path, *, seed: int = 0) -> Example:
-    """Write a synthetic corpus, what three made-up models generate, and a small rated set with made-up errors.
+    """Write a synthetic corpus, reports and samples of simulated models, and ratings with random error counts.
 
     Parameters
     ----------
     folder : path
-        New or empty folder; it appears when everything is written.
+        New or empty folder. It gets its files when all of them are complete.
     seed : int
-        Same seed, same bytes.
+        Random seed. The same seed gives the same bytes.
     """
     folder = Path(folder)
-    check_new(folder, "example", "folder")
+    check_new(folder, "folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as unfinished:
         files = write_corpus(unfinished, N_REPORTS, N_TESTS, seed=seed, models=True)
+        write_samples(unfinished, N_TESTS, N_SAMPLES, FIRST_ID + N_REPORTS, seed=seed)
         paths = {name: unfinished / file for name, file in files.items()}
         _write_rated(unfinished, paths, np.random.default_rng(seed))
     return Example(sorted(folder.iterdir()))
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:
-    """Write the texts of rated pairs and the errors that raters "counted", as ReXVal has them."""
+    """Write the texts of rated pairs and random error counts, in ReXVal's layout."""
     tests = read_reports(paths["test"])
     candidates = dict(zip(ORACLES, WRITERS, strict=True))
     texts = {name: read_reports(paths[writer]) for name, writer in candidates.items()}
-    of_study = {name: dict(zip(read.ids, read.texts, strict=True)) for name, read in texts.items()}
-    # Of the training reports any: each test report gets another one.
+    of_study = {name: dict(zip(reports.ids, reports.texts, strict=True)) for name, reports in texts.items()}
+    # The ids of training reports are not those of test reports. Each test report gets another training report.
     of_study["radgraph"] = dict(zip(tests.ids, texts["radgraph"].texts, strict=False))
-    kept = [study for study in tests.ids if all(study in some for some in of_study.values())]
-    own = dict(zip(tests.ids, tests.texts, strict=True))
-    rows: list[Iterable[object]] = [[study, own[study], *(some[study] for some in of_study.values())] for study in kept]
+    studies = [study for study in tests.ids if all(study in text_of for text_of in of_study.values())]
+    references = dict(zip(tests.ids, tests.texts, strict=True))
+    rows: list[Iterable[object]] = [
+        [study, references[study], *(text_of[study] for text_of in of_study.values())] for study in studies
+    ]
     _write(folder / "samples.csv", ["study_id", "gt_report", *candidates], rows)
     rates = np.array(list(WRITERS.values()))[None, :, None, None, None]
-    counts = rng.poisson(rates, (len(kept), len(WRITERS), len(CATEGORIES), N_RATERS, 2))
+    counts = rng.poisson(rates, (len(studies), len(WRITERS), len(CATEGORIES), N_RATERS, 2))
     names = ["study_number", "candidate_type", "error_category", "rater_index", "clinically_significant", "num_errors"]
     rows = [
         [study, list(candidates)[candidate], list(CATEGORIES)[category], rater, bool(significant), count]

@@ -1,4 +1,4 @@
-"""Sentences in the notation of `grammar.toml` -> their words, RadGraph entities and CheXbert labels."""
+"""Parses sentences in the notation of `grammar.toml` into words, RadGraph entities and CheXbert labels."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _TABLE_SLOTS = 2048
 
 
 class _Word(NamedTuple):
-    """One word of the notation, resolved: its text, its RadGraph tokens and its role."""
+    """One word of the notation with its text, its RadGraph tokens and its role."""
 
     text: str
     tokens: str
     n_tokens: int
-    kind: str  # one of "OoUuNnAa", or "" for a word that is no entity
+    kind: str  # one of "OoUuNnAa", or "" for a word that is not an entity
     entity: str  # start of the entity's JSON, up to the number of its first token
 
 
@@ -45,12 +45,12 @@ class Sentence(NamedTuple):
     n_tokens: int
     n_entities: int
     entities: str  # JSON with one %d for each number
-    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is a key (else a token number)
+    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is an entity's key or a token's number
     labels: tuple[int, ...]
-    topics: frozenset[int]  # labels spoken of; devices may be spoken of twice
+    topics: frozenset[int]  # labels that occur, but for support devices, which may occur in several sentences
 
 
-Part = str | list[Any]  # a word of the notation, or the table to draw the next words from
+Part = str | list[Any]  # a word of the notation, or the table from which the next words are drawn
 
 
 @cache
@@ -60,17 +60,17 @@ def table_of(name: str, mark: str) -> list[tuple[Part, ...]]:
         return [_parse(text, mark) for text in NUMBER_TABLES[name]]
     alternatives = [_parse(text, mark) for text in alternatives_of(TABLES[name])]
     weights = [(rank + 1) ** -_TABLE_EXPONENT for rank in range(len(alternatives))]
-    unit = _TABLE_SLOTS / math.fsum(weights)
-    return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * unit)))]
+    scale = _TABLE_SLOTS / math.fsum(weights)
+    return [a for a, weight in zip(alternatives, weights, strict=True) for _ in range(max(1, round(weight * scale)))]
 
 
 def alternatives_of(text: str) -> list[str]:
-    """Divide the text of a table."""
+    """Split the text of a table into its alternatives."""
     return " ".join(text.split()).split(" ; ")
 
 
 def _parse(text: str, mark: str) -> tuple[Part, ...]:
-    """Split an alternative into words and tables, and apply the certainty mark of the table that it stands in."""
+    """Split an alternative into words and tables, and apply the certainty mark of the table to which it belongs."""
     parts: list[Part] = []
     for word in text.split():
         slot = re.fullmatch(r"\{(\w+)([?!]?)\}", word)
@@ -86,7 +86,7 @@ def _parse(text: str, mark: str) -> tuple[Part, ...]:
 
 
 def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str]) -> None:
-    """Append the words of an alternative, drawing from each table on the way."""
+    """Append the words of an alternative; each table is replaced by one of its alternatives, drawn at random."""
     for part in parts:
         if isinstance(part, str):
             words.append(part)
@@ -110,7 +110,7 @@ def _tokenize(text: str) -> list[str]:
 
 @lru_cache(1 << 14)
 def compile_sentence(notation: str) -> Sentence:
-    """Turn a row of words into a sentence with its entities, relations and labels."""
+    """Compile a sequence of words into a sentence with entities, relations and labels."""
     labels = [BLANK] * len(LABELS)
     entities: list[tuple[_Word, int]] = []  # word and its first token
     relations: list[list[tuple[str, int]]] = []  # of each entity: kind and target
@@ -168,15 +168,16 @@ def _capitalize(raw: str) -> str:
 def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) -> int | None:
     """Relate the entities of one group as RadGraph does, and return its first observation.
 
-    Modifiers go to the next observation or anatomy of their sort (else to the last one), observations to every anatomy.
+    A modifier of an observation modifies the next observation, or the last one if none follows; likewise a modifier of
+    an anatomy. Observations are located at every anatomy.
     """
     anatomies = [e for e, kind in group if kind == "A"]
     observations = [e for e, kind in group if kind in "OUN"]
-    # "left pneumothorax" has no anatomy but its modifier, which then is the place.
-    places = anatomies or [e for e, kind in group if kind == "a"]
+    # "left pneumothorax" has only a modifier of an anatomy, which then is the location.
+    locations = anatomies or [e for e, kind in group if kind == "a"]
     for e, kind in group:
         if kind in "OUN":
-            relations[e] += [("located_at", place) for place in places]
+            relations[e] += [("located_at", location) for location in locations]
         elif kind == "a":
             _modify(e, anatomies, relations)
         elif kind != "A":

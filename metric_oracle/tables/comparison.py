@@ -1,4 +1,4 @@
-"""Systems x metrics: means over the same studies with intervals, against random retrieval and the metric-oracles."""
+"""Tables of systems: means over the same studies with intervals, changes from random, shares of the oracle."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,17 +51,18 @@ class Difference:
     Attributes
     ----------
     a, b, metric : str
+        Names of the two rows and of the column.
     difference : float
         Mean of a - b over the column's studies.
     interval : Interval
-        The differences that the test does not reject: it holds 0 exactly where the p-value is above 0.05.
+        The differences that the test does not reject. It contains 0 if and only if the p-value is above 0.05.
     p_value, p_adjusted : float
-        Of the permutation test, of CRG and corpus BLEU of the bootstrap; adjusted over all differences of the table
-        (Benjamini and Hochberg).
+        P-value of the permutation test (for CRG and corpus BLEU, of the bootstrap), and the same adjusted over all
+        differences of the table (Benjamini and Hochberg).
     effective : float
-        Studies that the test rests on, see `statistics.effective_studies`.
+        Effective number of studies behind the test, see `statistics.effective_studies`.
     overlap : bool
-        Whether the two systems' intervals overlap: the rule of Yu et al. calls them different where they do not.
+        Whether the two systems' intervals overlap. Yu et al. call two systems different if they do not.
     """
 
     a: str
@@ -88,22 +89,23 @@ class Comparison(OneLine):
     cells : dict
         (system, metric) -> Cell.
     differences : list of Difference
+        Paired tests.
     studies : int
-        Studies of every system, those with unscorable values included.
+        Number of studies of each system, including those that it cannot score.
     distinct_texts : dict
-        System -> number of distinct texts, where its file says it.
+        System -> number of distinct texts, for systems whose file has it.
     left_out : dict
-        System -> metrics that not all systems have.
+        System -> its metrics that other systems lack.
     too_few : dict
-        Metric that is not in the table -> studies that every system can score, 0 or 1.
+        Metric that is left out of the table -> number of studies that every system can score, 0 or 1.
     averaged : dict
-        System -> over what a score of it is a mean, such as "10 random reports".
+        System whose scores are means -> what they are means over, such as "10 random reports".
     competing : list of str
-        Systems of which the best mean is marked: those that are no oracle, no baseline and no perfect answers.
+        Systems among which the best mean is marked: all but oracles, baselines and perfect answers.
     fixed_weights : list of str
-        Systems whose file has no counts of labels: their CRG keeps the prevalence of the test set in each resample.
+        Systems whose file has no counts of labels. Their CRG keeps the prevalence of the test set in each resample.
     signature : dict
-        What is needed to compute the same table again.
+        Everything that is needed to compute the same table again.
     """
 
     systems: list[str]
@@ -120,21 +122,21 @@ class Comparison(OneLine):
     signature: dict[str, Any]
 
     def summary(self) -> str:
-        """Return one line: what was compared on what."""
+        """Return one line with the numbers of systems and studies, and the metrics."""
         names = ", ".join(column.metric for column in self.columns)
         return f"{len(self.systems)} systems, {self.studies:,} studies: {names}"
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the intervals with care."""
-        found = []
+        lines = []
         few = [f"{column.metric} {column.n}" for column in self.columns if column.n < FEW]
         if few:
-            found.append(f"Fewer than {FEW} studies ({', '.join(few)}): the intervals are too short.")
+            lines.append(f"Fewer than {FEW} studies ({', '.join(few)}): the intervals are too short.")
         cells = [(metric, system, cell.effective) for (system, metric), cell in self.cells.items()]
-        return [*found, *self._short(cells, "score"), *self.short_differences()]
+        return [*lines, *self._short(cells, "score"), *self.short_differences()]
 
     def short_differences(self) -> list[str]:
-        """Return the warning of paired differences that rest on few studies, if there is one."""
+        """Return a list with the warning about paired differences that rest on few studies; empty if there is none."""
         return self._short([(d.metric, f"{d.a} − {d.b}", d.effective) for d in self.differences], "difference")
 
     def _short(self, intervals: Sequence[tuple[str, str, float]], what: str) -> list[str]:
@@ -148,9 +150,9 @@ class Comparison(OneLine):
         return [f"{line} these intervals are too short."] if shown else []
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat record for each system and metric, then one for each difference, at full precision.
+        """Return one flat record per system and metric, then one per difference, at full precision.
 
-        In the record of a difference `versus` names the second system and `mean` is the mean difference.
+        In the record of a difference, `versus` is the second system and `mean` the mean difference.
         """
         records = []
         for column in self.columns:
@@ -235,22 +237,24 @@ def compare(
 ) -> Comparison:
     """Put the scores of several systems into one table.
 
-    A mean is over the studies that ALL systems can score under that metric, so that every number of a column is about
-    the same studies; the number of these and each system's studies without a score are part of the table.
+    A mean is over the studies that all systems can score under the metric, so all numbers of a column are about the
+    same studies. The table has their number, and the number that each system cannot score.
 
     Parameters
     ----------
     systems : mapping
-        Name of the row -> scores, or a file of them: of [`score`][metric_oracle.score], of
-        [`retrieve`][metric_oracle.retrieve] (its best answers) or of [`baseline`][metric_oracle.baseline] (of several
-        random draws their mean by study); or a sequence of these, each of other metrics.
+        Name of the row -> scores, or a file of them, from [`score`][metric_oracle.score],
+        [`retrieve`][metric_oracle.retrieve] (the best report of each query counts) or
+        [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study). A sequence of these
+        is one row whose metrics are in several files.
     random : str, optional
-        Row of random retrieval, from which percentage changes count.
+        Row of random retrieval; the table then has each row's percentage change from it.
     oracles : mapping, optional
-        Metric -> row of its metric-oracle; with `random`, gives the share of the way from random to oracle.
+        Metric -> row of its metric-oracle. Needs `random`; the table then has each row's share of the way from random
+        to the oracle.
     perfect : str, optional
-        Row of perfect answers, which does not compete for the best mean. Nor do `random`, the oracles, and rows whose
-        file says that an oracle or a baseline made it.
+        Row of perfect answers. It does not compete for the best mean, and neither do `random`, the oracles, and rows
+        whose file was made by an oracle or a baseline.
     paired : sequence of (str, str)
         Pairs of rows to test on the same studies.
     method : {"bca", "percentile", "legacy-yu2023"}
@@ -266,7 +270,7 @@ def compare(
     Returns
     -------
     Comparison
-        Means, intervals, changes and tests, with the signature; [`write_table`][metric_oracle.write_table] writes it.
+        Means, intervals, changes and tests, with the signature. [`write_table`][metric_oracle.write_table] writes it.
 
     Raises
     ------
@@ -288,11 +292,11 @@ def compare(
             step="Write files of scores with oracle score.",
         )
     check_method(method, None if paired else resamples)
-    n_resamples = checked_resamples(resamples, "interval")
+    n_resamples = checked_resamples(resamples)
     scores = {name: read_system(name, given) for name, given in systems.items()}
     names = list(scores)
     given = oracles or {}
-    oracles = {get_metric(metric, "compare").name: row for metric, row in given.items()}
+    oracles = {get_metric(metric).name: row for metric, row in given.items()}
     if len(oracles) < len(given):
         raise InputError(
             argument="oracles", rule="must name each metric once", value=", ".join(given), step="Keep one row for each."
@@ -303,13 +307,13 @@ def compare(
     values, counts = aligned(scores, metrics)
     too_few = _too_few(names, values)
     apart = {random, perfect, *oracles.values()}
-    competing = [name for name, one in scores.items() if name not in apart and not is_yardstick(one)]
+    competing = [name for name, system in scores.items() if name not in apart and not is_yardstick(system)]
 
     used = [metric for metric in metrics if metric not in too_few]
     total = len(used) * (1 + len(paired))
     done = 0
 
-    def step(what: str) -> None:
+    def report(what: str) -> None:
         nonlocal done
         if progress is not None:
             progress(what, done, total)
@@ -318,28 +322,28 @@ def compare(
     columns: list[Column] = []
     cells: dict[tuple[str, str], Cell] = {}
     tests: list[tuple[str, str, str, float, Interval, float, bool, float]] = []
-    averaged = {name: one.signature["averaged"] for name, one in scores.items() if "averaged" in one.signature}
+    averaged = {name: system.signature["averaged"] for name, system in scores.items() if "averaged" in system.signature}
     for metric in used:
-        step(metric)
+        report(metric)
         matrix = values[metric]
         complete = ~np.isnan(matrix).any(axis=0)
         row = dict(zip(names, matrix[:, complete], strict=True))
-        how = scores[names[0]].signature["metrics"][metric]
-        is_higher = how["direction"] == "higher" if "direction" in how else get_metric(metric).higher_is_better
+        entry = scores[names[0]].signature["metrics"][metric]
+        is_higher = entry["direction"] == "higher" if "direction" in entry else get_metric(metric).higher_is_better
         columns.append(Column(metric, is_higher, int(complete.sum())))
         means = means_of(metric, scores, row, counts, complete, n_resamples, seed)
-        ranges = {name: one["ranges"].get(metric) for name, one in averaged.items()}
+        ranges = {name: system["ranges"].get(metric) for name, system in averaged.items()}
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
         of_metric = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
         for name, cell in of_metric.cells(random, oracles, competing).items():
             cells[name, metric] = cell
         for a, b in paired:
-            step(f"{a} against {b}, {metric}")
+            report(f"{a} against {b}, {metric}")
             ends = [cells[name, metric].interval for name in (a, b)]
-            found = of_metric.difference(a, b, n_resamples)
-            tests.append((a, b, metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
+            result = of_metric.difference(a, b, n_resamples)
+            tests.append((a, b, metric, *result, overlap(*ends), effective_studies(row[a] - row[b])))
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
-        if of_reports is not None:  # beside the mean of sentence scores what pycocoevalcap prints
+        if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
             columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
             means = corpus_means([*of_reports.values()], n_resamples, seed)
             of_corpus = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
@@ -347,13 +351,14 @@ def compare(
             cells |= {(name, columns[-1].metric): cell for name, cell in corpus_cells.items()}
             for a, b in paired:
                 ends = [corpus_cells[name].interval for name in (a, b)]
-                found = of_corpus.difference(a, b, n_resamples)
-                tests.append((a, b, columns[-1].metric, *found, overlap(*ends), effective_studies(row[a] - row[b])))
+                result = of_corpus.difference(a, b, n_resamples)
+                tests.append((a, b, columns[-1].metric, *result, overlap(*ends), effective_studies(row[a] - row[b])))
+    sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
     p_adjusted = adjusted([test[5] for test in tests]) if tests else []
     first = scores[names[0]]
     whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
-    sections = [one.signature["section"] for one in scores.values() if "section" in one.signature]
-    foreign = {name: one.signature["foreign"] for name, one in scores.items() if "foreign" in one.signature}
+    sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
+    foreign = {name: system.signature["foreign"] for name, system in scores.items() if "foreign" in system.signature}
     return Comparison(
         names,
         columns,
@@ -361,22 +366,23 @@ def compare(
         [Difference(*test[:6], p, *test[6:]) for test, p in zip(tests, p_adjusted, strict=True)],
         first.table.num_rows,
         {
-            name: int(one.signature["distinct_texts"])
-            for name, one in scores.items()
-            if one.signature.get("distinct_texts") is not None
+            name: int(system.signature["distinct_texts"])
+            for name, system in scores.items()
+            if system.signature.get("distinct_texts") is not None
         },
         left_out,
         too_few,
-        {name: one["over"] for name, one in averaged.items()},
+        {name: _averaged_over(system) for name, system in averaged.items()},
         competing,
         [name for name in names if counts[name] is None] if CRG in used else [],
         {
             "kind": "table",
-            "systems": {name: one.signature.get("system") for name, one in scores.items()},
+            "systems": {name: system.signature.get("system") for name, system in scores.items()},
             "metrics": {metric: first.signature["metrics"][metric] for metric in used},
             "references": first.signature.get("references"),
             **({"section": sections[0]} if sections else {}),
             **({"of_whole_sets": whole} if whole else {}),
+            **({"sampled": sampled} if sampled else {}),
             "scores_version": first.signature.get("version"),
             "interval": {
                 "method": method,
@@ -395,16 +401,27 @@ def compare(
     )
 
 
+def _averaged_over(averaged: Mapping[str, Any]) -> str:
+    """Return what the scores of a system are means over, and which of them a sample estimates how precisely."""
+    sampled = averaged.get("sampled", {})
+    estimates = [
+        f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
+        f"(standard error of the average {entry['standard_error']:.1g}, seed {entry['seed']})"
+        for metric, entry in sampled.items()
+    ]
+    return ", ".join([str(averaged["over"]), *estimates])
+
+
 def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
-    """Return what a program gave for all reports of a system together, where all of them are in the table."""
+    """Return, by system, the value that another program gave for its whole set of reports, if no report is left out."""
     if np.isnan(values).any():
         return {}
-    noted = {name: one.signature.get("noted", {}).get(metric, {}).get("corpus") for name, one in scores.items()}
+    noted = {name: system.signature.get("noted", {}).get(metric, {}).get("corpus") for name, system in scores.items()}
     return {name: value for name, value in noted.items() if value is not None}
 
 
 def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the metrics that fewer than two studies have of every system, or raise where there is no other."""
+    """Return the metrics for which fewer than two studies are scored for every system; raise if that is all of them."""
     n = {metric: int((~np.isnan(matrix).any(axis=0)).sum()) for metric, matrix in values.items()}
     if max(n.values()) < 2:
         metric, matrix = next(iter(values.items()))
@@ -421,7 +438,7 @@ def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, in
 def _check_rows(
     names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
 ) -> None:
-    """Raise unless every row that an option names is there."""
+    """Raise unless the options name rows of the table, and pairs of different rows, each once."""
     named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
     named["paired"] = [name for pair in paired for name in pair]
     for argument, rows in named.items():

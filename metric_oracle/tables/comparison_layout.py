@@ -1,7 +1,6 @@
-"""A comparison of systems in the layout of tables S5 to S7 of Yu et al.: Markdown, LaTeX, CSV, JSON Lines.
+"""A comparison of systems as Markdown, LaTeX, CSV or JSON Lines, in the layout of tables S5 to S7 of Yu et al.
 
-`layout` makes the cells; rounding happens there, and CSV and JSON Lines, which come from the records, have every
-digit.
+`layout` makes the cells of Markdown and LaTeX, and rounds. CSV and JSON Lines come from the records, at full precision.
 """
 
 import csv
@@ -28,7 +27,7 @@ ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
 def title(metric: str) -> str:
-    """Return the name of a metric, of its value for a corpus, or of a column of another tool, for a paper."""
+    """Return a column's name as papers print it: of a metric, of corpus BLEU, or of another tool's score."""
     record = METRICS.get(metric.removesuffix(CORPUS))
     if record is not None and metric.endswith(CORPUS):
         return f"{record.name.partition(':')[0].upper()} of the corpus ({record.tool})"
@@ -45,20 +44,20 @@ def _number(value: float) -> str:
 
 
 def _ends(ends: Interval, legacy: bool) -> str:
-    """Return an interval as the paper prints it, named for what it is."""
+    """Return an interval with its kind, as Yu et al. print it: "[95% CI 0.123 0.456]"; † marks a degenerate one."""
     name = "legacy" if legacy else f"{LEVEL:.0%} CI"
     return f"[{name} {_number(ends.low)} {_number(ends.high)}]" + ("†" if ends.degenerate else "")
 
 
 def _with_ends(value: float | None, ends: Interval | None, shown: Callable[[float], str]) -> Entry:
-    """Return a number with its interval on a second line."""
+    """Return a cell with a number and, on a second line, its interval; `shown` formats a number."""
     if value is None:
         return Entry((NOTHING,))
     return Entry((shown(value),) if ends is None else (shown(value), f"[{shown(ends.low)}, {shown(ends.high)}]"))
 
 
 def _inverse(mean: float, ends: Interval) -> tuple[str, ...]:
-    """Return 1/RadCliQ as ReXrank prints it: of the mean, and only where that is a positive number of errors."""
+    """Return the lines with 1/RadCliQ of the mean, as ReXrank prints it; no value unless the mean is positive."""
     if mean <= 0:
         return (f"1/mean {NOTHING}‡",)
     if ends.low <= 0:
@@ -71,14 +70,14 @@ def _p(value: float) -> str:
 
 
 def layout(comparison: Comparison) -> list[PaperTable]:
-    """Return the tables of a comparison, the notes under the last one."""
+    """Return the tables of a comparison. The last one has the notes."""
     columns, signature = comparison.columns, comparison.signature
     legacy = signature["interval"]["method"] == LEGACY
     labels = [label(column) for column in columns]
 
-    def block(title: str, entry: Callable[[str, Column], Entry], some: list[Column]) -> PaperTable:
-        rows = [(plain(system), [entry(system, column) for column in some]) for system in comparison.systems]
-        return PaperTable(title, [label(column) for column in some], rows)
+    def block(title: str, entry: Callable[[str, Column], Entry], shown_columns: list[Column]) -> PaperTable:
+        rows = [(plain(system), [entry(system, column) for column in shown_columns]) for system in comparison.systems]
+        return PaperTable(title, [label(column) for column in shown_columns], rows)
 
     def score(system: str, column: Column) -> Entry:
         cell = comparison.cells[system, column.metric]
@@ -109,8 +108,10 @@ def layout(comparison: Comparison) -> list[PaperTable]:
         title = f"Percentage change from {plain(signature['random'])}; where lower is better, percentage decrease"
         blocks.append(block(title, change, columns))
     if signature["oracles"]:
-        some = [column for column in columns if column.metric in signature["oracles"]]
-        blocks.append(block(f"Share of the way from {plain(signature['random'])} to the metric's oracle", share, some))
+        shown_columns = [column for column in columns if column.metric in signature["oracles"]]
+        blocks.append(
+            block(f"Share of the way from {plain(signature['random'])} to the metric's oracle", share, shown_columns)
+        )
     if comparison.differences:
         names = dict(zip([column.metric for column in columns], labels, strict=True))
         rows = [
@@ -132,39 +133,40 @@ def layout(comparison: Comparison) -> list[PaperTable]:
 
 
 def brief(comparison: Comparison) -> list[PaperTable]:
-    """Return the averages alone, and the paired differences: what stands on a terminal when a study is done."""
-    scores, *others = layout(comparison)
-    averages = [(name, [Entry(one.lines[:1], one.best) for one in entries]) for name, entries in scores.rows]
+    """Return the tables for a terminal: averages without intervals, and the paired differences."""
+    scores, *more_tables = layout(comparison)
+    averages = [(name, [Entry(cell.lines[:1], cell.best) for cell in entries]) for name, entries in scores.rows]
     tables = [replace(scores, title="Averages", rows=averages, notes=[])]
-    for block in others:
-        if block.title == PAIRED:  # without the column of intervals that overlap, which 80 columns have no room for
+    for block in more_tables:
+        if block.title == PAIRED:  # without the last column, for which a terminal of 80 columns has no room
             rows = [(name, entries[:-1]) for name, entries in block.rows]
             tables.append(replace(block, columns=block.columns[:-1], rows=rows, notes=comparison.short_differences()))
-    tables[-1].notes.extend(_among(comparison))
+    tables[-1].notes.extend(_bold_note(comparison))
     return tables
 
 
 def _notes(comparison: Comparison) -> list[str]:
+    """Return the notes under the tables: methods, missing values, and what each metric's numbers mean."""
     signature, columns = comparison.signature, comparison.columns
-    how = signature["interval"]
-    if how["method"] == LEGACY:
+    used = signature["interval"]
+    if used["method"] == LEGACY:
         notes = [
             (
-                f"Intervals: {LEGACY}, the t interval of the mean of one sample of {how['resamples']:,} scores with "
-                f"replacement, as in the code released with Yu et al. (seed {how['seed']}); that code prints the mean "
+                f"Intervals: {LEGACY}, the t interval of the mean of one sample of {used['resamples']:,} scores with "
+                f"replacement, as in the code released with Yu et al. (seed {used['seed']}); that code prints the mean "
                 "of the sample, the middle of the interval, and this table the average of all scores, which may lie "
                 "outside. It is not a confidence interval of the average."
             )
         ]
     else:
-        method = {"bca": "BCa", "percentile": "percentile"}[how["method"]]
-        notes = [f"Intervals: {method} bootstrap over studies, {how['resamples']:,} resamples, seed {how['seed']}."]
+        method = {"bca": "BCa", "percentile": "percentile"}[used["method"]]
+        notes = [f"Intervals: {method} bootstrap over studies, {used['resamples']:,} resamples, seed {used['seed']}."]
     cells = comparison.cells
     if any(cell.interval.degenerate for cell in cells.values()) or any(
         d.interval.degenerate for d in comparison.differences
     ):
         notes.append("† The values are equal, or nearly, or too few for a test: the interval says nothing.")
-    notes += _among(comparison)
+    notes += _bold_note(comparison)
     notes += _left_out(comparison)
     notes += _warnings(comparison)
     if signature["random"] is not None:
@@ -182,7 +184,7 @@ def _notes(comparison: Comparison) -> list[str]:
         ]
         if lost:
             notes.append(f"No share where the oracle is not better than random: {', '.join(lost)}.")
-        if how["method"] != LEGACY:
+        if used["method"] != LEGACY:
             notes.append(
                 "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
                 "at 0 or 100 %, and where some resample has no such number."
@@ -244,8 +246,8 @@ def _counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
-def _among(comparison: Comparison) -> list[str]:
-    """Say which average is bold."""
+def _bold_note(comparison: Comparison) -> list[str]:
+    """Return the note on which average is bold."""
     if not comparison.competing:
         return []
     is_every = len(comparison.competing) == len(comparison.systems)
@@ -253,7 +255,7 @@ def _among(comparison: Comparison) -> list[str]:
 
 
 def _left_out(comparison: Comparison) -> list[str]:
-    """Say which studies and metrics are not in the table."""
+    """Return the notes on studies and metrics that are not in the table."""
     notes, cells, columns = [], comparison.cells, comparison.columns
     if any(column.n < comparison.studies for column in columns):
         lost = []
@@ -279,7 +281,7 @@ def _left_out(comparison: Comparison) -> list[str]:
 
 
 def _warnings(comparison: Comparison) -> list[str]:
-    """Say what makes an interval or a range mean less than it seems."""
+    """Return the notes on intervals and ranges that need care."""
     notes = comparison.warnings()
     for name, over in comparison.averaged.items():
         notes.append(
@@ -292,7 +294,7 @@ def _warnings(comparison: Comparison) -> list[str]:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """Return the records as CSV, every digit kept."""
+    """Return the records as CSV, at full precision."""
     records = comparison.records()
     file = io.StringIO()
     writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
@@ -302,7 +304,7 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def jsonl(comparison: Comparison) -> str:
-    """Return one line a record."""
+    """Return the records as JSON Lines, one record per line."""
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in comparison.records())
 
 
@@ -312,7 +314,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def latex(comparison: Comparison) -> str:
-    """Return the tables as LaTeX for booktabs."""
+    """Return the tables as LaTeX with the package booktabs."""
     return paper_table.latex(layout(comparison), comparison.signature)
 
 
@@ -320,7 +322,7 @@ RENDER = {"md": markdown, "tex": latex, "csv": csv_text, "jsonl": jsonl}
 
 
 def write(comparison: Comparison, path: str | Path) -> None:
-    """Write a table as Markdown, LaTeX, CSV or JSON Lines, by the ending of the path.
+    """Write a table as Markdown, LaTeX, CSV or JSON Lines, chosen by the ending of the path.
 
     The signature is a comment in Markdown and LaTeX, and the file ``<path>.signature.json`` next to CSV and JSON Lines.
     An existing file is replaced only when the new one is complete.
@@ -328,7 +330,8 @@ def write(comparison: Comparison, path: str | Path) -> None:
     Parameters
     ----------
     comparison : Comparison
-        The table, of [`compare`][metric_oracle.compare] or [`compare_study`][metric_oracle.compare_study].
+        The table: a return value of [`compare`][metric_oracle.compare] or
+        [`compare_study`][metric_oracle.compare_study].
     path : str or path
         File that ends in ``.md``, ``.tex``, ``.csv`` or ``.jsonl``.
 
@@ -343,10 +346,10 @@ def write(comparison: Comparison, path: str | Path) -> None:
     >>> mo.write_table(mo.compare(systems, resamples=1000), "table.tex")
     """
     path = Path(path)
-    check_out(path, function="table", endings=ENDINGS)
+    check_out(path, endings=ENDINGS)
     texts = {path: RENDER[path.suffix.lower()[1:]](comparison)}
     if path.suffix.lower() in (".csv", ".jsonl"):
         texts[path.with_name(path.name + ".signature.json")] = json.dumps(comparison.signature, indent=2) + "\n"
-    with replacing("table", *texts) as besides:
-        for beside, text in zip(besides, texts.values(), strict=True):
-            beside.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with replacing(*texts) as temporary_files:
+        for temporary, text in zip(temporary_files, texts.values(), strict=True):
+            temporary.write_bytes(text.encode("utf-8", "surrogateescape"))

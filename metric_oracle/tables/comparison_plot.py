@@ -1,4 +1,4 @@
-"""Pictures of a comparison: means with intervals, and percentage change from random (figure 5 of Yu et al.)."""
+"""Figure of a comparison: means with intervals, and percentage change from random (figure 5 of Yu et al.)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE = 5  # metrics side by side
+WIDE = 5  # largest number of metrics side by side
 _BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
 
 
 def draw(comparison: Comparison) -> "Figure":
-    """Draw a forest plot of the means for each metric, and under it bars of percentage change where random is named.
+    """Draw a forest plot of the means under each metric and, if random retrieval is a row, bars of the change from it.
 
     Returns
     -------
@@ -34,16 +34,16 @@ def draw(comparison: Comparison) -> "Figure":
     names = [plain(name) for name in systems]
     left = min(0.085 * max(map(len, names)), 3.5)
     rows = len(bands) * len(kinds)
-    figure = new_figure("table", left + 2.3 * wide, rows * (0.9 + 0.3 * len(systems)))
+    figure = new_figure(left + 2.3 * wide, rows * (0.9 + 0.3 * len(systems)))
     grid = figure.subplots(rows, wide, squeeze=False, sharey=True)
     for b, band in enumerate(bands):
         for k, kind in enumerate(kinds):
-            for place, axes in enumerate(grid[b * len(kinds) + k]):
-                if place >= len(band):
+            for position, axes in enumerate(grid[b * len(kinds) + k]):
+                if position >= len(band):
                     axes.set_visible(False)
                     continue
-                kind(axes, comparison, band[place])
-                axes.set_title(label(band[place]), fontsize=9)
+                kind(axes, comparison, band[position])
+                axes.set_title(label(band[position]), fontsize=9)
                 axes.tick_params(labelsize=8, length=2)
                 axes.xaxis.label.set_size(8)
                 axes.spines[["top", "right"]].set_visible(False)
@@ -55,12 +55,12 @@ def draw(comparison: Comparison) -> "Figure":
 
 
 def _forest(axes: "Axes", comparison: Comparison, column: Column) -> None:
-    """Draw means with their intervals; a dashed line is random's mean."""
+    """Draw means with their intervals. A dashed line shows the mean of random retrieval."""
     random = comparison.signature["random"]
     legacy = comparison.signature["interval"]["method"] == LEGACY
     for y, system in enumerate(comparison.systems):
         cell = comparison.cells[system, column.metric]
-        # Ends, not lengths from the mean: a BCa or legacy interval need not hold it.
+        # Drawn from end to end, not from the mean: a BCa or legacy interval need not contain the mean.
         axes.plot([cell.interval.low, cell.interval.high], [y, y], color=_LIGHT, linewidth=4, solid_capstyle="butt")
         axes.plot(cell.mean, y, "o", color=_BLUE, markersize=2.5)
     if random is not None:
@@ -72,11 +72,11 @@ def _forest(axes: "Axes", comparison: Comparison, column: Column) -> None:
 
 
 def _bars(axes: "Axes", comparison: Comparison, column: Column) -> None:
-    """Draw percentage change from random, its value at the end of each bar."""
+    """Draw the percentage change from random retrieval as bars, with the value at the end of each bar."""
     random = comparison.signature["random"]
-    found = [comparison.cells[system, column.metric].percent_change for system in comparison.systems]
-    changes = [change for change in found if change is not None]
-    if len(changes) < len(found):
+    all_changes = [comparison.cells[system, column.metric].percent_change for system in comparison.systems]
+    changes = [change for change in all_changes if change is not None]
+    if len(changes) < len(all_changes):
         axes.annotate("random's average\nis not above 0", (0.5, 0.5), xycoords="axes fraction", ha="center", size=8)
         axes.set_xticks([])
     else:
@@ -89,12 +89,13 @@ def _bars(axes: "Axes", comparison: Comparison, column: Column) -> None:
 
 
 def write_plot(comparison: Comparison, path: str | Path) -> None:
-    """Draw a table as means with their intervals, and write it as PNG, PDF or SVG by the ending of the path.
+    """Draw the means of a table with their intervals, as PNG, PDF or SVG by the ending of the path.
 
     Parameters
     ----------
     comparison : Comparison
-        The table, of [`compare`][metric_oracle.compare] or [`compare_study`][metric_oracle.compare_study].
+        The table: a return value of [`compare`][metric_oracle.compare] or
+        [`compare_study`][metric_oracle.compare_study].
     path : str or path
         File that ends in ``.png``, ``.pdf`` or ``.svg``. An existing one is replaced only when the new one is complete.
 
@@ -111,5 +112,5 @@ def write_plot(comparison: Comparison, path: str | Path) -> None:
     >>> mo.write_plot(mo.compare(systems, resamples=1000), "table.png")
     """
     path = Path(path)
-    check_plot(path, "table")
-    write_figure(path, draw(comparison), "table")
+    check_plot(path)
+    write_figure(path, draw(comparison))

@@ -1,6 +1,6 @@
-"""CRG of a test set: reference labels and predicted labels -> counts and the score of Hamamci et al. (MIDL 2025).
+"""CRG (Hamamci et al., MIDL 2025) of a test set, from a table of reference labels and a table of predicted labels.
 
-How the equations read here, and what happens where they divide by zero, stands in ``kernels/crg``.
+``kernels/crg`` has the equations, and says what happens if they divide by zero.
 """
 
 import math
@@ -26,7 +26,7 @@ from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_re
 from metric_oracle.tables.table_cells import crg_of_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
-# Whether the classes 0 blank, 1 positive, 2 negative, 3 uncertain count as positive.
+# For each policy on uncertain labels: whether the classes 0 blank, 1 positive, 2 negative and 3 uncertain are positive.
 IS_POSITIVE = {
     "positive": (False, True, False, True),
     "negative": (False, True, False, False),
@@ -36,16 +36,18 @@ IS_POSITIVE = {
 
 @dataclass(frozen=True)
 class Level:
-    """CRG of one set of labels, such as abnormality classes, or types and places of one of them.
+    """CRG of one set of labels, such as all abnormalities, or the types and locations of one abnormality.
 
     Attributes
     ----------
     name : str
+        Name of the level, as the caller chose it.
     labels : list of str
+        Names of its L labels.
     counts : int64[L, 4]
         True positives, false negatives, false positives and true negatives of each label.
     interval : Interval
-        Of the score: BCa bootstrap over reports, the prevalence that of each resample.
+        Interval of the score by the BCa bootstrap over reports. Each resample has its own prevalence.
     """
 
     name: str
@@ -67,12 +69,13 @@ class CRG(OneLine):
     Attributes
     ----------
     levels : list of Level
+        The levels, each with its counts, score and interval.
     reports : int
-        Reference reports, each with a prediction.
+        Number of reference reports. Each has a prediction.
     unused : int
-        Predictions without a reference.
+        Number of predictions without a reference.
     interval : Interval
-        Of the score, as that of a level.
+        Interval of the mean score, computed as that of a level.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -85,7 +88,7 @@ class CRG(OneLine):
 
     @property
     def score(self) -> float:
-        """The mean of the levels' scores, as the paper joins binary and structured labels."""
+        """Mean of the levels' scores, which is how the paper combines binary and structured labels."""
         return math.fsum(level.score for level in self.levels) / len(self.levels)
 
     def warnings(self) -> list[str]:
@@ -99,13 +102,17 @@ class CRG(OneLine):
         return self.table.to_pylist()
 
     def summary(self) -> str:
-        """Return one line: the score, its interval, the reports."""
+        """Return one line with the score, its interval and the number of reports."""
         ends = "" if self.interval.degenerate else f" [{self.interval.low:.4f} {self.interval.high:.4f}]"
         return f"CRG {self.score:.4f}{ends}, {self.reports:,} reports"
 
     @property
     def table(self) -> pa.Table:
-        """Columns level, label, counts, crg and its interval: a row a label, one "all" a level, then their mean."""
+        """Table with the columns level, label, tp, fn, fp, tn, crg, low and high.
+
+        Every label has a row with its counts. Every level has a row "all" with its sums, score and interval. With
+        several levels, the last row has the mean of their scores.
+        """
         rows = []
         for level in self.levels:
             rows += [
@@ -175,31 +182,36 @@ def score_crg(
             value=repr(uncertain),
             step="Say what an uncertain label counts as: it changes the score and is recorded.",
         )
-    n_resamples = checked_resamples(resamples, "crg")
-    truth = read_label_table(reference, id_column=id_column)
-    given = read_label_table(predicted, id_column=id_column)
-    rows = join_labels(truth, given, predicted, "crg")
-    chosen = _levels(truth, levels, reference)
+    n_resamples = checked_resamples(resamples)
+    references = read_label_table(reference, id_column=id_column)
+    predictions = read_label_table(predicted, id_column=id_column)
+    rows = join_labels(references, predictions, predicted)
+    chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])
-    found: list[Level] = []
+    scored: list[Level] = []
     by_report: list[np.ndarray] = []
     for name, labels in chosen.items():
-        lacking = [label for label in labels if label not in given.names]
+        lacking = [label for label in labels if label not in predictions.names]
         if lacking:
             raise InputError(
                 f"{predicted} lacks {len(lacking)} of the {len(labels)} labels of the reference "
                 f"({shown_names(lacking[:3])}).",
                 "Rename its columns, or drop them from the reference.",
             )
-        wanted = is_positive[truth.values[:, [truth.names.index(label) for label in labels]]]
-        got = is_positive[given.values[rows][:, [given.names.index(label) for label in labels]]]
-        cells = [wanted & got, wanted & ~got, ~wanted & got, ~wanted & ~got]
+        in_reference = is_positive[references.values[:, [references.names.index(label) for label in labels]]]
+        in_prediction = is_positive[predictions.values[rows][:, [predictions.names.index(label) for label in labels]]]
+        cells = [
+            in_reference & in_prediction,
+            in_reference & ~in_prediction,
+            ~in_reference & in_prediction,
+            ~in_reference & ~in_prediction,
+        ]
         counts = np.stack([cell.sum(axis=0) for cell in cells], axis=1)
-        by_report += [wanted.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
-        found.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
-    scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in found], n_resamples, seed)
-    ends = [ends_of(scores.map(partial(np.take, indices=place, axis=-1))) for place in range(len(found))]
-    found = [replace(level, interval=interval) for level, interval in zip(found, ends, strict=True)]
+        by_report += [in_reference.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
+        scored.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
+    scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in scored], n_resamples, seed)
+    ends = [ends_of(scores.map(partial(np.take, indices=position, axis=-1))) for position in range(len(scored))]
+    scored = [replace(level, interval=interval) for level, interval in zip(scored, ends, strict=True)]
     signature = {
         "metric": "crg",
         "source": "Hamamci et al., MIDL 2025",
@@ -207,77 +219,77 @@ def score_crg(
         "direction": "higher",
         "uncertain": uncertain,
         "levels": chosen,
-        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(truth.ids)},
-        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(given.ids)},
+        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(references.ids)},
+        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(predictions.ids)},
         "bootstrap": {"unit": "report", "resamples": n_resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
     }
     mean = ends_of(scores.map(lambda values: values.mean(axis=-1)))
-    return CRG(found, len(truth.ids), len(given.ids) - len(truth.ids), mean, signature)
+    return CRG(scored, len(references.ids), len(predictions.ids) - len(references.ids), mean, signature)
 
 
 def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed: int) -> Resampled:
-    """Return each level's CRG over all reports, resampled reports, and without each; of one report nothing varies.
+    """Return the CRG of L levels: of the test set, of each bootstrap resample, and with each report left out.
 
     Parameters
     ----------
     columns : float64[3 L, n]
-        Positive labels, false negatives and false positives of each report, level after level.
+        For each level, three rows with the positive labels, false negatives and false positives of each of n reports.
     labels : sequence of int
-        Labels of a report in each level.
+        Number of labels of each level.
     """
 
     def scores(means: np.ndarray) -> np.ndarray:
-        parts = [means[..., 3 * place : 3 * place + 3] for place in range(len(labels))]
+        parts = [means[..., 3 * level : 3 * level + 3] for level in range(len(labels))]
         return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
 
-    if columns.shape[1] < 2:
+    if columns.shape[1] < 2:  # a single report cannot be resampled; two copies of it give a degenerate interval
         columns = np.repeat(columns, 2, axis=1)
     return resample_means(columns, resamples, seed).map(scores)
 
 
 def ends_of(score: Resampled) -> Interval:
-    """Return the interval of a score of a test set, its value where nothing varies."""
+    """Return the interval of a score of a test set; if all resamples have one score, a degenerate one at that score."""
     if np.ptp(score.resampled) == 0:
         return Interval(float(score.value), float(score.value), degenerate=True)
     return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
 
 
 def join_labels(
-    truth: LabelTable | LabelSets, given: LabelTable | LabelSets, predicted: str | Path, function: str
+    references: LabelTable | LabelSets, predictions: LabelTable | LabelSets, predicted: str | Path
 ) -> list[int]:
-    """Return the row of each reference report among the predictions."""
-    place = {key: row for row, key in enumerate(given.ids)}
-    lacking = [key for key in truth.ids if key not in place]
+    """Return, for each reference report, the row of its prediction."""
+    row_of_id = {key: row for row, key in enumerate(predictions.ids)}
+    lacking = [key for key in references.ids if key not in row_of_id]
     if lacking:
         raise InputError(
-            f"{predicted} has no labels for {len(lacking)} of {len(truth.ids)} reference reports "
+            f"{predicted} has no labels for {len(lacking)} of {len(references.ids)} reference reports "
             f"({shown_names(lacking[:3])}).",
             "Add them, or leave these reports out of the reference.",
         )
-    return [place[key] for key in truth.ids]
+    return [row_of_id[key] for key in references.ids]
 
 
 def _levels(
-    truth: LabelTable, levels: Mapping[str, Sequence[str]] | None, reference: str | Path
+    references: LabelTable, levels: Mapping[str, Sequence[str]] | None, reference: str | Path
 ) -> dict[str, list[str]]:
-    """Return the labels of each level."""
+    """Return the names of the labels of each level, checked against the columns of the reference table."""
     if levels is None:
-        levels = {"labels": [name for name in truth.names if is_abnormality(name)]}
+        levels = {"labels": [name for name in references.names if is_abnormality(name)]}
     for name, labels in levels.items():
-        unknown = [label for label in labels if label not in truth.names or not is_abnormality(label)]
+        unknown = [label for label in labels if label not in references.names or not is_abnormality(label)]
         if not labels or unknown or len(set(labels)) < len(labels):
             raise InputError(
                 argument=f"level {name!r}",
                 rule="must have labels of the reference, each once and No Finding left out",
                 value=f"{len(labels)} labels, {len(unknown)} of them unknown",
-                step=f"Labels in {reference}: {shown_names(truth.names)}.",
+                step=f"Labels in {reference}: {shown_names(references.names)}.",
             )
     return {name: list(labels) for name, labels in levels.items()}
 
 
 def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read levels written as "NAME=LABEL,LABEL"."""
+    """Parse levels written as "NAME=LABEL,LABEL" into a dict from name to labels."""
     levels: dict[str, list[str]] = {}
     for text in texts:
         name, equals, labels = text.partition("=")

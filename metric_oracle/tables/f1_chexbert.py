@@ -1,6 +1,6 @@
-"""F1 of the labels of a test set: reference labels and predicted labels -> F1 by label set, average, uncertain policy.
+"""F1 of predicted labels against reference labels, with intervals.
 
-CheXbert's labels, and SRR-BERT's, where a finding with a status is a label.
+The labels are CheXbert's 14 findings, or those of SRR-BERT, where each label is a finding with a status.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,19 +23,19 @@ from metric_oracle.sources.labels import LabelSets, as_label_sets
 from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
 
-# The five of Irvin et al. (AAAI 2019) that papers print beside all fourteen, "No Finding" among these.
+# Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
 AVERAGES = ("micro", "macro", "samples")
-# What an uncertain label counts as, and who has it so. Negative and blank labels are both 0, so the last two are equal.
+# What an uncertain label counts as -> who counts it so. Negative and blank labels are both 0, so the last two agree.
 POLICIES = {
     "positive": "f1chexbert, RadEval; F1+ of LLaVA-Rad",
     "negative": "F1 of LLaVA-Rad",
     "blank": "R2Gen's compute_ce",
 }
-# Of SRR-BERT, whose published number (RadEval) is the weighted one.
+# Averages for SRR-BERT; the published number (RadEval) is the weighted one.
 SRR_AVERAGES = ("weighted", *AVERAGES)
 OWN_LABEL = "a label"
-# Reference reports with a label: with fewer the F1 of the label, and so the macro average, is too low on average.
+# With fewer reference reports that have a label, the label's F1, and so the macro average, is biased downwards.
 FEW_POSITIVE = 10
 HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
 TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
@@ -48,14 +48,14 @@ class F1(OneLine):
     Attributes
     ----------
     values : dict of (labels, uncertain, average) to (float, Interval)
-        F1 and its interval: BCa bootstrap over studies. First the set of labels, then what an uncertain label counts
-        as: "a label" where a status makes a label.
+        F1 and its interval by the BCa bootstrap over studies. The key is the set of labels ("14", "5"), what an
+        uncertain label counts as ("a label" for SRR-BERT, where uncertainty is a status), and the average.
     reports : int
-        Reference reports, each with a prediction.
+        Number of reference reports. Each has a prediction.
     rare : dict of str to int
-        Set of labels -> how many of them fewer than 10 reference reports have.
+        Set of labels -> number of its labels that fewer than 10 reference reports have.
     unused : int
-        Predictions without a reference.
+        Number of predictions without a reference.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -73,7 +73,7 @@ class F1(OneLine):
 
     @property
     def table(self) -> pa.Table:
-        """Columns labels, uncertain, average, f1, low, high: a row for each number."""
+        """Table with one row per F1 value and the columns labels, uncertain, average, f1, low and high."""
         rows = [(*key, value, *interval[:2]) for key, (value, interval) in self.values.items()]
         kinds = (*[pa.string()] * 3, *[pa.float64()] * 3)
         columns = zip(*rows, strict=True)
@@ -93,14 +93,14 @@ class F1(OneLine):
         return lines
 
     def summary(self) -> str:
-        """Return one line: the averages over all labels under each policy, and the reports."""
-        every = next(iter(self.values))[0]
-        found: dict[str, list[str]] = {}
+        """Return one line with the averages over all labels under each policy, and the number of reports."""
+        all_labels = next(iter(self.values))[0]
+        by_policy: dict[str, list[str]] = {}
         for (labels, uncertain, average), (value, _) in self.values.items():
-            if labels == every:
-                found.setdefault(uncertain, []).append(f"{average} {value:.4f}")
-        policies = "; ".join(" ".join([uncertain, *averages]) for uncertain, averages in found.items())
-        return f"{self.title}-{every}, uncertain as {policies}; {self.reports:,} reports"
+            if labels == all_labels:
+                by_policy.setdefault(uncertain, []).append(f"{average} {value:.4f}")
+        policies = "; ".join(" ".join([uncertain, *averages]) for uncertain, averages in by_policy.items())
+        return f"{self.title}-{all_labels}, uncertain as {policies}; {self.reports:,} reports"
 
 
 def score_f1_chexbert(
@@ -140,16 +140,16 @@ def score_f1_chexbert(
     >>> mo.score_f1_chexbert("test_labels.csv", "strong_labels.csv", resamples=1000)
     <F1: F1-CheXbert-14, uncertain as positive micro 0.8602 macro 0.7241 samples 0.8486; ...; 24 reports>
     """
-    n_resamples = checked_resamples(resamples, "f1_chexbert")
-    truth, given = (_read(path, id_column) for path in (reference, predicted))
-    rows = join_labels(truth, given, predicted, "f1_chexbert")
+    n_resamples = checked_resamples(resamples)
+    references, predictions = (_read(path, id_column) for path in (reference, predicted))
+    rows = join_labels(references, predictions, predicted)
     values: dict[tuple[str, str, str], tuple[float, Interval]] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
-        sides = is_positive[truth.values], is_positive[given.values[rows]]
-        found = f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
-        for key, one in found.items():
-            values[key[0], uncertain, key[1]] = one
+        sides = is_positive[references.values], is_positive[predictions.values[rows]]
+        scores = f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
+        for key, f1 in scores.items():
+            values[key[0], uncertain, key[1]] = f1
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
     signature = {
         "metric": "f1-chexbert",
@@ -157,13 +157,13 @@ def score_f1_chexbert(
         "tool": "scikit-learn",
         "direction": "higher",
         "uncertain": dict(POLICIES),
-        "labels": {name: [LABELS[place] for place in places] for name, places in LABEL_SETS.items()},
-        **_files_of(reference, truth, predicted, given),
+        "labels": {name: [LABELS[label] for label in columns] for name, columns in LABEL_SETS.items()},
+        **_files_of(reference, references, predicted, predictions),
         **_bootstrap_of(n_resamples, seed),
     }
-    positive = truth.values == IS_POSITIVE["negative"].index(True)
-    rare = {name: _rare(positive[:, list(places)]) for name, places in LABEL_SETS.items()}
-    return F1(in_order, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
+    positive = references.values == IS_POSITIVE["negative"].index(True)
+    rare = {name: _rare(positive[:, list(columns)]) for name, columns in LABEL_SETS.items()}
+    return F1(in_order, len(references.ids), rare, len(predictions.ids) - len(references.ids), signature)
 
 
 def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
@@ -198,42 +198,47 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     >>> mo.score_f1_srr("reference.csv", "predicted.csv", resamples=1000)
     <F1: F1-SRR-BERT-1, ... micro 0.6667 ...; 2 reports>
     """
-    n_resamples = checked_resamples(resamples, "f1_srr_bert")
-    truth, given = (as_label_sets(path, "f1_srr_bert") for path in (reference, predicted))
-    if truth.schema != given.schema:
+    n_resamples = checked_resamples(resamples)
+    references, predictions = (as_label_sets(path) for path in (reference, predicted))
+    if references.schema != predictions.schema:
         raise InputError(
-            f"{reference} and {predicted} have different labels ({truth.schema}; {given.schema}).",
+            f"{reference} and {predicted} have different labels ({references.schema}; {predictions.schema}).",
             "Make both with one model.",
         )
-    rows = join_labels(truth, given, predicted, "f1_srr_bert")
-    n_labels = truth.values.shape[1]
-    every = {str(n_labels): tuple(range(n_labels))}
-    found = f1_scores(truth.values == 1, given.values[rows] == 1, every, SRR_AVERAGES, n_resamples, seed)
+    rows = join_labels(references, predictions, predicted)
+    n_labels = references.values.shape[1]
+    all_labels = {str(n_labels): tuple(range(n_labels))}
+    scores = f1_scores(
+        references.values == 1, predictions.values[rows] == 1, all_labels, SRR_AVERAGES, n_resamples, seed
+    )
     signature = {
         "metric": "f1-srr-bert",
         "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
         "tool": "radeval-2.2.1",
         "direction": "higher",
         "uncertain": OWN_LABEL,
-        "labels": truth.schema,
-        **_files_of(reference, truth, predicted, given),
+        "labels": references.schema,
+        **_files_of(reference, references, predicted, predictions),
         **_bootstrap_of(n_resamples, seed),
     }
-    values = {(labels, OWN_LABEL, average): one for (labels, average), one in found.items()}
-    rare = {str(n_labels): _rare(truth.values == 1)}
-    return F1(values, len(truth.ids), rare, len(given.ids) - len(truth.ids), signature)
+    values = {(labels, OWN_LABEL, average): f1 for (labels, average), f1 in scores.items()}
+    rare = {str(n_labels): _rare(references.values == 1)}
+    return F1(values, len(references.ids), rare, len(predictions.ids) - len(references.ids), signature)
 
 
 def _rare(positive: np.ndarray) -> int:
-    """Return how many labels fewer than `FEW_POSITIVE` reports have, of bool[n, L]."""
+    """Return the number of labels that fewer than `FEW_POSITIVE` reports have; `positive` is bool[n, L]."""
     return int((positive.sum(axis=0) < FEW_POSITIVE).sum())
 
 
 def _files_of(
-    reference: str | Path, truth: LabelTable | LabelSets, predicted: str | Path, given: LabelTable | LabelSets
+    reference: str | Path,
+    references: LabelTable | LabelSets,
+    predicted: str | Path,
+    predictions: LabelTable | LabelSets,
 ) -> dict[str, Any]:
-    """Return what a signature says of both files."""
-    sides = {"reference": (Path(reference), truth), "predicted": (Path(predicted), given)}
+    """Return the signature's entries for both files: name, checksum and number of reports."""
+    sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
     return {
         side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
         for side, (path, table) in sides.items()
@@ -241,7 +246,7 @@ def _files_of(
 
 
 def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
-    """Return what a signature says of the intervals, and the version."""
+    """Return the signature's entries for the bootstrap and the version of this package."""
     return {
         "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
@@ -249,6 +254,7 @@ def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
 
 
 def _read(path: str | Path, id_column: str | None) -> LabelTable:
+    """Read a table of labels that has all 14 of CheXbert's."""
     table = read_label_table(path, id_column=id_column)
     lacking = [label for label in LABELS if label not in table.names]
     if lacking:
@@ -261,42 +267,61 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
 
 def f1_scores(
     truth: np.ndarray,
-    given: np.ndarray,
+    predicted: np.ndarray,
     label_sets: Mapping[str, Sequence[int]],
     names: Sequence[str],
     resamples: int,
     seed: int,
 ) -> dict[tuple[str, str], tuple[float, Interval]]:
-    """Return F1 and interval by label set and average, of some `names`; `truth` and `given` are bool[n, L]."""
-    cells = [truth & given, ~truth & given, truth & ~given]
-    by_study = [_f1(*(cell[:, places].sum(axis=1) for cell in cells)) for places in map(list, label_sets.values())]
+    """Return F1 and its interval for each set of labels and each average.
+
+    Parameters
+    ----------
+    truth, predicted : bool[n, L]
+        Labels of n studies: those of the references and those of the predictions.
+    label_sets : mapping of str to sequence of int
+        Columns of each set of labels.
+    names : sequence of str
+        Averages to compute, of micro, macro, weighted and samples.
+    resamples, seed : int
+        Bootstrap resamples of the studies, and their seed.
+
+    Returns
+    -------
+    dict of (label set, average) to (float, Interval)
+    """
+    cells = [truth & predicted, ~truth & predicted, truth & ~predicted]
+    by_study = [
+        _f1(*(cell[:, columns_of_set].sum(axis=1) for cell in cells))
+        for columns_of_set in map(list, label_sets.values())
+    ]
     columns = np.concatenate([*(cell.T for cell in cells), by_study]).astype(np.float64)
-    if columns.shape[1] < 2:  # of one study nothing varies
+    if columns.shape[1] < 2:  # a single study cannot be resampled; two copies of it give a degenerate interval
         columns = np.repeat(columns, 2, axis=1)
     n = truth.shape[1]
 
     def averages(means: np.ndarray) -> np.ndarray:
-        found = []
-        for place, labels in enumerate(map(list, label_sets.values())):
-            parts = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
-            by_label, support = _f1(*parts), parts[0] + parts[2]
+        averaged = []
+        for position, labels in enumerate(map(list, label_sets.values())):
+            means_of_cells = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
+            by_label, support = _f1(*means_of_cells), means_of_cells[0] + means_of_cells[2]
             total = support.sum(axis=-1)
-            of_name = {
-                "micro": _f1(*(part.sum(axis=-1) for part in parts)),
+            by_average = {
+                "micro": _f1(*(part.sum(axis=-1) for part in means_of_cells)),
                 "macro": by_label.mean(axis=-1),
                 "weighted": (by_label * support).sum(axis=-1) / np.where(total > 0, total, 1),
-                "samples": means[..., 3 * n + place],
+                "samples": means[..., 3 * n + position],
             }
-            found += [of_name[name] for name in names]
-        return np.stack(found, axis=-1)
+            averaged += [by_average[name] for name in names]
+        return np.stack(averaged, axis=-1)
 
     scores = resample_means(columns, resamples, seed).map(averages)
     keys = [(labels, average) for labels in label_sets for average in names]
-    found = [scores.map(partial(np.take, indices=place, axis=-1)) for place in range(len(keys))]
-    return {key: (float(one.value), ends_of(one)) for key, one in zip(keys, found, strict=True)}
+    averaged = [scores.map(partial(np.take, indices=position, axis=-1)) for position in range(len(keys))]
+    return {key: (float(score.value), ends_of(score)) for key, score in zip(keys, averaged, strict=True)}
 
 
 def _f1(matched: np.ndarray, invented: np.ndarray, missed: np.ndarray) -> np.ndarray:
-    """Return F1 of counts, 0 where all are 0."""
+    """Return F1 from counts of true positives, false positives and false negatives; 0 if all three are 0."""
     total = 2 * matched + invented + missed
     return np.where(total > 0, 2 * matched / np.where(total > 0, total, 1), 0.0)

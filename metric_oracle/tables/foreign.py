@@ -1,7 +1,7 @@
 """Scores of other tools (GREEN, CheXprompt, CRIMSON, RadFact, FineRadScore, any table) as files of scores.
 
-A table has one row a report, its id, and columns of numbers. Which way a column is better is known of the tool that
-owns its name, or said by the caller; it is never guessed.
+A table has one row per report, with an id and columns of numbers. Whether higher or lower values of a column are better
+is known from its name (`score_names`) or stated by the caller; it is never guessed.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,7 @@ from metric_oracle.retrieval.results import Scores
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
 
-def read_foreign(
-    name: str, path: str | Path, directions: Mapping[str, str] | None = None, function: str = "read_foreign"
-) -> Scores:
+def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | None = None) -> Scores:
     r"""Read a table of another tool as the scores of a system.
 
     Parameters
@@ -34,18 +32,16 @@ def read_foreign(
     name : str
         Name of the system.
     path : str or path
-        A table with an id column and a row for each report. A cell without a number is a report that the tool could not
-        score.
+        A table with an id column and one row per report. A cell without a number means that the tool could not score
+        the report.
     directions : mapping of str to {"higher", "lower"}, optional
-        Which values of a column are better; needed for columns whose names are not known.
-    function : str
-        Name of the caller, with which error messages begin.
+        Column -> which of its values are better. Needed for columns whose names are not known.
 
     Returns
     -------
     Scores
-        The columns whose direction is known, under their own names; ``foreign`` in the signature is the file. The
-        references of the tool are not known.
+        The columns whose direction is known, under their own names. The entry ``foreign`` of the signature identifies
+        the file. The signature has no references, because the table does not say what the tool compared with.
 
     Raises
     ------
@@ -60,34 +56,34 @@ def read_foreign(
     {'my_score': 0.75}
     """
     path = Path(path)
-    table = read_table(existing_file(path, function, "foreign"), function)
-    found = table.id_cells(function)
-    if found is None:
+    table = read_table(existing_file(path, "foreign"))
+    ids_and_name = table.id_cells()
+    if ids_and_name is None:
         raise InputError(
             f"{path} has no column of ids, such as study_id; columns: {table.header}.", "Add the ids of the reports."
         )
-    cells, id_name = found
-    ids = canonical_ids(cells, function, f"the ids of {path}")
-    check_unique(ids, function, f"the ids of {path}")
+    cells, id_name = ids_and_name
+    ids = canonical_ids(cells, f"the ids of {path}")
+    check_unique(ids, f"the ids of {path}")
     stated = {column: way for column, way in (directions or {}).items() if column in table.names}
     columns: dict[str, pa.Array] = {}
-    how: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for column in table.names:
-        numbers = map(number_of, table.column(column, function, "foreign"))
+        numbers = map(number_of, table.column(column, "foreign"))
         values = [value if np.isfinite(value) else None for value in numbers]
-        known = direction_of(column)
-        direction = stated.get(column) or known
+        usual = direction_of(column)
+        direction = stated.get(column) or usual
         if column == id_name or direction is None or all(value is None for value in values):
             continue
-        if direction not in DIRECTIONS or known not in (None, direction):
+        if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(
                 argument="direction",
                 rule="must be higher or lower, and as a known name has it",
-                value=f"{column!r}={direction}{('' if known is None else f', of which {known} is better')}",
+                value=f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
                 step="Correct it.",
             )
         columns[column] = pa.array(values, pa.float64())
-        how[column] = {"source": "a column of another tool", "direction": direction}
+        entries[column] = {"source": "a column of another tool", "direction": direction}
     if not columns:
         raise InputError(
             f"{path} has no column of numbers whose direction is known; columns: {table.header}.",
@@ -96,7 +92,7 @@ def read_foreign(
     signature = {
         "kind": "scores",
         "system": name,
-        "metrics": how,
+        "metrics": entries,
         "references": None,
         "n": len(ids),
         "version": None,

@@ -1,6 +1,6 @@
-"""Score columns of other tools: which way is better.
+"""Whether higher or lower scores are better, for columns of other tools.
 
-The direction of a column is taken from the registry or from the tool that owns its name, and is never guessed.
+The direction of a column comes from the registry of metrics or the lists of column names below. It is never guessed.
 """
 
 import re
@@ -11,8 +11,8 @@ from metric_oracle.metrics import ALIASES, METRICS, folded
 Direction = Literal["higher", "lower"]
 DIRECTIONS = ("higher", "lower")
 
-# Names as the tools write them; case, blanks and punctuation do not count. Only values of one report each: means over
-# a set (RadEval's and ReXrank's tables invert RadCliQ there) are another thing under the same name.
+# Tool -> column names as the tool writes them. Case, blanks and punctuation are ignored. The directions hold for scores
+# of single reports; in tables of means over a test set, RadEval and ReXrank print 1/RadCliQ under the name of RadCliQ.
 _HIGHER = {
     "CXR-Report-Metric": ("bleu_score", "bertscore", "semb_score", "radgraph_combined"),
     "ReXrank": ("BLEU", "BLEU-2", "BertScore", "SembScore", "RadGraph", "RaTEScore", "GREEN"),
@@ -80,21 +80,21 @@ _DIRECTIONS: dict[str, Direction] = {
 
 
 def direction_of(name: str) -> Direction | None:
-    """Return which scores are better in a column of that name, None where no tool is known to own it.
+    """Return whether higher or lower scores are better in a column, by its name.
 
     Parameters
     ----------
     name : str
-        As a tool wrote it: `RadCliQ`, `radcliq_v1` and `RadCliQ-V1` are one. ``1/`` before a name turns the direction,
-        as in ReXrank's ``1/RadCliQ-v1``.
+        Name of the column: `RadCliQ`, `radcliq_v1` and `RadCliQ-V1` are equivalent. ``1/`` before a name reverses the
+        direction, as in ReXrank's ``1/RadCliQ-v1``.
 
     Returns
     -------
     {"higher", "lower"} or None
-        None: ask the caller for the direction.
+        None if no known tool writes a column of this name; the caller must then state the direction.
     """
     inverted = re.match(r"\s*1\s*/(.+)", name)
-    found = _DIRECTIONS.get(folded(inverted[1] if inverted else name))
-    if found is None or not inverted:
-        return found
-    return "lower" if found == "higher" else "higher"
+    direction = _DIRECTIONS.get(folded(inverted[1] if inverted else name))
+    if direction is None or not inverted:
+        return direction
+    return "lower" if direction == "higher" else "higher"

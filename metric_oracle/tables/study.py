@@ -1,7 +1,7 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics.
 
-Every finished step is a file (`study_steps.py`): a study that was killed goes on. Metrics over token states come last,
-since their steps take minutes where the others take seconds.
+Every finished step is a file (`study_steps.py`), so that a killed study resumes. Metrics over token states come
+last, because their steps take minutes and the others seconds.
 """
 
 import json
@@ -27,7 +27,7 @@ from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import build_index, inputs_digest
 from metric_oracle.indexes.index import Index, open_index
-from metric_oracle.indexes.shards import is_set, one_index
+from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.answers import most_frequent_row
@@ -38,43 +38,50 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import join_ids, score_rows
-from metric_oracle.retrieval.plan import plan
+from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
+from metric_oracle.retrieval.sampled import sampled_means
+from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
-from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, workplace
-from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM
+from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
+from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick, read_system
+from metric_oracle.tables.systems import Given as Row
+
+CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
+CHANCE_SEED = 0
 
 
 @dataclass(frozen=True)
 class _Model:
-    """What a model wrote about the test reports, with its sources.
+    """The reports that a model wrote for the test reports.
 
     Parameters
     ----------
     given : AttachedReports
+        The predictions (a file, a container or a folder made by build-index) with their sources.
     """
 
     given: AttachedReports
 
     def __post_init__(self) -> None:
-        check_left_out(self.given.encoding, (), "study", "a model's reports, which the encoder of the index encodes")
+        check_left_out(self.given.encoding, (), "a model's reports, which the encoder of the index encodes")
 
     @property
     def files(self) -> Mapping[str, Any]:
-        """What was given for the metrics to read."""
+        """Argument -> value of each source that was given with the predictions."""
         return self.given.sources
 
     @property
     def index(self) -> Index | None:
-        """The index that stands for the predictions, if one does."""
-        given = self.given.data
-        if isinstance(given, str | Path) and is_set(Path(given)):
-            raise InputError(one_index(Path(given), "study"))
-        is_index = isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()
-        return open_index(given) if is_index else None
+        """The index, if the predictions were given as a folder made by build-index; otherwise None."""
+        data = self.given.data
+        if isinstance(data, str | Path) and is_set(Path(data)):
+            raise not_one_index(Path(data))
+        is_index = isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()
+        return open_index(data) if is_index else None
 
     def read(self) -> Reports:
         """Read the predictions.
@@ -82,12 +89,12 @@ class _Model:
         Returns
         -------
         Reports
-            The reports, of the file or of the index.
+            The predictions, read from the file or from the index.
         """
         index = self.index
         if index is None:
             try:
-                return self.given.read("study", predictions=True)[0]
+                return self.given.read(predictions=True)[0]
             except InputError as error:
                 model_ids = option("model_ids", "NAME=FILE", python="ids=FILE")
                 error.step = error.step.replace(option("ids", "FILE"), model_ids)
@@ -96,7 +103,7 @@ class _Model:
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
-        """Return the representations that can be made of the predictions.
+        """Return the representations that the predictions have or that can be made from them.
 
         Parameters
         ----------
@@ -111,18 +118,18 @@ class _Model:
         index = self.index
         if index is not None:
             return set(index.content["representations"])
-        found = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
+        names = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
         for source in attached_sources():
             if source.argument in self.files:
-                found.add(source.name)
+                names.add(source.name)
             elif source.record.made_by and source.name in queries.attached:
                 maker = source_of(source.record.made_by)
-                found |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
-        return found
+                names |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
+        return names
 
 
 def oracle_name(metric: str) -> str:
-    """Return the name of an oracle's row."""
+    """Return the name of the row of a metric's oracle."""
     return f"{metric} oracle"
 
 
@@ -133,7 +140,9 @@ def run_study(
     models: Mapping[str, Any] | None = None,
     *,
     metrics: str | Sequence[str] | None = None,
+    scores: Mapping[str, Row | Sequence[Row]] | None = None,
     inner: bool = False,
+    exact_chance: bool = False,
     out: str | Path | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -145,18 +154,26 @@ def run_study(
     index : path or Index
         The corpus.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports].
+        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reports].
     models : dict of str to reports, optional
-        By name, what each model wrote about the test reports: a file, a container, a prepared folder, or
-        [`reports`][metric_oracle.reports] with its sources, which are files.
+        Name of a model -> the reports that it wrote for the test reports: a file, a container, a prepared folder, or
+        [`reports`][metric_oracle.reports] with sources, which must be files.
     metrics : str or sequence of str, optional
-        By default one of each kind that index, queries and models allow; each has an oracle and a column.
+        Metrics of the study. Each has an oracle (a row) and a column. By default, those of the standard set that index,
+        queries and models have the sources for.
+    scores : dict of str to scores, optional
+        Name of a further row -> its scores under every metric of the study, or a file of them, such as those of
+        [`BestOf`][metric_oracle.BestOf]`.to_scores`. A sequence is one row whose metrics are in several files.
     inner : bool, default False
-        Leave out test reports that a model has no prediction for; otherwise they are an error.
+        Whether to leave out test reports for which a model has no prediction; by default they are an error.
+    exact_chance : bool, default False
+        Whether random retrieval is computed exactly under BERTScore and composites that contain it, too. By default a
+        stratified sample of the corpus estimates its mean there, with a standard error of at most 5e-5. Small studies,
+        of which it would be half of all pairs, are computed exactly.
     out : path, optional
-        New folder of the study. Its finished steps are kept next to it in ``<out>.unfinished``, where the same call
-        goes on after a kill: a file for the scores of each row, and for each oracle one of its reports. The folder is
-        renamed once the table is written, see `tables.study_folder`.
+        New folder of the study. Its finished steps are kept next to it in ``<out>.unfinished``: a file with the scores
+        of each row, and a file with the reports of each oracle. If the study is killed, the same call resumes there.
+        [`write_study`][metric_oracle.write_study] renames the folder once the table is written.
     threads : int, optional
         Worker threads of searches and expectations; by default the cores of this process.
     progress : function, optional
@@ -165,8 +182,10 @@ def run_study(
     Returns
     -------
     dict of str to Scores
-        By the name of the row: the models, the oracles, the most frequent report, what a perfect answer gets, and
-        the exact expectation of random retrieval, whose score of a test report is the mean over all corpus rows.
+        Name of the row -> scores. The rows are the models, those of `scores`, the oracles, the most frequent report,
+        perfect answers (each test report scored with itself), and the expectation of random retrieval: for each test
+        report, the mean score over all corpus rows. The entry ``averaged`` of its signature says which metrics were
+        sampled, with the standard error of the mean over all test reports, the rows drawn for each and the seed.
 
     Raises
     ------
@@ -186,31 +205,36 @@ def run_study(
     tell = queries.models.get("tell") if isinstance(queries, AttachedReports) else None
     queries = loaded(queries, index)
     check_section(queries, index)
-    said = index.section if index.section[0] else queries.section
-    queries = replace(queries, section=said)
+    section = index.section if index.section[0] else queries.section
+    queries = replace(queries, section=section, kept={})  # all steps use the same token states
     out = None if out is None else Path(out)
     given = {name: _Model(attached(model)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
-    _check_models(given, names)
-    read = {name: model.read() for name, model in given.items()}  # a bad file shows before the long work
+    ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
+    _check_models([*given, *ready], names)
+    read = {name: model.read() for name, model in given.items()}  # so that a bad file is an error before the long work
     for name, reports in read.items():
-        own = option("model_section", f"{name}={said[0]}", python=f"mo.reports(..., section={said[0]})")
+        own = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
         step = f"Say by {own} what it writes, or search an index of its section"
-        warning = check_sections("study", said, reports.said, ("test reports", f"model {name!r}"), step)
+        warning = check_sections(section, reports.said, ("test reports", f"model {name!r}"), step)
         if warning:
             say(warning, tell)
     rows, queries = _rows(read, queries, inner)
+    _check_ready(ready, names, queries)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
-    with workplace(out) as folder:
+    with working_folder(out) as folder:
         steps = Steps(folder, base, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
-        steps.clear({file_name(name): _made_of(model, read[name]) for name, model in given.items()})
+        late = [name for name in names if "bertscore" in METRICS[name].representations]
+        early = [name for name in names if name not in late]
+        exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
+        steps.clear({**{file_name(name): _made_of(model, read[name]) for name, model in given.items()}, **exact})
         systems: dict[str, Scores] = {}
         for name, model in given.items():
             made_of = _made_of(model, read[name])
-            place = steps.place(file_name(name), made_of)
-            make = _Predicted(index, queries, name, model, read[name], rows[name], names, place)
+            predictions_folder = steps.index_folder(file_name(name), made_of)
+            make = _ScoreModel(index, queries, name, model, read[name], rows[name], names, predictions_folder)
             systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
-            steps.leave(place)
+            steps.remove_index(predictions_folder)
 
         def oracles(metrics: Iterable[str]) -> None:
             for metric in metrics:
@@ -226,12 +250,10 @@ def run_study(
 
                 systems[row] = steps.run(row, file_name(row), read_scores, score)
 
-        late = [name for name in names if "bertscore" in METRICS[name].representations]
-        early = [name for name in names if name not in late]
         oracles(early)
         scorable = {name: np.unique(representation_of(index, METRICS[name]).row_id) for name in names}
-        most_frequent = np.full(len(queries.ids), most_frequent_row(index, _common(scorable.values())))
-        like = systems[MOST_FREQUENT] = steps.run(
+        most_frequent = np.full(len(queries.ids), most_frequent_row(index, _scorable_by_all(scorable.values())))
+        frequent = systems[MOST_FREQUENT] = steps.run(
             MOST_FREQUENT,
             file_name(MOST_FREQUENT),
             read_scores,
@@ -242,49 +264,64 @@ def run_study(
             without_text = SearchOptions(text=False)
             planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
             own = {name: one.run(queries).table["score"] for name, one in planned.items()}
-            return _scores(like, own, IDENTITY)
+            return _scores(frequent, own, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        chance = _Chance(index, queries, scorable, like, steps, threads)
+        chance = _Chance(index, queries, scorable, frequent, steps, threads, () if exact_chance else late, exact)
         chance.average(early)
         oracles(late)
         systems[RANDOM] = chance.row()
-    order = [*given, *map(oracle_name, names), MOST_FREQUENT, IDENTITY, RANDOM]
-    return {name: systems[name] for name in order}
+    order = [*given, *ready, *map(oracle_name, names), MOST_FREQUENT, IDENTITY, RANDOM]
+    return {name: {**systems, **ready}[name] for name in order}
+
+
+def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Inputs) -> None:
+    """Raise unless scores that were given have every metric of the study and are of its test reports."""
+    for name, row in rows.items():
+        lacking = [metric for metric in metrics if metric not in row.signature.get("metrics", {})]
+        if lacking:
+            raise InputError(
+                f"the scores of {name!r} lack {', '.join(lacking)}, which the study has.",
+                f"Score these too, or name fewer metrics with {option('metrics')}.",
+            )
+        if row.signature.get("references") not in (None, digest(queries)):
+            raise InputError(
+                f"the scores of {name!r} are of other test reports than the study's.", "Score these test reports."
+            )
 
 
 def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[dict[str, dict[str, int]], Inputs]:
-    """Return the place of each test report among each model's predictions, and the test reports that all have."""
-    asked = Reports(list(queries.ids), list(queries.texts), "", {}, {})
-    found: dict[str, dict[str, int]] = {}
+    """Return, for each model, the row of each test report's prediction; and the test reports that all models have."""
+    references = Reports(list(queries.ids), list(queries.texts), "", {}, {})
+    row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
-        places, answered, _ = join_ids(asked, reports, True, lambda line: None, "study")
-        found[name] = {asked.ids[i]: row for i, row in zip(places, answered, strict=True)}
-        lacking = [study for study in asked.ids if study not in found[name]]
-        if lacking and not inner:
+        positions, prediction_rows, _ = join_ids(references, reports, True, lambda line: None)
+        row_of_study[name] = {references.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
+        missing = [study for study in references.ids if study not in row_of_study[name]]
+        if missing and not inner:
             raise InputError(
-                f"model {name!r} has no prediction for {len(lacking)} of {len(asked.ids)} test reports "
-                f"({shown_names(lacking[:3])}).",
+                f"model {name!r} has no prediction for {len(missing)} of {len(references.ids)} test reports "
+                f"({shown_names(missing[:3])}).",
                 f"Complete its file, or pass {option('inner', True)} to leave these reports out.",
             )
-    kept = [i for i, study in enumerate(asked.ids) if all(study in rows for rows in found.values())]
-    if not kept:
+    common = [i for i, study in enumerate(references.ids) if all(study in rows for rows in row_of_study.values())]
+    if not common:
         raise InputError(
-            f"no test report is predicted by every model; there are {len(asked.ids)}.", "Leave a model out."
+            f"no test report is predicted by every model; there are {len(references.ids)}.", "Leave a model out."
         )
-    return found, queries if len(kept) == len(asked.ids) else queries.take(np.array(kept))
+    return row_of_study, queries if len(common) == len(references.ids) else queries.take(np.array(common))
 
 
 def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metrics: list[str] | None) -> list[str]:
-    """Return the names of the metrics asked for, or of one of each kind that everything allows."""
+    """Return the names of the requested metrics, or of the standard metrics that index, queries and models allow."""
     if metrics:
-        return [get_metric(name, "study").name for name in metrics]
+        return [get_metric(name).name for name in metrics]
     given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
-    held = [given, *(model.holds(queries) for model in models.values())]
+    available = [given, *(model.holds(queries) for model in models.values())]
     names = [
         name
         for name in shown_in("study")
-        if name in index.metrics and all(set(METRICS[name].representations) <= one for one in held)
+        if name in index.metrics and all(set(METRICS[name].representations) <= side for side in available)
     ]
     if not names:
         raise InputError(
@@ -294,10 +331,10 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metric
     return names
 
 
-def _check_models(models: Mapping[str, _Model], metrics: list[str]) -> None:
-    """Raise unless the names of models can be names of rows and of files."""
-    own = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
-    taken = sorted({*own} & models.keys())
+def _check_models(models: Sequence[str], metrics: list[str]) -> None:
+    """Raise unless each model's name is distinct from other rows' names, also as a file name."""
+    row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
+    taken = sorted({*row_names} & {*models})
     if taken:
         raise InputError(
             argument="models",
@@ -306,35 +343,55 @@ def _check_models(models: Mapping[str, _Model], metrics: list[str]) -> None:
             step="Choose another name.",
         )
     files = [file_name(name) for name in models]
-    others = [file_name(name) for name in own] + [f"{file_name(oracle_name(metric))}-reports" for metric in metrics]
+    reserved = [file_name(name) for name in row_names] + [
+        f"{file_name(oracle_name(metric))}-reports" for metric in metrics
+    ]
     for name, file in zip(models, files, strict=True):
-        if not file or (files + others).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
+        if not file or (files + reserved).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
             raise InputError(
                 argument="models",
-                rule="must have names that make different file names",
-                value=repr(name),
-                step="Use other letters, digits, - and _.",
+                rule="must have names that give different file names",
+                value=f"{name!r}, whose file name {file!r} is empty or taken",
+                step="Choose another name.",
             )
 
 
 def _made_of(model: _Model, read: Reports) -> list[Any]:
-    """Return what the scores of a model depend on beside the study's own."""
+    """Return checksums of all that a model's scores depend on: texts, sources, and the index if there is one."""
     in_memory = [name for name, value in model.files.items() if not isinstance(value, str | Path)]
     if in_memory:
-        msg = (
-            f"study: {in_memory[0]} of a model must be a file, so that a study that was killed can go on; got "
-            f"{type(model.files[in_memory[0]]).__name__}. Write it to a file, or prepare the reports with build-index."
+        raise InputError(
+            argument=f"{in_memory[0]} of a model",
+            rule="must be a file, so that a study that was killed can go on",
+            value=type(model.files[in_memory[0]]).__name__,
+            step="Write it to a file, or prepare the reports with build-index.",
         )
-        raise InputError(msg)
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
-    given = model.index
+    model_index = model.index
     texts = sha256(json.dumps([read.ids, read.texts]).encode()).hexdigest()
-    return [texts, files, None if given is None else given.fingerprint]
+    return [texts, files, None if model_index is None else model_index.fingerprint]
 
 
 @dataclass(frozen=True)
-class _Predicted:
-    """The scores of a model: indexes what it wrote with the encoder of the study's index, and scores it."""
+class _ScoreModel:
+    """A step of the study: index a model's predictions with the encoder of the corpus index, and score them.
+
+    Attributes
+    ----------
+    index : Index
+        The corpus, which has the document frequencies and the encoder.
+    queries : Inputs
+        Test reports.
+    name : str
+    model : _Model
+    read : Reports
+        Predictions of the model.
+    rows : mapping
+        Id of a test report -> row of its prediction.
+    metrics : list of str
+    place : Path
+        Folder for the index of the predictions.
+    """
 
     index: Index
     queries: Inputs
@@ -348,7 +405,7 @@ class _Predicted:
     def __call__(self) -> Scores:
         rows = np.array([self.rows[study] for study in self.queries.ids])
         written = open_index(self.place) if self.place.exists() else self.model.index
-        if written is not None:  # given, or left by a study that was killed then
+        if written is not None:  # prepared by the user, or left by a study that was killed
             return self._scored(written, rows)
         encoding = None
         if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
@@ -361,17 +418,18 @@ class _Predicted:
         }
         options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
-        inputs = load_inputs(self.read.ids, self.read.texts, "study", encoding=encoding, **options)
-        written = build_index(inputs, self.place, metrics=self.metrics)  # goes on if it was killed
-        return self._scored(written, rows)
+        inputs = load_inputs(self.read.ids, self.read.texts, encoding=encoding, **options)
+        written = build_index(inputs, self.place, metrics=self.metrics)  # resumes a build that was killed
+        return self._scored(written, rows, encoding)
 
-    def _scored(self, written: Index, rows: np.ndarray) -> Scores:
-        """Score predictions with the document frequencies of the study's corpus."""
-        weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None, "study")
-        return score_rows(weighted, self.queries, rows, self.metrics, system=self.name)
+    def _scored(self, written: Index, rows: np.ndarray, encoding: Encoding | None = None) -> Scores:
+        """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""
+        weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None)
+        queries = replace(self.queries, encoding=encoding)
+        return score_rows(weighted, queries, rows, self.metrics, system=self.name)
 
 
-def _common(rows: Iterable[np.ndarray]) -> np.ndarray:
+def _scorable_by_all(rows: Iterable[np.ndarray]) -> np.ndarray:
     """Return the corpus rows that every metric can score, ascending."""
     common = reduce(np.intersect1d, rows)
     if not len(common):
@@ -382,29 +440,35 @@ def _common(rows: Iterable[np.ndarray]) -> np.ndarray:
 
 
 class _Chance:
-    """Each query's mean score over the corpus under each metric: a step for each metric, and then a row."""
+    """Expected scores of random retrieval, a mean over the corpus: one step per metric, then the row.
+
+    A sample estimates the means of the metrics in `sampled`; `made_of` tells steps that depend on that choice apart.
+    """
 
     def __init__(
         self,
         index: Index,
         queries: Inputs,
         rows: Mapping[str, np.ndarray],
-        like: Scores,
+        template: Scores,
         steps: Steps,
         threads: int | None,
+        sampled: Sequence[str],
+        made_of: Mapping[str, str],
     ) -> None:
-        self._index, self._queries, self._rows, self._like, self._steps = index, queries, rows, like, steps
-        self._threads = threads
+        self._index, self._queries, self._rows, self._template, self._steps = index, queries, rows, template, steps
+        self._threads, self._may_sample, self._made_of = threads, sampled, made_of
+        self._sampled: dict[str, dict[str, Any]] = {}
         self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)
         self._means: dict[str, np.ndarray] = {}
 
     def average(self, metrics: Iterable[str]) -> None:
-        """Run the steps of some metrics, unless the row is there.
+        """Run the steps of some metrics, unless the finished row is there already.
 
-        The mean of a composite is the composite of its parts' means where all of them can score the same rows: then
-        nothing has to be scored twice, and the range is not known.
+        If all terms of a composite can score the same rows, its mean is computed from their means, without scoring the
+        pairs again. Its range is then not known.
         """
-        if self._steps.holds(file_name(RANDOM)):
+        if self._steps.holds(file_name(RANDOM), self._made_of.get(file_name(RANDOM))):
             return
         new = [metric for metric in metrics if metric not in self._means]
         for metric in sorted(new, key=lambda name: bool(METRICS[name].terms)):
@@ -413,43 +477,72 @@ class _Chance:
                 columns = zip(*(self._means[part].tolist() for part in terms), strict=True)
                 intercept = METRICS[metric].options["intercept"]
                 self._means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
+                for part in terms.keys() & self._sampled.keys():  # one at most: BERTScore
+                    error = _slope(metric, part) * self._sampled[part]["standard_error"]
+                    self._sampled[metric] = {**self._sampled[part], "standard_error": error}
             else:
-                name, make = f"{RANDOM}: {metric}", partial(self._average, metric)
-                found = self._steps.run(name, _of_random(metric), read_scores, make)
-                self._means[metric] = found.table[metric].to_numpy()
-                self._ranges[metric] = found.signature["range"]
+                name, make, step = f"{RANDOM}: {metric}", partial(self._average, metric), _random_step(metric)
+                scores = self._steps.run(name, step, read_scores, make, self._made_of.get(step))
+                self._means[metric] = scores.table[metric].to_numpy()
+                self._ranges[metric] = scores.signature["range"]
+                if "sampled" in scores.signature:
+                    self._sampled[metric] = scores.signature["sampled"]
 
     def _average(self, metric: str) -> Scores:
-        planned = plan_expectation(self._index, metric, SearchOptions(threads=self._threads))
-        table = planned.run(self._queries, self._steps.searching()).table
-        ends = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
-        found = _scores(self._like, {metric: table["mean"]}, RANDOM)
-        of_metric = {metric: self._like.signature["metrics"][metric]}
-        return replace(found, signature={**found.signature, "metrics": of_metric, "range": ends})
+        options = SearchOptions(threads=self._threads)
+        described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
+        found = None
+        if metric in self._may_sample:
+            error = CHANCE_ERROR / max(1.0, *(_slope(name, metric) for name in self._rows))
+            scores = plan_scores(self._index, metric, options)
+            progress = self._steps.searching()
+            found = sampled_means(scores, self._queries, error=error, seed=CHANCE_SEED, progress=progress)
+        if found is None:
+            table = plan_expectation(self._index, metric, options).run(self._queries, self._steps.searching()).table
+            described["range"] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
+            means = table["mean"].to_numpy()
+        else:
+            means = found.means
+            described["sampled"] = {
+                "standard_error": found.standard_error,
+                "rows": found.rows,
+                "seed": CHANCE_SEED,
+            }
+        row = _scores(self._template, {metric: means}, RANDOM)
+        return replace(row, signature={**row.signature, **described})
 
     def row(self) -> Scores:
-        """Return the row, after the steps that are left."""
-        left = [*self._ranges.values()].count(None)  # a composite of means had no step of its own
-        found = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
+        """Run the remaining steps and return the row."""
+        left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
+        made_of = self._made_of.get(file_name(RANDOM))
+        scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, made_of, of=left)
         for metric in self._rows:
-            self._steps.drop(_of_random(metric))
-        return found
+            self._steps.drop(_random_step(metric))
+        return scores
 
     def _joined(self) -> Scores:
         self.average(self._rows)
-        found = _scores(self._like, {metric: self._means[metric] for metric in self._rows}, RANDOM)
-        averaged = {"over": "all reports of the corpus", "ranges": self._ranges}
-        return replace(found, signature={**found.signature, "averaged": averaged})
+        scores = _scores(self._template, {metric: self._means[metric] for metric in self._rows}, RANDOM)
+        averaged: dict[str, Any] = {"over": "all reports of the corpus", "ranges": self._ranges}
+        if self._sampled:
+            averaged["sampled"] = {name: self._sampled[name] for name in self._rows if name in self._sampled}
+        return replace(scores, signature={**scores.signature, "averaged": averaged})
 
 
-def _of_random(metric: str) -> str:
+def _slope(metric: str, part: str) -> float:
+    """Return the change of a composite with one of its terms, in size; 0 if it is none."""
+    term = METRICS[metric].terms.get(part)
+    return 0.0 if term is None else abs(term.weight / term.scale)
+
+
+def _random_step(metric: str) -> str:
     return f"{file_name(RANDOM)}-{file_name(metric)}"
 
 
-def _scores(like: Scores, columns: Mapping[str, Any], system: str) -> Scores:
-    """Return scores that were made otherwise, with the signature of the metrics of others."""
-    table = pa.table({"query_id": like.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
-    return Scores(table, {**like.signature, "system": system})
+def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores:
+    """Return columns of scores with the ids and the signature of `template`, whose metrics they have."""
+    table = pa.table({"query_id": template.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
+    return Scores(table, {**template.signature, "system": system})
 
 
 def compare_study(
@@ -460,12 +553,13 @@ def compare_study(
     resamples: int | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Return the table of a study: changes from random retrieval, shares of the way to each oracle, paired models.
+    """Return the table of a study: means, changes from random, shares of the way to the oracle, paired tests.
 
     Parameters
     ----------
     systems : mapping of str to Scores
-        What [`study`][metric_oracle.study] returned. Every two models are compared on the same studies.
+        Return value of [`study`][metric_oracle.study]. Each pair of models is tested on the same studies; the best of
+        several samples is no model.
     progress : callable, optional
         Called as ``progress(step, done, total)``.
     method : {"bca", "percentile", "legacy-yu2023"}
@@ -492,8 +586,10 @@ def compare_study(
     >>> mo.compare_study(systems, resamples=1000)
     <Comparison: 5 systems, 24 studies: bleu-2>
     """
-    oracles = {metric: oracle_name(metric) for metric in next(iter(systems.values())).metrics}
-    models = [name for name in systems if name not in {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}]
+    metrics = next(iter(systems.values())).metrics
+    oracles = {metric: name for metric in metrics if (name := oracle_name(metric)) in systems}
+    rows = {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}
+    models = [name for name, scores in systems.items() if name not in rows and not is_yardstick(scores)]
     return compare(
         systems,
         random=RANDOM,

@@ -1,4 +1,4 @@
-"""The folder of a study: the scores of each row, the oracles' reports, the table, a picture."""
+"""The folder of a finished study: the scores of each row, the oracles' reports, the table and a figure."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from metric_oracle.tables.study_steps import LOCK, Written, check_folder, file_n
 
 
 def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str | Path) -> None:
-    """Write a study into its folder: the scores of each system, the table and a picture of it.
+    """Write a study into its folder: the scores of each system, the table and a figure of it.
 
-    The table is written as Markdown, LaTeX and CSV, the picture only if Matplotlib is installed. The folder
+    The table is written as Markdown, LaTeX and CSV, the figure only if Matplotlib is installed. The folder
     ``<out>.unfinished``, where [`study`][metric_oracle.study] kept its steps, is renamed when everything is written.
 
     Parameters
@@ -22,7 +22,7 @@ def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str 
     systems : mapping of str to Scores
         Scores by name of the row, which [`study`][metric_oracle.study] returned.
     comparison : Comparison
-        Their table, of [`compare_study`][metric_oracle.compare_study].
+        Their table: a return value of [`compare_study`][metric_oracle.compare_study].
     out : str or path
         New folder of the study.
 
@@ -43,7 +43,7 @@ def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str 
     folder.mkdir(exist_ok=True)
     written = Written(folder)
     written.check()
-    (folder / LOCK).touch()  # should this be killed: a study left it
+    (folder / LOCK).touch()  # marks the folder as a study's, in case this process is killed
     tables = [f"table{ending}" for ending in (".md", ".tex", ".csv")]
     figures = ["table.png"] if find_spec("matplotlib") else []
     files = [*(f"{file_name(name)}.parquet" for name in systems), *tables, "table.csv.signature.json", *figures]

@@ -1,6 +1,6 @@
-"""The steps of a study, each a file in its folder, which is called ``<out>.unfinished`` until all is done.
+"""The steps of a study, each a file in the folder ``<out>.unfinished``, from which a killed study resumes.
 
-A study that was killed goes on from there. `STEPS` says what each file was made of, and its checksum.
+The file `STEPS` records the checksum of each file, and a checksum of the inputs that it was computed from.
 """
 
 import json
@@ -21,14 +21,14 @@ from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Results, Scores
 
 STEPS, LOCK = "steps.json", ".lock"
-FOLDER = ".predictions"  # end of the names of folders
+FOLDER = ".predictions"  # suffix of the folders that hold the index of a model's predictions
 _T = TypeVar("_T", Scores, Results)
 
 
 class Written:
-    """What a study wrote into its folder: of each file what it was made of and its checksum, in `STEPS`.
+    """The record, in `STEPS`, of the files that a study wrote: a checksum of their inputs and one of their content.
 
-    A name is recorded before the file is written, so that whatever else is in the folder is somebody else's.
+    A name is recorded before its file is written. A file without a record is therefore not the study's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,15 +37,15 @@ class Written:
         path = folder / STEPS
         if path.exists():
             try:
-                kept = json.loads(path.read_text(encoding="utf-8"))
-                self.entries = {name: (str(entry["made_of"]), str(entry["sha256"])) for name, entry in kept.items()}
-                if any(Path(name).name != name for name in self.entries):  # another folder's
+                content = json.loads(path.read_text(encoding="utf-8"))
+                self.entries = {name: (str(entry["made_of"]), str(entry["sha256"])) for name, entry in content.items()}
+                if any(Path(name).name != name for name in self.entries):  # a path into another folder
                     raise ValueError
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise _foreign(self._folder, f"its {STEPS} cannot be read") from error
 
     def check(self) -> None:
-        """Raise where the folder holds what no study wrote: nothing of it may be deleted or written over."""
+        """Raise if the folder has a file that no study wrote; such a file must not be deleted or overwritten."""
         for path in sorted(self._folder.iterdir()):
             of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
             name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
@@ -53,12 +53,12 @@ class Written:
                 raise _foreign(self._folder, f"it holds {path.name}")
 
     def claim(self, *names: str) -> None:
-        """Record the names of files before they are written: only recorded files may be deleted later."""
+        """Record the names of files before they are written. Only recorded files may be deleted later."""
         self.entries = {**dict.fromkeys(names, ("", "")), **self.entries}
         self._write()
 
     def finish(self, *names: str, made_of: str | None = None) -> None:
-        """Record what files were made of, if that is given, and their checksums."""
+        """Record the checksums of finished files and, if `made_of` is given, the checksum of their inputs."""
         for name in names:
             self.entries[name] = made_of or self.entries[name][0], checksum_of(self._folder / name)
         self._write()
@@ -69,9 +69,9 @@ class Written:
             return
         path = self._folder / name
         if name.endswith(FOLDER):
-            for place in (path, path.with_name(f"{name}.building")):
-                if place.exists():
-                    shutil.rmtree(place)
+            for folder in (path, path.with_name(f"{name}.building")):
+                if folder.exists():
+                    shutil.rmtree(folder)
         else:
             path.unlink(missing_ok=True)
         del self.entries[name]
@@ -79,12 +79,24 @@ class Written:
 
     def _write(self) -> None:
         entries = {name: {"made_of": key, "sha256": recorded} for name, (key, recorded) in self.entries.items()}
-        with replacing("study", self._folder / STEPS) as (beside,):
-            beside.write_text(json_text(entries), encoding="utf-8")
+        with replacing(self._folder / STEPS) as (temporary,):
+            temporary.write_text(json_text(entries), encoding="utf-8")
 
 
 class Steps:
-    """The steps of a study: each a file, which is kept if it is what its record says and was made of the same."""
+    """The steps of a study. A step's file is reused if its checksum, and that of its inputs, equal those on record.
+
+    Parameters
+    ----------
+    folder : Path
+    base : list
+        Inputs of all steps, such as the fingerprint of the index; JSON values.
+    size : int
+        Number of test reports, which is what one step counts for in `progress`.
+    n_steps : int
+    progress : function or None
+        Called as ``progress(step, done, total)``.
+    """
 
     def __init__(self, folder: Path, base: list[Any], size: int, n_steps: int, progress: Progress | None) -> None:
         self._folder, self._base, self._progress = folder, base, progress
@@ -95,34 +107,34 @@ class Steps:
     def _key(self, name: str, made_of: Any) -> str:
         return checksum([self._base, name, made_of])
 
-    def place(self, model: str, made_of: Any) -> Path:
-        """Return the folder for the index of a model's predictions."""
-        name = self._place_name(model, made_of)
+    def index_folder(self, model: str, made_of: Any) -> Path:
+        """Return the folder for the index of a model's predictions, and record its name."""
+        name = self._folder_name(model, made_of)
         if not self.holds(model, made_of) and name not in self._written.entries:
             self._written.claim(name)
         return self._folder / name
 
-    def _place_name(self, model: str, made_of: Any) -> str:
+    def _folder_name(self, model: str, made_of: Any) -> str:
         return f"{model}.{self._key(model, made_of)[:16]}{FOLDER}"
 
     def clear(self, models: Mapping[str, Any]) -> None:
-        """Remove what belongs to no step of this study, such as files of a model that is no longer in it.
+        """Remove files that belong to no step of this study, such as those of a model that is no longer in it.
 
         Raises
         ------
         InputError
-            If there is a file that no study wrote; then nothing is removed.
+            If the folder has a file that no study wrote. Nothing is removed then.
         """
         self._written.check()
-        places = {self._place_name(name, made_of) for name, made_of in models.items()}
+        folders = {self._folder_name(name, made_of) for name, made_of in models.items()}
         for name, (made_of, recorded) in list(self._written.entries.items()):
             path = self._folder / name
             is_kept = made_of == self._key(name, models.get(path.stem)) and path.is_file()
-            if not (is_kept and recorded == checksum_of(path)) and name not in places:
+            if not (is_kept and recorded == checksum_of(path)) and name not in folders:
                 self._written.remove(name)
 
     def searching(self) -> Progress:
-        """Return the function to which one search of this step reports."""
+        """Return the progress function for the search of this step."""
         begun = self._done
         return lambda _, done, total: self._tell(self._name, min(begun + (done or 0), self._limit))
 
@@ -132,7 +144,7 @@ class Steps:
             self._progress(step, done, self._total)
 
     def holds(self, name: str, made_of: Any = None) -> bool:
-        """Tell whether the file of a step is kept."""
+        """Return whether the file of a step exists and was computed from the same inputs."""
         path = self._folder / f"{name}.parquet"
         return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
 
@@ -145,7 +157,21 @@ class Steps:
         made_of: Any = None,
         of: int = 1,
     ) -> _T:
-        """Return what a step makes, from its file where it is kept; `of` is how many it counts for."""
+        """Return the result of a step, computed by `make` or read from the file of an earlier run.
+
+        Parameters
+        ----------
+        step : str
+            Name of the step in `progress`.
+        name : str
+            File name, without its ending.
+        read, make : function
+            Reader of the file, and function that computes the result.
+        made_of : JSON value
+            Inputs of the step in addition to those of all steps.
+        of : int
+            Number of steps that this one counts for in `progress`.
+        """
         after = self._done + of * self._size
         self._limit = self._done + self._size
         self._tell(step, self._done)
@@ -159,12 +185,12 @@ class Steps:
         return read(path)
 
     def drop(self, name: str) -> None:
-        """Remove the file of a step that is part of another."""
+        """Remove the file of a step whose result is part of another file."""
         self._written.remove(f"{name}.parquet")
 
-    def leave(self, place: Path) -> None:
-        """Remove the index of a model's predictions, which is scored."""
-        self._written.remove(place.name)
+    def remove_index(self, folder: Path) -> None:
+        """Remove the index of a model's predictions once they are scored."""
+        self._written.remove(folder.name)
 
 
 def checksum_of(path: Path) -> str:
@@ -182,17 +208,17 @@ def checksum_of(path: Path) -> str:
 
 
 def unfinished(out: Path) -> Path:
-    """Return the folder of a study that is not done."""
+    """Return the folder that a study has until it is finished."""
     return out.with_name(f"{out.name}.unfinished")
 
 
 @contextmanager
-def workplace(out: Path | None) -> Iterator[Path]:
-    """Yield the folder of the steps, nobody else's while it is used; without `out` one that goes at the end."""
+def working_folder(out: Path | None) -> Iterator[Path]:
+    """Yield the folder of the steps, locked against other processes; a temporary one if `out` is None."""
     if out is None:
-        place = Path(tempfile.gettempdir()) / "oracle-study"
-        remove_leftovers(place, "oracle-study-", "")
-        folder = place.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
+        prefix = Path(tempfile.gettempdir()) / "oracle-study"
+        remove_leftovers(prefix, "oracle-study-", "")
+        folder = prefix.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
         try:
             folder.mkdir(mode=0o700)  # a signal may arrive before the next line
             with locked(folder):
@@ -205,7 +231,7 @@ def workplace(out: Path | None) -> Iterator[Path]:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
         raise _foreign(folder, "it holds other files")
     folder.mkdir(exist_ok=True)
-    with exclusive(folder, LOCK, "study", "study"):
+    with exclusive(folder, LOCK, "study"):
         yield folder
 
 
@@ -216,14 +242,14 @@ def _foreign(folder: Path, reason: str) -> InputError:
 
 
 def file_name(name: str) -> str:
-    """Return a name in letters, digits, - and _ alone."""
+    """Return a name with only letters, digits, - and _."""
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
 
-def check_folder(out: Path, function: str = "study") -> None:
-    """Raise unless a new folder can be written there, before the work is done."""
-    manifest.check_name(out, function, "out")
-    manifest.check_outside(out, function, "out")
+def check_folder(out: Path) -> None:
+    """Raise unless a new folder can be made at `out`. Called before the work begins."""
+    manifest.check_name(out, "out")
+    manifest.check_outside(out, "out")
     if out.exists() or out.is_symlink():
         raise InputError(
             argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."

@@ -1,5 +1,6 @@
-"""The rows of a table: files of scores, of answers and of baselines, joined on ids after all checks."""
+"""The rows of a table, read from files of scores, of retrieved reports or of baselines, and joined on ids."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,27 @@ from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import MADE, SETTINGS
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
-# What of a signature systems of one table share, whatever the metrics.
+# Entries of the signature that must be equal for all systems of a table.
 _SHARED = ("section", "references", "version")
 Given = str | Path | Scores | Results | Expectation
 RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"  # rows of a study
-YARDSTICKS = (RANDOM, MOST_FREQUENT, IDENTITY, "random", "expectation", "most-frequent")  # the last of `baseline`
+YARDSTICKS = (
+    RANDOM,
+    MOST_FREQUENT,
+    IDENTITY,
+    "random",
+    "expectation",
+    "most-frequent",
+)  # "random" and later: names in files of `baseline`
+
+
+CHANCE = (RANDOM, "random", "expectation")
+_BEST_OF = re.compile(r"best of \d+")
+
+
+def best_of_name(n: int) -> str:
+    """Return the name of the row of the expected best of n samples."""
+    return f"best of {n}"
 
 
 def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
@@ -30,62 +47,63 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
     Parameters
     ----------
     name : str
-        Of the row.
+        Name of the row, for error messages.
     given : path, Scores, Results, Expectation, or a sequence of these
-        Scores of pairs; answers of ``retrieve``, of which the best of each test report counts; or a baseline's. Of
-        several random draws a test report has their mean, and the signature's ``averaged`` says so and keeps the range
-        of the single scores. Several files are of different metrics.
+        Scores of pairs, or reports that ``retrieve`` or a baseline chose. Of retrieved reports, the best one of each
+        query counts. Of several random draws, their mean per query counts; the entry ``averaged`` of the signature then
+        says so, and has the range of the single scores. The items of a sequence have different metrics.
+
+    Returns
+    -------
+    Scores
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
-        first, *others = [read_system(name, one) for one in given]
-        for other in others:
-            first = _joined(name, first, other)
+        first, *more = [read_system(name, file) for file in given]
+        for scores in more:
+            first = _joined(name, first, scores)
         return first
     if isinstance(given, str | Path):
         path = Path(given)
         try:
-            given = read_scores(path, "compare")
+            given = read_scores(path)
         except InputError as error:
-            given = _of_a_search(path, error)
+            given = _read_answers(path, error)
     given = given.as_results if isinstance(given, Expectation) else given
     return scores_of_results(given) if isinstance(given, Results) else given
 
 
 def is_yardstick(scores: Scores) -> bool:
-    """Tell whether a row is an oracle or a baseline, by what its file says: models are compared with these."""
+    """Return whether a row is an oracle, a baseline or the best of n, by the entry ``system`` of its signature."""
     system = str(scores.signature.get("system"))
     metric, _, rest = system.rpartition(" ")
-    return system in YARDSTICKS or (rest == "oracle" and metric in METRICS)
+    is_best = _BEST_OF.fullmatch(system) is not None
+    return system in YARDSTICKS or is_best or (rest == "oracle" and metric in METRICS)
 
 
 def is_oracle(signature: Mapping[str, Any]) -> bool:
-    """Tell whether answers are the best of the corpus: those of a search, or of a pool that is all of it."""
+    """Return whether results are the best of the whole corpus: not a baseline, and not reranked from a smaller pool."""
     return signature.get("baseline") is None and signature.get("pool", {"size": "all"})["size"] == "all"
 
 
-def _of_a_search(path: Path, error: InputError) -> Results | Expectation:
-    """Read what retrieve or a baseline wrote; raise the error of another reader where it is none of these."""
+def _read_answers(path: Path, error: InputError) -> Results | Expectation:
+    """Read a file that retrieve or a baseline wrote; if it is neither, raise the `error` of the reader of scores."""
     for read in (read_results, read_expectation):
         try:
             return read(path)
         except InputError:
             continue
     if path.is_file():
-        step = (
-            f"A table with columns of its own, such as one of {option('published_names')}, goes with "
+        error.step += (
+            f" A table with columns of its own, such as one of {option('published_names')}, goes with "
             f"{option('foreign', 'NAME=FILE')}."
         )
-        if error.is_old:  # transition
-            error.args = (f"{error} {step}",)
-        else:
-            error.step += f" {step}"
     raise error
 
 
 def scores_of_results(results: Results) -> Scores:
-    """Return answers of one metric as scores: the best one's, the mean of random draws, or the exact expectation."""
+    """Return one score per query from results: of the best report, the mean of random draws, or the expectation."""
     signature, table = results.signature, results.table
-    record = get_metric(str(signature.get("metric")), "compare")
+    record = get_metric(str(signature.get("metric")))
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     is_expected = signature.get("baseline") == "expectation"
     first = np.arange(table.num_rows) if is_expected else np.flatnonzero(table["rank"].to_numpy() == 1)
@@ -109,7 +127,7 @@ def scores_of_results(results: Results) -> Scores:
         kind: {key: content[kind][key] for key in MADE if content.get(kind, {}).get(key) is not None}
         for kind in record.representations
     }
-    how = {
+    entry = {
         "options": signature.get("options"),
         "source": signature.get("source"),
         "tool": signature.get("tool"),
@@ -123,7 +141,7 @@ def scores_of_results(results: Results) -> Scores:
         {
             "kind": "scores",
             "system": signature.get("baseline") or f"{record.name} {'oracle' if is_oracle(signature) else 'of a pool'}",
-            "metrics": {record.name: how},
+            "metrics": {record.name: entry},
             "references": signature.get("references"),
             **{key: signature[key] for key in ("section",) if key in signature},
             "n": len(first),
@@ -134,53 +152,62 @@ def scores_of_results(results: Results) -> Scores:
 
 
 def _joined(name: str, a: Scores, b: Scores) -> Scores:
-    """Put the metrics of two files of one row beside each other."""
+    """Join two files of one row, which have different metrics, on the ids."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
         raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Name one of them.")
     check_signatures({name: a, f"{name} (another file)": b}, [])
-    place = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
-    rows = [place.get(study) for study in a.table["query_id"].to_pylist()]
-    if None in rows or len(place) != len(rows):
+    row_of_id = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
+    rows = [row_of_id.get(study) for study in a.table["query_id"].to_pylist()]
+    if None in rows or len(row_of_id) != len(rows):
         raise InputError(f"the files of {name!r} have different ids.", "Make them from one file of reports.")
     table = a.table
     for column in b.table.column_names:
         if column not in table.column_names:
             table = table.append_column(column, b.table[column].take(pa.array(rows)))
     signature = {**a.signature, "metrics": {**a.signature["metrics"], **b.signature["metrics"]}}
-    foreign = [file for one in (a, b) for file in one.signature.get("foreign", [])]
+    foreign = [file for part in (a, b) for file in part.signature.get("foreign", [])]
     if foreign:
         signature["foreign"] = foreign
     noted = {**a.signature.get("noted", {}), **b.signature.get("noted", {})}
     if noted:
         signature["noted"] = noted
-    averages = [one.signature["averaged"] for one in (a, b) if "averaged" in one.signature]
+    averages = [part.signature["averaged"] for part in (a, b) if "averaged" in part.signature]
     if averages:
-        ranges = {metric: ends for one in averages for metric, ends in one["ranges"].items()}
+        ranges = {metric: ends for part in averages for metric, ends in part["ranges"].items()}
         signature["averaged"] = {"over": averages[0]["over"], "ranges": ranges}
+        sampled = {metric: entry for part in averages for metric, entry in part.get("sampled", {}).items()}
+        if sampled:
+            signature["averaged"]["sampled"] = sampled
     return replace(a, table=table, signature=signature)
 
 
 def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the metrics that all systems have, and each system's others."""
-    for name, one in scores.items():
-        if one.signature.get("kind") != "scores" or not isinstance(one.signature.get("metrics"), dict):
+    """Return the metrics that all systems have, and each system's metrics that others lack."""
+    for name, system in scores.items():
+        if system.signature.get("kind") != "scores" or not isinstance(system.signature.get("metrics"), dict):
             raise InputError(
-                f"the file of {name!r} is not a file of scores; its kind is {one.signature.get('kind')!r}.",
+                f"the file of {name!r} is not a file of scores; its kind is {system.signature.get('kind')!r}.",
                 "Write one with oracle score.",
             )
         lacking = [
-            column for column in ("query_id", *one.signature["metrics"]) if one.table.column_names.count(column) != 1
+            column
+            for column in ("query_id", *system.signature["metrics"])
+            if system.table.column_names.count(column) != 1
         ]
         if lacking:
             raise InputError(
                 f"the file of {name!r} has no column, or several, for {', '.join(lacking)}.",
                 "Write the file again with oracle score.",
             )
-    held = {name: list(one.signature["metrics"]) for name, one in scores.items()}
-    common = [metric for metric in next(iter(held.values())) if all(metric in others for others in held.values())]
+    metrics_of = {name: list(system.signature["metrics"]) for name, system in scores.items()}
+    common = [
+        metric
+        for metric in next(iter(metrics_of.values()))
+        if all(metric in available for available in metrics_of.values())
+    ]
     if not common:
-        shown = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in held.items())
+        shown = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in metrics_of.items())
         raise InputError(f"the systems have no metric in common: {shown}.", "Score them under the same metrics.")
     for metric in oracles:
         if metric not in common:
@@ -190,19 +217,19 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
                 value=repr(metric),
                 step="Drop it.",
             )
-    left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in held.items()}
+    left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in metrics_of.items()}
     return common, {name: metrics for name, metrics in left_out.items() if metrics}
 
 
 def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
-    """Raise if two systems were scored against other references, by another version, or under other options."""
-    (first, one), *others = scores.items()
-    for name, other in others:
-        pairs = [(key, one.signature.get(key), other.signature.get(key)) for key in _SHARED]
-        pairs += [(m, one.signature["metrics"][m], other.signature["metrics"][m]) for m in metrics]
-        for what, mine, theirs in pairs:
-            where, a, b = _difference(what, mine, theirs)
-            # Old answers say neither section nor texts of their test reports; other tools say nothing.
+    """Raise unless all systems were scored against the same references, by the same version, with the same options."""
+    (first, first_scores), *more = scores.items()
+    for name, more_scores in more:
+        pairs = [(key, first_scores.signature.get(key), more_scores.signature.get(key)) for key in _SHARED]
+        pairs += [(m, first_scores.signature["metrics"][m], more_scores.signature["metrics"][m]) for m in metrics]
+        for what, expected, actual in pairs:
+            where, a, b = _difference(what, expected, actual)
+            # Old files lack the section and the checksum of the test reports; files of other tools lack all entries.
             if a != b and not (what in _SHARED and None in (a, b)):
                 raise InputError(
                     f"{name!r} was not scored as {first!r}: {where} is {_shown(b)}, not {_shown(a)}.",
@@ -211,7 +238,7 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
 
 
 def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
-    """Go down to the first entry that differs; return its name and the two values."""
+    """Return the path of the first nested entry that differs, and its two values."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
             if a.get(key) != b.get(key):
@@ -225,65 +252,65 @@ def _shown(value: Any) -> str:
 
 
 def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Return what corpus BLEU of each system is made of, float64[2 order + 2, n]; None where a file has no counts.
+    """Return the counts for corpus BLEU of each system, float64[2 order + 2, n]; None if a file has no counts.
 
     Parameters
     ----------
     scores : mapping
-        As `aligned` has them joined.
+        System -> its scores, which `aligned` has checked.
     metric : str
     complete : bool[studies]
         Studies that every system can score.
     """
     order = next(iter(scores.values())).table["query_id"].to_pylist()
-    found = {}
-    for name, one in scores.items():
-        counts = counts_in(one.table, metric)
+    counts_of = {}
+    for name, system in scores.items():
+        counts = counts_in(system.table, metric)
         if counts is None:
             return None
-        place = {study: row for row, study in enumerate(one.table["query_id"].to_pylist())}
-        found[name] = counts[:, [place[study] for study in order]][:, complete]
-    return found
+        row_of_id = {study: row for row, study in enumerate(system.table["query_id"].to_pylist())}
+        counts_of[name] = counts[:, [row_of_id[study] for study in order]][:, complete]
+    return counts_of
 
 
 def aligned(
     scores: Mapping[str, Scores], metrics: list[str]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray | None]]:
-    """Join the systems on the ids.
+    """Join the scores of all systems on the ids of the studies.
 
     Returns
     -------
     values : dict
-        Metric -> float64[systems, studies] in the order of the first system's studies, NaN where unscorable.
+        Metric -> float64[systems, studies], with the studies in the first system's order, NaN for unscorable ones.
     counts : dict
-        System -> CRG's true positives, false negatives and false positives, float64[3, studies], NaN where unscorable;
-        None where its file has none.
+        System -> CRG's true positives, false negatives and false positives, float64[3, studies], NaN for unscorable
+        studies; None if its file has no counts.
     """
     order: dict[str, int] | None = None
     first = next(iter(scores))
     rows: dict[str, list[np.ndarray]] = {metric: [] for metric in metrics}
     counts: dict[str, np.ndarray | None] = {}
-    for name, one in scores.items():
-        ids = [str(i) for i in one.table["query_id"].to_pylist()]
-        place = {i: row for row, i in enumerate(ids)}
-        if len(place) < len(ids):
+    for name, system in scores.items():
+        ids = [str(i) for i in system.table["query_id"].to_pylist()]
+        row_of_id = {i: row for row, i in enumerate(ids)}
+        if len(row_of_id) < len(ids):
             seen: set[str] = set()
             twice = [i for i in ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
             raise InputError(
                 f"the scores of {name!r} have {len(twice)} ids more than once ({shown_names(twice[:3])}).",
                 "Drop the repetitions.",
             )
-        order = place if order is None else order
-        if place.keys() != order.keys():
-            only = [[i for i in order if i not in place], [i for i in place if i not in order]]
+        order = row_of_id if order is None else order
+        if row_of_id.keys() != order.keys():
+            only = [[i for i in order if i not in row_of_id], [i for i in row_of_id if i not in order]]
             raise InputError(
                 f"{first!r} and {name!r} are not scored on the same studies: {len(only[0])} ids are only in {first!r} "
                 f"({shown_names(only[0][:3])}) and {len(only[1])} only in {name!r} ({shown_names(only[1][:3])}).",
                 "Score both on the same references.",
             )
-        where = np.array([place[i] for i in order], np.int64)
+        where = np.array([row_of_id[i] for i in order], np.int64)
         for metric in metrics:
-            column = one.table[metric]
+            column = system.table[metric]
             values = column.to_numpy().astype(np.float64)
             if not np.isfinite(values[~np.isnan(values)]).all() or np.isnan(values).sum() > column.null_count:
                 raise InputError(
@@ -292,7 +319,7 @@ def aligned(
                 )
             rows[metric].append(values[where])
         parts = [f"crg.{part}" for part in ("tp", "fn", "fp")]
-        held = [one.table[part].to_numpy()[where] for part in parts if part in one.table.column_names]
+        held = [system.table[part].to_numpy()[where] for part in parts if part in system.table.column_names]
         counts[name] = np.array(held, np.float64) if len(held) == len(parts) else None
     if order is None or len(order) < 2:
         raise InputError(

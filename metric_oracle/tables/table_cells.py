@@ -1,7 +1,7 @@
-"""The cells of one metric of a table: every system's mean with its interval, against random and the oracle.
+"""The cells of one metric of a table: each system's mean, its interval, and its place between random and the oracle.
 
-All systems are resampled together. CRG is no mean: its cell is CRG of the whole test set, 1 / (2 - mean contribution),
-and each resample of studies has its own prevalence, as the definition would on that test set.
+All systems are resampled together. CRG is not a mean: its cell has the CRG of the whole test set, which is
+1 / (2 - mean contribution of a report). Each resample of studies uses its own prevalence, as CRG is defined.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,12 +26,12 @@ from metric_oracle.statistics import (
 )
 
 CRG = "crg"
-CORPUS = " (corpus)"  # behind the name of a metric: of the whole test set, and no mean
+CORPUS = " (corpus)"  # suffix of a metric's name: one value for the whole test set, not a mean over reports
 
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of a table; `n` studies, those that every system can score."""
+    """One metric of a table. `n` is the number of studies that every system can score."""
 
     metric: str
     higher_is_better: bool
@@ -45,29 +45,30 @@ class Cell:
     Attributes
     ----------
     mean : float
-        Over the column's studies; of CRG, the score of the whole test set.
+        Mean score over the column's studies; for CRG, the score of the whole test set.
     interval : Interval
-        Of the mean.
+        Interval of the mean.
     minimum, maximum : float or None
-        Of the scores; of a row whose scores are means (over random draws, or over a whole corpus), of the single scores
-        behind them. None where these are not known, and under CRG, which a single report has not.
+        Range of the scores. If the scores of a row are means (over random draws, or over a whole corpus), this is the
+        range of the single scores that they average. None if that is not known, and for CRG, which is not defined for a
+        single report.
     nonzero : int
-        Studies whose score is not 0.
+        Number of studies whose score is not 0.
     effective : float
-        Studies that the interval rests on, see `statistics.effective_studies`.
+        Effective number of studies behind the interval, see `statistics.effective_studies`.
     unscorable : int
-        Studies that this system could not score.
+        Number of studies that this system could not score.
     best : bool
-        Whether no competing system has a better mean: oracles, baselines and perfect answers do not compete.
+        Whether no competing system has a better mean. Oracles, baselines and perfect answers do not compete.
     percent_change : float or None
-        Change of the mean from random's in per cent of it, as in figure 5 of Yu et al.: positive is better; where lower
-        is better, the decrease. None without a random row, and where its mean is not above 0.
+        Improvement of the mean over that of random retrieval, in per cent of the latter, as in figure 5 of Yu et al.;
+        for a metric where lower is better, the decrease. None without a random row, or if its mean is not above 0.
     share : float or None
-        Part of the way from the mean of random to the mean of the metric's oracle; None without these rows, and where
-        the oracle is not better than random.
+        Share of the way from random's mean to the mean of the metric's oracle, 1 at the oracle. None without these
+        rows, or if the oracle is not better than random.
     change_interval, share_interval : Interval or None
-        Of them, all rows resampled together; None of rows that are fixed at 0 or 1, and where some resample has no such
-        number.
+        Intervals of the two, with all rows resampled together. None for the rows at which they are 0 or 1 by
+        definition, and if some resample does not define the number.
     """
 
     mean: float
@@ -93,27 +94,43 @@ def means_of(
     resamples: int,
     seed: int,
 ) -> Resampled:
-    """Return each system's mean, of float64[S]; under CRG each system's CRG, with the prevalence of the resample."""
+    """Return the mean of each of S systems, and of each bootstrap resample; for CRG, its CRG.
+
+    Parameters
+    ----------
+    metric : str
+    scores : mapping
+        System -> its scores.
+    row : mapping
+        System -> its scores under the metric, float64[n], for the n studies that every system can score.
+    counts : mapping
+        System -> CRG's counts float64[3, studies], or None. Without counts, the prevalence is that of the test set.
+    complete : bool[studies]
+        Studies that every system can score.
+    resamples, seed : int
+    """
     if metric != CRG:
         return resample_means(np.array([*row.values()]), resamples, seed)
     columns: list[np.ndarray] = []
-    places: list[tuple[slice, float | None]] = []  # of each system's columns, and the labels of a report
+    columns_of_system: list[
+        tuple[slice, float | None]
+    ] = []  # for each system, its columns and the number of labels per report
     for name, contributions in row.items():
         prevalence = scores[name].signature["metrics"][metric].get("prevalence")
-        held, start = counts[name], len(columns)
-        if held is None or not prevalence:
+        label_counts, start = counts[name], len(columns)
+        if label_counts is None or not prevalence:
             columns.append(contributions)
-            places.append((slice(start, start + 1), None))
+            columns_of_system.append((slice(start, start + 1), None))
         else:
-            matched, missed, invented = held[:, complete]
+            matched, missed, invented = label_counts[:, complete]
             columns += [matched + missed, missed, invented]
-            places.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
+            columns_of_system.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
 
     def scored(means: Array) -> Array:
         return np.stack(
             [
-                1 / (2 - means[..., place.start]) if labels is None else crg_of_means(means[..., place], labels)
-                for place, labels in places
+                1 / (2 - means[..., where.start]) if labels is None else crg_of_means(means[..., where], labels)
+                for where, labels in columns_of_system
             ],
             axis=-1,
         )
@@ -122,7 +139,7 @@ def means_of(
 
 
 def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resampled:
-    """Return each system's corpus BLEU from the counts of its reports, float64[2 order + 2, n] each."""
+    """Return the corpus BLEU of each system and resample, from its reports' counts: float64[2 order + 2, n] each."""
     size, n = counts[0].shape
 
     def scored(means: Array) -> Array:
@@ -132,14 +149,14 @@ def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resample
 
 
 def crg_of_means(means: Array, labels: float) -> Array:
-    """Return CRG; `kernels.crg.score` has the equation and what an empty class means.
+    """Return CRG from mean counts; `kernels.crg.score` has the equation and the rule for a class without labels.
 
     Parameters
     ----------
     means : float64[..., 3]
-        Positive labels, false negatives and false positives of a report.
+        Mean positive labels, false negatives and false positives of a report.
     labels : float
-        Labels of a report.
+        Number of labels per report.
     """
     positives, missed, invented = means[..., 0], means[..., 1], means[..., 2]
     negatives = labels - positives
@@ -149,7 +166,23 @@ def crg_of_means(means: Array, labels: float) -> Array:
 
 @dataclass(frozen=True)
 class MetricCells:
-    """One metric of all systems, resampled together."""
+    """One metric of all systems, resampled together.
+
+    Attributes
+    ----------
+    column : Column
+    row : mapping
+        System -> its scores float64[n].
+    means : Resampled
+        Means of the systems in the order of `row`, see `means_of`.
+    method : str
+        Kind of interval.
+    seed : int
+    ranges : mapping
+        System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
+    unscorable : mapping
+        System -> number of studies that it cannot score.
+    """
 
     column: Column
     row: Mapping[str, Array]
@@ -161,36 +194,36 @@ class MetricCells:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the column is of the whole test set, and no mean over reports."""
+        """Whether the column has one value for the whole test set, not a mean over reports."""
         return self.column.metric == CRG or self._is_corpus
 
     @property
     def _is_corpus(self) -> bool:
         return self.column.metric.endswith(CORPUS)
 
-    def _place(self, name: str) -> int:
+    def _position(self, name: str) -> int:
         return list(self.row).index(name)
 
     def _interval(self, name: str) -> Interval:
         """Return the interval of a system's mean."""
-        values, place = self.row[name], self._place(name)
-        of_all = float(self.means.value[place])
+        values, position = self.row[name], self._position(name)
+        of_all = float(self.means.value[position])
         if not self._is_corpus and values.min() == values.max():
             return Interval(of_all, of_all, degenerate=True)
         if self.method == LEGACY:
             ends = interval(values, LEGACY, LEVEL, seed=self.seed)
             return ends if self.column.metric != CRG else Interval(1 / (2 - ends.low), 1 / (2 - ends.high))
-        one = self.means.map(lambda means: means[..., place])
-        return one.interval(self.method) or Interval(of_all, of_all, degenerate=True)
+        of_system = self.means.map(lambda means: means[..., position])
+        return of_system.interval(self.method) or Interval(of_all, of_all, degenerate=True)
 
     def difference(self, a: str, b: str, resamples: int) -> tuple[float, Interval, float]:
-        """Return the difference of two systems, its interval and its p-value, both of one procedure.
+        """Return the difference of two systems, its interval and its p-value, both from the same test.
 
-        Of means this is the permutation test; of a whole test set the bootstrap over studies, as a subset of the
-        studies has no difference of its own.
+        Means use the permutation test. Values of a whole test set use the bootstrap over studies, because a single
+        study has no difference that a permutation could change the sign of.
         """
-        places = self._place(a), self._place(b)
-        between = self.means.map(lambda means: means[..., places[0]] - means[..., places[1]])
+        positions = self._position(a), self._position(b)
+        between = self.means.map(lambda means: means[..., positions[0]] - means[..., positions[1]])
         difference = float(between.value)
         if not self.is_whole:
             return difference, *paired_test(self.row[a] - self.row[b], resamples, self.seed)
@@ -199,13 +232,13 @@ class MetricCells:
         return difference, acceptance_interval(between.resampled), bootstrap_p(between.resampled)
 
     def cells(self, random: str | None, oracles: Mapping[str, str], competing: Collection[str]) -> dict[str, Cell]:
-        """Return the cells: means beside each other, random and the oracle."""
+        """Return each system's cell; `random` names the random row, `oracles` the oracle of each metric."""
         metric, sign = self.column.metric, 1 if self.column.higher_is_better else -1
         mean = {name: float(value) for name, value in zip(self.row, self.means.value, strict=True)}
-        if not self.is_whole:  # to the last bit as a reader of the file has it
+        if not self.is_whole:  # the same bits that a reader of the file computes
             mean = {name: float(values.mean()) for name, values in self.row.items()}
         best = max((sign * mean[name] for name in competing), default=None)
-        found = {}
+        cells = {}
         for name, values in self.row.items():
             ends = self.ranges.get(name, (float(values.min()), float(values.max())))
             if self.is_whole or ends is None:
@@ -216,7 +249,7 @@ class MetricCells:
                 change = self._ratio(name, random, None, 100.0 * sign)
             if random is not None and metric in oracles:
                 share = self._ratio(name, random, oracles[metric], 1.0)
-            found[name] = Cell(
+            cells[name] = Cell(
                 mean[name],
                 self._interval(name),
                 *ends,
@@ -229,21 +262,21 @@ class MetricCells:
                 change[1],
                 share[1],
             )
-        return found
+        return cells
 
     def _ratio(self, name: str, random: str, oracle: str | None, scale: float) -> tuple[float | None, Interval | None]:
-        """Return the way of a mean from random's, over random's mean or over the oracle's way, and its interval."""
+        """Return (mean - random) / random or, with an oracle, (mean - random) / (oracle - random); and its interval."""
         sign = 1 if self.column.higher_is_better else -1
-        own, start = self._place(name), self._place(random)
+        position, start = self._position(name), self._position(random)
 
         def of(means: Array) -> Array:
-            way = means[..., own] - means[..., start]
-            whole = means[..., start] if oracle is None else means[..., self._place(oracle)] - means[..., start]
+            way = means[..., position] - means[..., start]
+            whole = means[..., start] if oracle is None else means[..., self._position(oracle)] - means[..., start]
             exists = whole > 0 if oracle is None else sign * whole > 0
             return np.divide(scale * way, whole, out=np.full_like(way, np.nan), where=exists)
 
-        found = self.means.map(of)
-        if not np.isfinite(found.value):
+        ratios = self.means.map(of)
+        if not np.isfinite(ratios.value):
             return None, None
         is_fixed = name in (random, oracle) or self.method == LEGACY
-        return float(found.value), None if is_fixed else found.interval(self.method)
+        return float(ratios.value), None if is_fixed else ratios.interval(self.method)

@@ -1,4 +1,4 @@
-"""Views of CRG and F1 for a terminal."""
+"""Tables of CRG and F1 for a terminal."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from metric_oracle.tables.f1_chexbert import F1
 
 
 def crg_table(scored: CRG) -> Group:
-    """Return the counts of each label, the score of each level and its interval."""
+    """Return a table with the counts of each label, and the score of each level with its interval."""
     rows = []
     for row in scored.records():
         counts = [entry("" if row[name] is None else f"{row[name]:,}") for name in COUNTS]
@@ -32,7 +32,7 @@ def crg_table(scored: CRG) -> Group:
 
 
 def f1_table(scored: F1) -> Group:
-    """Return F1 of each label set and policy with its intervals."""
+    """Return a table of F1 with intervals: one row per label set and policy, one column per average."""
     rows: dict[str, list[Any]] = {}
     for (labels, uncertain, _), (value, ends) in scored.values.items():
         cells = rows.setdefault(f"{labels} labels, uncertain {uncertain}", [])

@@ -1,4 +1,4 @@
-"""Templates -> pages. Everything is escaped; what has no sign of its own is shown as one."""
+"""Renders templates as pages. All text is escaped, and control characters are shown as visible symbols."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ _SIGNS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are signs (U+2400...), and half surrogates U+FFFD."""
+    """Return a text with control characters replaced by symbols (U+2400...), and lone surrogates by U+FFFD."""
     return text.translate(_SIGNS).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -33,13 +33,13 @@ templates = Environment(
 
 
 def _inline(content: str) -> Markup:
-    """Return a script or style of this package as it is: its hash is in the policy."""
-    return Markup(content)  # noqa: S704 - no text of a user
+    """Return a script or style of this package without escaping; the content security policy has its hash."""
+    return Markup(content)  # noqa: S704 - the content is not from users
 
 
 templates.globals["inline"] = _inline
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page made of a template."""
+    """Return a template rendered as a page."""
     return HTMLResponse(templates.get_template(name).render(values), status)

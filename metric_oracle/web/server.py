@@ -1,4 +1,4 @@
-"""The server of the pages: on this machine only, for those who have a token, with nothing left behind.
+"""The server of the pages: reachable from this machine only, and only with a token.
 
 Every account of a machine can reach 127.0.0.1, and so can every page that a browser has open. Therefore each request
 must carry a token as a cookie, name this very host and port, and come from these pages themselves; anything else gets
@@ -52,21 +52,21 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """Return a token that nobody guesses."""
+    """Return a random token, long enough that it cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 
 def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]) -> Starlette:
-    """Return an app whose every route stands behind the checks of this module; ``/static`` is served too.
+    """Return an application that applies the checks of this module to every route, and serves ``/static``.
 
     Parameters
     ----------
     routes : sequence of Starlette routes
-        A handler reads who asks from ``request.state.guest``.
+        Handlers find the name of the token's owner in ``request.state.guest``.
     port : int
-        That the server listens on: the only one a request may name.
+        Port that the server listens on. Requests that name another port are refused.
     guests : mapping of str to str
-        Token -> name of who has it. The address ``/?token=...`` turns it into a cookie.
+        Token -> name of its owner. The address ``/?token=...`` stores the token in a cookie.
     """
     static = Mount("/static", StaticFiles(directory=STATIC))
     return Starlette(
@@ -77,12 +77,12 @@ def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]
 
 
 def _refusal(request: Request, error: Exception) -> Response:
-    """Show the one line of an expected error, which holds no report text."""
+    """Show the message of an expected error. It contains no report text."""
     return page("refused.html", 400, line=str(error))
 
 
 class _Guard:
-    """Lets requests through that carry a token and come from the pages themselves."""
+    """Middleware that accepts only requests that have a token and come from these pages."""
 
     def __init__(self, app: ASGIApp, port: int, guests: dict[str, str]) -> None:
         self._app, self._guests = app, guests
@@ -110,11 +110,11 @@ class _Guard:
         try:
             await self._answer(scope, receive, send_guarded)
         except ClientDisconnect:
-            return  # a tab that was closed: nobody waits for the answer
+            return  # the tab was closed, so nobody waits for the response
         except Exception as error:
-            # The words of an unexpected error may quote a report: the type and the place are enough.
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            print(f"oracle: {type(error).__name__} in {Path(place.filename).name}:{place.lineno}", file=sys.stderr)
+            # The message of an unexpected error may quote a report. Print only its type and position.
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"oracle: {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}", file=sys.stderr)
             if os.environ.get("ORACLE_DEBUG"):
                 traceback.print_exception(error)
             if not begun:
@@ -137,25 +137,26 @@ class _Guard:
             response = _forbidden()
         await response(scope, receive, send)
 
-    def _named(self, token: str) -> str | None:
-        """Return whose token it is, in a time that does not depend on how much of it is right."""
-        given = token.encode("utf-8", "replace")
-        found = [name for known, name in self._guests.items() if hmac.compare_digest(known.encode(), given)]
-        return found[0] if found else None
+    def _owner(self, token: str) -> str | None:
+        """Return the owner of a token, in constant time, so that response times reveal nothing about tokens."""
+        encoded = token.encode("utf-8", "replace")
+        owners = [name for own, name in self._guests.items() if hmac.compare_digest(own.encode(), encoded)]
+        return owners[0] if owners else None
 
     def _guest(self, headers: Headers) -> str | None:
         try:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return None
-        return self._named(cookies[self._cookie].value) if self._cookie in cookies else None
+        return self._owner(cookies[self._cookie].value) if self._cookie in cookies else None
 
     def _welcome(self, token: str) -> Response:
-        """Turn the token of an address into a cookie, and leave that address for the first page.
+        """Store the token of an address in a cookie, and redirect to the first page without the token.
 
-        By a page, not by a redirect: a browser that followed a link of another site sends no strict cookie through one.
+        The response is a page that opens the first page, not an HTTP redirect: after a link from another site, browsers
+        do not send strict cookies with redirected requests.
         """
-        if self._named(token) is None:
+        if self._owner(token) is None:
             return _forbidden()
         response = page("welcome.html")
         response.set_cookie(self._cookie, token, httponly=True, samesite="strict")
@@ -163,7 +164,7 @@ class _Guard:
 
 
 def _is_own(method: str, headers: Headers) -> bool:
-    """Tell whether a request comes from these pages, or, to read one, from the address bar."""
+    """Return whether a request comes from these pages or, if it only reads, from the address bar."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if origin not in (None, f"http://{headers['host']}"):
         return False
@@ -189,12 +190,12 @@ _PARSERS: dict[str, Callable[[bytes], Any]] = {
 
 
 async def posted(request: Request) -> dict[str, Any]:
-    """Return what a POST carries as JSON or as a form's fields.
+    """Return the content of a POST request: a JSON object, or the fields of a form.
 
     Raises
     ------
     InputError
-        If it is larger than 1 MiB, or no object of its kind.
+        If the content is larger than 1 MiB, or not of one of these kinds.
     """
     body = bytearray()
     async for chunk in request.stream():
@@ -203,23 +204,21 @@ async def posted(request: Request) -> dict[str, Any]:
             raise InputError(f"a form has more than {LARGEST_POST:,} bytes.", "Send less text.")
     kind = request.headers["content-type"].partition(";")[0].strip()
     try:
-        found = _PARSERS[kind](bytes(body))
+        content = _PARSERS[kind](bytes(body))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise InputError(f"a form is not an object in {kind}.", "Load the page again.")
-    return found
+    return content
 
 
-def listen(port: int, function: str) -> socket.socket:
-    """Return a socket that listens on this machine only.
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address only.
 
     Parameters
     ----------
     port : int
         0 for a free one.
-    function : str
-        For the error line.
     """
     try:
         if 0 <= port < 1 << 16:
@@ -235,12 +234,12 @@ def listen(port: int, function: str) -> socket.socket:
 
 
 def address(port: int, token: str) -> str:
-    """Return the address of the first page, for the one whose token it is."""
+    """Return the address of the first page, with a token."""
     return f"http://{HOST}:{port}/?token={token}"
 
 
 def silent(app: ASGIApp) -> uvicorn.Server:
-    """Return a server that writes no line about a request."""
+    """Return a server that does not log requests."""
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -256,6 +255,6 @@ def silent(app: ASGIApp) -> uvicorn.Server:
 
 
 def serve(app: ASGIApp, at: socket.socket) -> None:
-    """Answer requests until Ctrl-C."""
+    """Serve requests until Ctrl-C."""
     with suppress(KeyboardInterrupt):
         silent(app).run(sockets=[at])

@@ -17,7 +17,7 @@ from metric_oracle.corpora.reports import Reports, as_reports, read_reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.corpora.vectors import LABELS
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, in_terms_of_caller
 from metric_oracle.sources.labels import as_labels
 from support.workbooks import write_workbook
 
@@ -174,7 +174,7 @@ def test_every_missing_word():
     for word in MISSING_WORDS:
         assert as_reports(["Clear.", f" {word}\n"]).states["missing"] == ["1"]
         labels = {"study_id": ["1"], **{name: [word] for name in LABELS}}
-        assert as_labels(pl.DataFrame(labels), "test").values.tolist() == [[0] * 14]
+        assert as_labels(pl.DataFrame(labels)).values.tolist() == [[0] * 14]
         with pytest.raises(InputError, match="there is no id in row 1 of "):
             as_reports([{"id": word, "report": "Clear."}])
 
@@ -250,11 +250,11 @@ def test_ids_of_texts():
         (lambda: Reports.from_texts([SECRET], section="history"), "section must be one of impression, fi"),
         (lambda: Reports.from_texts([]), "there is no report to keep in the texts"),
         (
-            lambda: as_reports(["", " ", None], function="retrieve"),
+            lambda: as_reports(["", " ", None]),
             r"^there is no report to keep .* 1 missing, 2 empty,",
         ),
         (
-            lambda: as_reports([SECRET, 5], function="retrieve"),
+            lambda: as_reports([SECRET, 5]),
             r"^.* must be text or None; got int at position 1",
         ),
         (lambda: as_reports([SECRET], text_column="x"), "text_column must be left out for texts without columns"),
@@ -265,18 +265,18 @@ def test_ids_of_texts():
         (lambda: as_reports({"1": 5}), "must be a path, texts, a dict of id -> text, .*; got dict of another layout"),
         (lambda: as_reports({}), "got dict of another layout"),
         (lambda: as_reports([{"id": 1, "text": SECRET}, SECRET]), "got list of another layout"),
-        (lambda: as_reports(5, function="score"), r"^reports must be a path, .*; got int\. Make a list"),
+        (lambda: as_reports(5), r"^reports must be a path, .*; got int\. Make a list"),
         (lambda: as_reports(b"abc"), "got bytes of another layout"),
         (lambda: as_reports(np.array(SECRET)), r"got numpy\.ndarray"),
         (
-            lambda: as_reports({"1": SECRET}, section="x", function="build_index"),
+            lambda: as_reports({"1": SECRET}, section="x"),
             "^section must be one of",
         ),
         (lambda: as_reports(Reports.from_texts([SECRET]), section="findings"), "section must be left out for Reports"),
         (lambda: as_predictions(Reports.from_texts([SECRET]), seed=3), "seed must be left out for Reports"),
         (lambda: as_predictions([SECRET], ids="a.json"), "ids must be left out for texts without columns"),
         (
-            lambda: as_predictions([SECRET, 5], function="score"),
+            lambda: as_predictions([SECRET, 5]),
             "^the predictions in memory must be text or None",
         ),
         (lambda: as_predictions([SECRET], section="x"), "section must be one of impression, findings, findings"),
@@ -293,9 +293,9 @@ def test_what_makes_no_sense(call, match):
 def test_unknown_options_are_type_errors_of_the_public_function(reports):
     match = r"^there is no argument 'sectoin'\. Did you mean 'section'\?$"
     with pytest.raises(TypeError, match=match):
-        as_reports(reports, function="retrieve", sectoin="findings")
+        as_reports(reports, sectoin="findings")
     with pytest.raises(TypeError, match=r"^there is no argument 'nonsense'\."):
-        as_predictions(reports, function="score", nonsense=1)
+        as_predictions(reports, nonsense=1)
 
 
 def test_reports_stay_as_they_are():
@@ -400,16 +400,17 @@ def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
 def test_sections_of_two_sides():
     impression, both = ("impression", "column"), ("findings+impression", "headers")
     for one, other in ((impression, impression), (impression, (None, "")), ((None, ""), both)):
-        assert check_sections("score", one, other) is None
+        assert check_sections(one, other) is None
     match = (
         r"^references and predictions must be of one section; got impression \(by column\) and "
         r"findings\+impression \(by headers\)\. Wait\.$"
     )
     with pytest.raises(InputError, match=match):
-        check_sections("score", impression, both, step="Wait")
+        check_sections(impression, both, step="Wait")
     with pytest.raises(InputError, match=r"^test reports and index must .* Pass --section findings\.$"):
-        check_sections("retrieve", impression, ("findings", "caller"), ("test reports", "index"))
-    assert check_sections("score", impression, ("findings+impression", "paper")) == (
+        check_sections(impression, ("findings", "caller"), ("test reports", "index"))
+    warning = check_sections(impression, ("findings+impression", "paper"), option_of_other="predicted_section")
+    assert in_terms_of_caller(warning) == (
         "the references are of section impression, but Yu et al. (2023) compare such predictions with "
         "findings+impression: pass --section findings+impression, or say by --predicted-section what the model writes"
     )

@@ -309,7 +309,7 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
 def test_damaged_and_cut_files(write):
     fails("there is no file .*no.csv", write("a.csv", "x").with_name("no.csv"))
     fails(
-        r".*res\.csv has a quote that is never closed, in row 2\. The file is cut",
+        r".*res\.csv has a quote that is never closed, in row 2\. Close the quote, or fetch",
         write("res.csv", f'a\n"{SECRET}'),
     )
     fails(
@@ -317,7 +317,7 @@ def test_damaged_and_cut_files(write):
         write("res.csv", f"a\nb\n{SECRET},c\n"),
     )
     fails(
-        ".*s.txt has a line that is not `id score text` as the first one is: line 2. The file is",
+        ".*s.txt has a line that is not `id score text` as the first one is: line 2. Correct the line",
         write("s.txt", f"1 0.5 a\n2 {SECRET}\n"),
     )
     fails(".*cut.txt.gz is not a whole gzip file: it is damaged or cut short", _cut(write))

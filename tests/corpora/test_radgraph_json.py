@@ -108,18 +108,18 @@ def test_annotator_without_such_a_level(tmp_path):
     ("content", "match"),
     [
         ("", r"is empty\. Fetch it again"),
-        ("{}", "must hold at least one graph; got none"),
-        ("[]", "must hold at least one graph; got none"),
-        ("3", "must be a whole JSON object of graphs .* broken after 0 graphs"),
+        ("{}", r"has no graph\. Check the file"),
+        ("[]", r"has no graph\. Check the file"),
+        ("3", "is not a whole JSON object of graphs .*: it breaks after 0 graphs"),
         ("\ufeff", r"is empty\. Fetch it again"),
-        ("{", "broken after 0 graphs"),
-        (json.dumps({"0": FIRST, "1": SECOND})[:-1], "broken after 2 graphs"),
-        (json.dumps({"0": FIRST, "1": SECOND})[:-30], "broken after 1 graphs"),
-        (json.dumps({"0": FIRST}) + "x", "broken after 1 graphs"),
-        (json.dumps({"0": FIRST})[:-1] + ";", "broken after 0 graphs|broken after 1 graphs"),
-        ('{"0" 5}', "broken after 0 graphs"),
-        ([FIRST], "broken after 0 graphs"),
-        ([[1]], "broken after 0 graphs"),
+        ("{", "breaks after 0 graphs"),
+        (json.dumps({"0": FIRST, "1": SECOND})[:-1], "breaks after 2 graphs"),
+        (json.dumps({"0": FIRST, "1": SECOND})[:-30], "breaks after 1 graphs"),
+        (json.dumps({"0": FIRST}) + "x", "breaks after 1 graphs"),
+        (json.dumps({"0": FIRST})[:-1] + ";", "breaks after 0 graphs|breaks after 1 graphs"),
+        ('{"0" 5}', "breaks after 0 graphs"),
+        ([FIRST], "breaks after 0 graphs"),
+        ([[1]], "breaks after 0 graphs"),
         ({"s50000001": FIRST, "50000001": FIRST}, "an id occurs more than once in the keys of .*: '50000001'"),
         ({"0": "text"}, "each graph must have entities .* got another form for '0'"),
         ({"0": {"text": "x"}}, "each graph must have entities"),
@@ -130,7 +130,10 @@ def test_annotator_without_such_a_level(tmp_path):
         ({"0": graph("x", {"1": entity("x", None)})}, "label must be text everywhere"),
         ({"0": graph("x", {"1": entity("x", "OBS-DP", (5, "1"))})}, "relation type must be text everywhere"),
         ({"0": graph(5)}, "text must be text everywhere"),
-        ({"0": graph("x", {"1": entity("x", "Finding")})}, "labels must be those of RadGraph or RadGraph-XL"),
+        (
+            {"0": graph("x", {"1": entity("x", "Finding")})},
+            "has labels of entities that are neither RadGraph's nor RadGraph-XL's",
+        ),
         ({"0": FIRST, "1": LONG}, "labels must be of one schema; got radgraph and radgraph-xl"),
     ],
 )
@@ -166,7 +169,7 @@ def test_align_by_study_needs_no_text(tmp_path):
 def test_align_refuses_graphs_of_other_sections(tmp_path):
     graphs = read_graphs(write(tmp_path, {"a": FIRST, "b": SECOND, "c": graph("Other text")}))
     with pytest.raises(
-        InputError, match=r"got 1 equal texts among 3 joined by study id in .*\.json, .* describe other sec"
+        InputError, match=r"got 1 equal texts among 3 joined by study id in .*\.json\. They describe other sec"
     ):
         align_graphs(graphs, ["a", "b", "c"], ["No effusion. Left lung clear.", "Normal.", "Clear."])
     assert align_graphs(graphs, ["a", "b", "c"], [*REPORTS[:2], "Clear."]).tolist() == [0, 1, 2]
@@ -224,6 +227,6 @@ def test_a_broken_file_is_not_read_to_its_end(tmp_path, monkeypatch, piece):
     read, pieces = [], radgraph_json.text_pieces
     noted = lambda *given: (read.append(some) or some for some in pieces(*given))  # noqa: E731
     monkeypatch.setattr(radgraph_json, "text_pieces", noted)
-    with pytest.raises(InputError, match=r"broken after 0 graphs\. Fetch or make it again\.$"):
+    with pytest.raises(InputError, match=r"breaks after 0 graphs\. Fetch or make it again\.$"):
         read_graphs(path)
     assert 1000 < sum(map(len, read)) < 1300

@@ -242,11 +242,11 @@ def test_large_text_is_read_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "PIECE", 7)
     path = tmp_path / "a.csv"
     path.write_bytes(table().encode())
-    assert "".join(text_files.text_pieces(path, "test")) == table()
-    assert text_files.stream_encoding(path, "test") == "utf-8"
+    assert "".join(text_files.text_pieces(path)) == table()
+    assert text_files.stream_encoding(path) == "utf-8"
     (tmp_path / "b.csv").write_bytes(table().encode("utf-16"))
-    assert [*text_files.text_pieces(tmp_path / "b.csv", "test")] == [table()]
-    assert read_table(path, "test").n_rows == 3
+    assert [*text_files.text_pieces(tmp_path / "b.csv")] == [table()]
+    assert read_table(path).n_rows == 3
 
 
 def test_a_file_that_does_not_fit_into_memory(tmp_path, monkeypatch):

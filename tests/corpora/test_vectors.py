@@ -77,7 +77,7 @@ def test_pt(tmp_path, ids_file):
             DtypeError,
             "must hold dense tensors of one shape; .* without the logits flag",
         ),
-        ({1: [0.5], 2: [0.5]}, InputError, "keys of a .pt object must be the rows 0 to 1"),
+        ({1: [0.5], 2: [0.5]}, InputError, "the keys of the dict in .* must be the rows from 0 to 1"),
         ({}, DtypeError, "must hold a dense tensor of numbers or an object row -> tensor; got dict"),
         ([0.5], DtypeError, "must hold a dense tensor of numbers or an object row -> tensor; got list"),
         (object, InputError, "whole .pt file without pickled objects"),
@@ -106,7 +106,7 @@ def test_pt_of_tensors_that_numpy_cannot_hold(tmp_path, ids_file, kind):
             "rows": lambda: {row: values[row].to_sparse() for row in range(3)},
         }[kind]()
         torch.save(made, tmp_path / "e.pt")
-        match = r"^read_embeddings: (a \.pt \w+ must hold (a )?dense tensors?|path must be a whole \.pt file) .*e\.pt"
+        match = r"^(a \.pt \w+ must hold (a )?dense tensors?|.*e\.pt is not a whole \.pt file)"
         with pytest.raises((DtypeError, InputError), match=match):
             read_embeddings(tmp_path / "e.pt", ids=ids_file)
 
@@ -125,7 +125,7 @@ def test_pt_with_a_damaged_member_is_refused(tmp_path, ids_file):
     raw = path.read_bytes()
     path.write_bytes(raw.replace(VALUES.tobytes(), (VALUES * 2).tobytes()))
     assert path.read_bytes() != raw
-    with pytest.raises(InputError, match=r"path must be a whole \.pt file"):
+    with pytest.raises(InputError, match=r"is not a whole \.pt file"):
         read_embeddings(path, ids=ids_file)
 
 
@@ -200,8 +200,8 @@ def test_absent_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("e.npy", "path must be a whole .npy file"),
-        ("e.npz", "path must be a whole .npz file"),
+        ("e.npy", "is not a whole .npy file"),
+        ("e.npz", "is not a whole .npz file"),
         ("e.parquet", "is not a whole Parquet file"),
     ],
 )
@@ -216,12 +216,14 @@ def test_cut_npz(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[200:220] = b"\xff" * 20
     path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"path must be a whole .npz file"):
+    with pytest.raises(InputError, match=r"is not a whole .npz file"):
         read_embeddings(path)
 
 
 def test_other_endings(tmp_path):
-    with pytest.raises(InputError, match=r"path must end with one of \.npy, \.npz, \.parquet, \.pt"):
+    with pytest.raises(
+        InputError, match=r"is not a file of vectors by its ending, which must be one of \.npy, \.npz, \.parquet, \.pt"
+    ):
         read_embeddings(write(tmp_path, "e.h5", "x"))
 
 
@@ -251,7 +253,7 @@ def test_headers_that_promise_something_else(tmp_path, ids_file, name, header):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("e.npy", content)
     # Warnings are errors here: NumPy must not see such a header.
-    with pytest.raises(InputError, match=rf"path must be a whole {name[1:]} file .* {path}"):
+    with pytest.raises(InputError, match=rf"^{path} is not a whole {name[1:]} file "):
         read_embeddings(path, ids=ids_file)
 
 
@@ -269,7 +271,7 @@ def test_npz_with_two_members_of_one_name(tmp_path, ids_file):
     np.savez(path, v=VALUES)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("v.npy", archive.read("v.npy"))
-    with pytest.raises(InputError, match=r"path must be a whole \.npz file"):
+    with pytest.raises(InputError, match=r"is not a whole \.npz file"):
         read_embeddings(path, ids=ids_file)
 
 
@@ -360,7 +362,7 @@ def test_iu_xray_labels(iu_xray):
 @pytest.mark.parametrize(
     ("names", "cells", "match"),
     [
-        (LABELS[1:], {}, "must have the 14 CheXbert columns; got none called Enlarged Cardiomediastinum"),
+        (LABELS[1:], {}, "lacks columns of the 14 CheXbert labels: Enlarged Cardiomediastinum"),
         (LABELS, {"Edema": "2"}, "column 'Edema' of .* must hold 1, 0, -1 or empty; got another cell in row 1"),
         (LABELS, {"Edema": "yes"}, "column 'Edema' of .* must hold 1, 0, -1 or empty"),
         (LABELS, {"No Finding": "-1"}, "column 'No Finding' of .* must hold 1, 0 or empty"),

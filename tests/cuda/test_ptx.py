@@ -16,6 +16,7 @@ from numba import config, cuda, typeof
 
 from metric_oracle import api
 from metric_oracle.kernels import _device
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval.kernels import load_kernel
 
@@ -68,15 +69,9 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
             encoded = representation.encode(queries)
             n = int(encoded.which.max()) + 1
             corpus = representation.corpus(metric, encoded)
-            load_kernel(metric, "cuda").search(corpus, encoded.batch, 0, n, 3, Nowhere(n), None)
+            answers = Answers(*(np.zeros((n, 3), t) for t in (np.int64, np.float64, np.int64)), np.full(n, -np.inf))
+            load_kernel(metric, "cuda").search(corpus, encoded.batch, 0, n, 3, answers, None)
     return seen
-
-
-class Nowhere:
-    """Answers that nobody reads."""
-
-    def __init__(self, n):
-        self.rows, self.scores, self.ties = (np.zeros((n, 3), t) for t in (np.int64, np.float64, np.int64))
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
@@ -117,7 +112,7 @@ def test_a_small_grid_brings_no_warning(compiler):
 TYPES = {  # of what the search hands to the Triton kernel
     "codes": "*fp16", "ptr": "*i64", "weights": "*fp32", "first": "i32", "query_codes": "*fp16",
     "query_weights": "*fp32", "tiles": "*i32", "n_tiles": "i32", "precision": "*fp32", "recall": "*fp32",
-    "n_units": "i32",
+    "n_documents": "i32",
 }  # fmt: skip
 
 
@@ -147,7 +142,7 @@ def test_the_triton_kernel_compiles(capability, most_kb, width):
 
 
 def test_the_triton_kernel_is_compiled_once_for_each_size():
-    """Numbers of units and tiles, which change with every block of queries, do not choose another compilation."""
+    """Numbers of documents and tiles, which change with every block of queries, do not choose another compilation."""
     pytest.importorskip("triton")
     from metric_oracle.kernels.bertscore.segment_maxima import _segment_maxima
 

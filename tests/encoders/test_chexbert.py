@@ -321,8 +321,7 @@ def test_every_tensor_is_accounted_for(tmp_path, tensors, change, got):
     with pytest.raises(InputError) as caught:
         load(path)
     assert str(caught.value) == (
-        f"build_index: checkpoint must hold the tensors of CheXbert and no other; got {got} in {path}. "
-        "Pass chexbert.pth."
+        f"checkpoint must hold the tensors of CheXbert and no other; got {got} in {path}. Pass chexbert.pth."
     )
 
 
@@ -345,7 +344,7 @@ def test_code_is_refused(tmp_path, tensors, is_zip, capfd):
     with pytest.raises(InputError) as caught:
         load(path)
     assert str(caught.value) == (
-        "build_index: checkpoint must be a whole PyTorch file of tensors without code; got a damaged or foreign one, "
+        "checkpoint must be a whole PyTorch file of tensors without code; got a damaged or foreign one, "
         f"{path}. Fetch chexbert.pth again."
     )
     assert capfd.readouterr().out == ""
@@ -372,7 +371,7 @@ def test_files_without_a_model(tmp_path, content):
     with pytest.raises(InputError) as caught:
         load(path)
     assert str(caught.value) == (
-        f'build_index: checkpoint must hold tensors under "model_state_dict"; got none in {path}. Pass chexbert.pth.'
+        f'checkpoint must hold tensors under "model_state_dict"; got none in {path}. Pass chexbert.pth.'
     )
 
 
@@ -380,7 +379,7 @@ def test_absent_files(tmp_path, checkpoint):
     absent = tmp_path / "absent"
     for path in (absent, tmp_path):
         with pytest.raises(InputError) as caught:
-            load(path, function="retrieve")
+            load(path)
         assert str(caught.value) == f"there is no file {path}. Check the name."
     with pytest.raises(InputError) as caught:
         load(checkpoint, vocabulary=absent)
@@ -393,7 +392,7 @@ def test_absent_vocabulary(checkpoint, no_cache):
     with pytest.raises(InputError) as caught:
         load(checkpoint)
     assert str(caught.value) == (
-        "build_index: vocabulary must be the vocab.txt of bert-base-uncased; got none beside the checkpoint or in the "
+        "vocabulary must be the vocab.txt of bert-base-uncased; got none in the checkpoint's folder or in the "
         f"Hugging Face cache. Put it at {beside}."
     )
 
@@ -425,7 +424,7 @@ def test_bad_vocabulary(checkpoint, wrong):
     with pytest.raises(InputError) as caught:
         load(checkpoint)
     assert str(caught.value) == (
-        f"build_index: vocabulary must have one word piece a line, {len(WORDS)} as in the checkpoint, with [PAD] [UNK] "
+        f"vocabulary must have one word piece per line, {len(WORDS)} as in the checkpoint, with [PAD] [UNK] "
         f"[CLS] [SEP] [MASK]; got {n_lines} lines in {beside}. Pass the vocab.txt of bert-base-uncased."
     )
 
@@ -437,7 +436,7 @@ def test_no_nan_passes(tmp_path, tensors, name):
     with pytest.raises(InputError) as caught:
         encoder.encode(TEXTS)
     assert str(caught.value) == (
-        f"build_index: checkpoint must give finite numbers; got NaN or infinity from {path}. Fetch chexbert.pth again."
+        f"checkpoint must give finite numbers; got NaN or infinity from {path}. Fetch it again."
     )
 
 
@@ -447,19 +446,18 @@ def test_without_the_extra(checkpoint, monkeypatch, library):
     with pytest.raises(BackendError) as caught:
         load(checkpoint)
     assert str(caught.value) == (
-        f"build_index: CheXbert needs the Python package {library}, which is not installed. "
-        f"Run: {install_command('encoders')}"
+        f"CheXbert needs the Python package {library}, which is not installed. Run: {install_command('encoders')}"
     )
 
 
 def test_devices(checkpoint, monkeypatch):
     with pytest.raises(InputError) as caught:
         CheXbert(checkpoint, device="gpu")
-    assert str(caught.value) == "build_index: device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
+    assert str(caught.value) == "device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(BackendError) as caught:
         CheXbert(checkpoint, device="cuda")
-    assert str(caught.value) == ('build_index: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".')
+    assert str(caught.value) == ('device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".')
     assert CheXbert(checkpoint).encode(["no"])[0].shape == (1, 16)
 
 

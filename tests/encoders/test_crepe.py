@@ -42,7 +42,7 @@ def folder(tmp_path, tensors):
 
 
 def load(path, **options):
-    return Crepe(path, device="cpu", function="score", **options)
+    return Crepe(path, device="cpu", **options)
 
 
 def refused(path, line, **options):
@@ -198,16 +198,15 @@ def test_files_that_lie_elsewhere(tmp_path, folder):
     assert np.array_equal(model.count_errors(PAIRS)[0], counts)
     model = load(path, config=str(folder / "config.json"), vocabulary=str(folder / "vocab.txt"))
     assert np.array_equal(model.count_errors(PAIRS)[0], counts)
-    refused(path, f"score: crepe_config must be config.json in {alone}; got none. Pass --crepe-config FILE.")
+    refused(path, f"crepe_config must be config.json in {alone}; got none. Pass --crepe-config FILE.")
     (alone / "config.json").write_bytes((folder / "config.json").read_bytes())
     refused(
         path,
-        f"score: crepe_vocabulary must be tokenizer.json or vocab.txt in {alone}; got none. "
-        "Pass --crepe-vocabulary FILE.",
+        f"crepe_vocabulary must be tokenizer.json or vocab.txt in {alone}; got none. Pass --crepe-vocabulary FILE.",
     )
     refused(
         folder,
-        f"score: crepe must be model.safetensors or pytorch_model.bin in {folder}; got none. Pass --crepe FILE.",
+        f"crepe must be model.safetensors or pytorch_model.bin in {folder}; got none. Pass --crepe FILE.",
     )
     refused(tmp_path / "none", f"there is no file {tmp_path / 'none'}. Check the name.")
 
@@ -253,7 +252,7 @@ def test_every_tensor_must_fit(tmp_path, tensors, weights, change, got):
     path = write_tiny(tmp_path / "crepe", changed, weights=weights)
     refused(
         path,
-        f"score: checkpoint must hold the tensors of CREPE and no other; got {got} in {path / weights}. "
+        f"checkpoint must hold the tensors of CREPE and no other; got {got} in {path / weights}. "
         "Pass the folder of gihuncho/crepe-biomedbert, or one that oracle train-crepe wrote.",
     )
 
@@ -268,20 +267,20 @@ def test_damaged_weights(folder, tensors):
     raw = path.read_bytes()
     for damaged in (raw[:-9], raw[:5], b"", b"\xff" * 64):
         path.write_bytes(damaged)
-        refused(folder, f"score: crepe must be a whole safetensors file; got a damaged one, {path}. Fetch it again.")
+        refused(folder, f"crepe must be a whole safetensors file; got a damaged one, {path}. Fetch it again.")
     path.unlink()
     path = folder / "pytorch_model.bin"
     path.write_bytes(pickle.dumps(print))
     refused(
         folder,
-        f"score: checkpoint must be a whole PyTorch file of tensors without code; got a damaged or foreign one, "
+        f"checkpoint must be a whole PyTorch file of tensors without code; got a damaged or foreign one, "
         f"{path}. Fetch it again.",
     )
     for content in ([1], {"model_state_dict": tensors}):
         torch.save(content, path)
         refused(
             folder,
-            f"score: crepe must hold tensors by their names; got another content in {path}. Pass pytorch_model.bin.",
+            f"crepe must hold tensors by their names; got another content in {path}. Pass pytorch_model.bin.",
         )
 
 
@@ -289,10 +288,7 @@ def test_damaged_weights(folder, tensors):
 def test_numbers_that_are_none(tmp_path, tensors, value):
     changed = {**tensors, "error_regressors.2.bias": torch.tensor([value])}
     path = write_tiny(tmp_path / "crepe", changed)
-    line = (
-        f"score: crepe must give finite numbers; got NaN or infinity from {path / 'model.safetensors'}. "
-        "Fetch the checkpoint again."
-    )
+    line = f"crepe must give finite numbers; got NaN or infinity from {path / 'model.safetensors'}. Fetch it again."
     with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
         load(path).count_errors(PAIRS[:1])
 
@@ -312,8 +308,8 @@ def test_a_config_of_another_model(folder, content):
     path.write_text(content)
     refused(
         folder,
-        "score: crepe_config must be a config.json of CREPE: model_type, 6 num_error_categories, and "
-        f"use_poisson_loss; got another in {path}. Pass that of the checkpoint.",
+        "crepe_config must be a config.json of CREPE, with model_type, num_error_categories 6 and "
+        f"use_poisson_loss; got another one, {path}. Pass the config.json of the checkpoint.",
     )
 
 
@@ -329,7 +325,7 @@ def test_sizes_that_no_bert_has(tmp_path, tensors, changes):
     path = write_tiny(tmp_path / "crepe", tensors, tiny_config(**changes))
     refused(
         path,
-        f"score: crepe_config must have a model_type and sizes that an encoder can have; got others in "
+        f"crepe_config must have a model_type and sizes that an encoder can have; got others in "
         f"{path / 'config.json'}. "
         "Fetch it again.",
     )
@@ -347,18 +343,19 @@ def test_a_foreign_vocabulary(tmp_path, folder):
         path.write_text("".join(f"{word}\n" for word in words))
         refused(
             folder,
-            f"score: crepe_vocabulary must have {n} word pieces as in the checkpoint, with [UNK] [CLS] [SEP], and put "
-            f"pairs as BERT does; got {got} in {path}. Pass its tokenizer.json or vocab.txt.",
+            f"crepe_vocabulary must have {n} word pieces as in the checkpoint, with [UNK] [CLS] [SEP], and join "
+            f"pairs of texts as BERT does; got {got} in {path}. Pass the tokenizer.json or vocab.txt of the "
+            "checkpoint.",
             vocabulary=path,
         )
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")
-    with pytest.raises(InputError, match=r"got 0 in .*tokenizer\.json\. Pass its"):
+    with pytest.raises(InputError, match=r"got 0 in .*tokenizer\.json\. Pass the"):
         load(folder, vocabulary=path)
     from tokenizers import Tokenizer, models
 
     Tokenizer(models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]")).save(str(path))
-    with pytest.raises(InputError, match=rf"and put pairs as BERT does; got {n} in"):
+    with pytest.raises(InputError, match=rf"and join pairs of texts as BERT does; got {n} in"):
         load(folder, vocabulary=path)
 
 
@@ -370,10 +367,10 @@ def test_without_torch(folder):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     command = f"Run: {install_command('encoders')}"
-    assert done.stdout == f"score: CREPE needs the Python package torch, which is not installed. {command}\n"
+    assert done.stdout == f"CREPE needs the Python package torch, which is not installed. {command}\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu(folder):
-    with pytest.raises(BackendError, match=r'^score: device "cuda" is not usable'):
-        Crepe(folder, device="cuda", function="score")
+    with pytest.raises(BackendError, match=r'^device "cuda" is not usable'):
+        Crepe(folder, device="cuda")

@@ -143,14 +143,14 @@ def test_every_pair_is_seen_once_an_epoch():
     ],
 )
 def test_settings_that_are_none(base, tmp_path, changes, line):
-    with pytest.raises(InputError, match=f"^train_crepe: {re.escape(line)} Choose one\\.$"):
+    with pytest.raises(InputError, match=f"^{re.escape(line)} Choose one\\.$"):
         training.train(*made_up(4), base, tmp_path / "out", training.Settings(**changes), device="cpu")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_loss_that_grows_without_end(base, tmp_path):
     pairs, counts = made_up(8)
-    with pytest.raises(InputError, match=r"^train_crepe: loss must stay finite; got (inf|nan) in epoch 1\. Lower"):
+    with pytest.raises(InputError, match=r"^loss must stay finite; got (inf|nan) in epoch 1\. Lower"):
         training.train(pairs, counts * 1e30, base, tmp_path / "out", training.Settings(1, 8, 0.9), device="cpu")
     assert not list(tmp_path.iterdir())
 
@@ -159,13 +159,13 @@ def test_what_there_is_nothing_to_learn_from(base, tmp_path):
     pairs, counts = made_up(4)
     for some, numbers in ((pairs, counts[:, :5]), (pairs[:3], counts), ([], counts[:0]), (pairs, counts - 5)):
         line = (
-            f"train_crepe: counts must be numbers from 0, six for each of {len(some)} pairs (at least one); got others "
+            f"counts must be numbers from 0, six for each of {len(some)} pairs (at least one); got others "
             f"of shape {numbers.shape}. Pass the errors of categories A to F."
         )
         with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
             training.train(some, numbers, base, tmp_path / "out", FAST, device="cpu")
     (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match=r"^train_crepe: out must be a new folder; got .*/out, which exists\."):
+    with pytest.raises(InputError, match=r"^out must be a new folder; got .*/out, which exists\."):
         training.train(pairs, counts, base, tmp_path / "out", FAST, device="cpu")
 
 
@@ -176,10 +176,10 @@ def test_a_base_that_is_none(base, tmp_path):
         (other / path.name).write_bytes(path.read_bytes())
     config = json.loads((base / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
-    with pytest.raises(InputError, match=r"^train_crepe: base must be an encoder of BERT's kind.*got roberta in"):
+    with pytest.raises(InputError, match=r"^base must be a BERT encoder with.*got roberta in"):
         training.train(*made_up(4), other, tmp_path / "out", FAST, device="cpu")
     (other / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"^train_crepe: base must be an encoder of BERT's kind"):
+    with pytest.raises(InputError, match=r"^base must be a BERT encoder with"):
         training.train(*made_up(4), other, tmp_path / "out", FAST, device="cpu")
 
 
@@ -211,9 +211,9 @@ def test_ratings_of_other_pairs(oracle, tmp_path, base):
 
     common = ("--base", base, "--out", tmp_path / "out")
     outcome = oracle("train-crepe", references, made, rated("other.csv", "89", 6), *common)
-    assert_refused(outcome, r"train_crepe: ratings must be of these pairs; got none of 2 in .*other\.csv\.", r".*")
+    assert_refused(outcome, r"train-crepe: ratings must be of these pairs; got none of 2 in .*other\.csv\.", r".*")
     outcome = oracle("train-crepe", references, made, rated("eight.csv", "12", 8), *common)
-    assert_refused(outcome, r"train_crepe: ratings must have six categories of errors, A to F; got 8 in", r".*")
+    assert_refused(outcome, r"train-crepe: ratings must have six categories of errors, A to F; got 8 in", r".*")
     code, _, err = oracle("train-crepe", references, made, rated("some.csv", "1", 6), *common, "--epochs", "1")
     assert code == 0
     assert "left out: 1 pairs without counts\n" in err

@@ -199,7 +199,7 @@ def test_windows_fold_and_unfold(window, n):
     pieces = [*range(100, 100 + n)]
     folded = [pieces[first : first + window - 2] for first in range(0, n, window - 2)]
     ids = [piece for inner in folded for piece in (1, *inner, 2)]
-    assert [ids[place] for place in radgraph._unfolded(len(ids), window)] == [1, *pieces, 2]
+    assert [ids[place] for place in radgraph._kept_states(len(ids), window)] == [1, *pieces, 2]
 
 
 def test_annotations_are_a_radgraph_file(models, tmp_path):
@@ -325,15 +325,15 @@ def test_damaged_archive(folder, tmp_path, damage):
 
 
 def test_absent_archive(folder, tmp_path):
-    with pytest.raises(InputError, match=r"embed: archive must be an existing \.tar\.gz file or folder; got .*absent"):
-        load(folder, tmp_path / "absent", function="embed")
+    with pytest.raises(InputError, match=r"^archive must be an existing \.tar\.gz file or folder; got .*absent"):
+        load(folder, tmp_path / "absent")
     with pytest.raises(InputError, match=r"archive must hold config\.json; got none in"):
         load(folder, tmp_path)
 
 
 def test_oversized_member(folder, files, monkeypatch, tmp_path):
     archive = tiny.write_archive(tmp_path / "a.tar.gz", files)
-    monkeypatch.setattr(radgraph_archive, "_MOST_BYTES_ELSE", 10)
+    monkeypatch.setattr(radgraph_archive, "_MOST_BYTES", 10)
     with pytest.raises(InputError, match=r"archive must have at most 10 bytes in config\.json; got \d+ in"):
         load(folder, archive)
 
@@ -354,11 +354,14 @@ def test_missing_member(folder, files, tmp_path, name):
             r"for one TYPE of radgraph, radgraph-xl, modern-radgraph-xl, echograph; got 'None' in",
         ),
         ({"echograph__ner_labels.txt": b"\nA\n"}, "got 'echograph', 'radgraph' in"),
-        ({"radgraph__ner_labels.txt": b"ANAT-DP\nOBS-DP\n"}, "one name a line in its vocabulary, after an empty first"),
-        ({"radgraph__ner_labels.txt": b"\n"}, "one name a line"),
-        ({"radgraph__ner_labels.txt": b"\n\xff\n"}, "one name a line"),
-        ({"radgraph__relation_labels.txt": None}, "one name a line"),
-        ({"radgraph__relation_labels.txt": b"\nmodify\n"}, "one name a line"),
+        (
+            {"radgraph__ner_labels.txt": b"ANAT-DP\nOBS-DP\n"},
+            "one name per line in its vocabulary, after an empty",
+        ),
+        ({"radgraph__ner_labels.txt": b"\n"}, "one name per line"),
+        ({"radgraph__ner_labels.txt": b"\n\xff\n"}, "one name per line"),
+        ({"radgraph__relation_labels.txt": None}, "one name per line"),
+        ({"radgraph__relation_labels.txt": b"\nmodify\n"}, "one name per line"),
     ],
 )
 def test_foreign_vocabulary(folder, files, tmp_path, changed, match):
@@ -422,14 +425,14 @@ FIRST = f"{tiny.ENCODER}embeddings.word_embeddings.weight"
     [
         (
             lambda tensors: tensors.pop(WIDTHS),
-            rf"got 1 missing \({WIDTHS}\) in .* Pass a published archive and the enc",
+            rf"got 1 missing \('{WIDTHS}'\) in .* Pass a published archive and the enc",
         ),
-        (lambda tensors: tensors.pop(FIRST), r"got 1 missing \(_embedder.*word_embeddings\.weight\)"),
-        (lambda tensors: tensors.update(more=torch.ones(1)), r"got 1 unexpected \(more\)"),
-        (lambda tensors: tensors.update({WIDTHS: torch.ones(3, 4)}), r"got 1 misshapen \(_endpoint_span"),
+        (lambda tensors: tensors.pop(FIRST), r"got 1 missing \('_embedder.*word_embeddings\.weight'\)"),
+        (lambda tensors: tensors.update(more=torch.ones(1)), r"got 1 unexpected \('more'\)"),
+        (lambda tensors: tensors.update({WIDTHS: torch.ones(3, 4)}), r"got 1 misshapen \('_endpoint_span"),
         (
             lambda tensors: tensors.clear() or tensors.update(a=torch.ones(1)),
-            r"missing \(.*, \.\.\.\), 1 unexpected \(a\)",
+            r"missing \(.*, \.\.\.\), 1 unexpected \('a'\)",
         ),
         (lambda tensors: tensors.update(a="text"), "a PyTorch file of tensors without code"),
     ],
@@ -457,7 +460,7 @@ def test_scores_that_are_no_numbers(folder, files, tmp_path, name, value):
     tensors[name] = torch.full_like(tensors[name], value)
     model = load(folder, tiny.write_archive(tmp_path / "a.tar.gz", {**files, "weights.th": saved(tensors)}))
     with pytest.raises(
-        InputError, match=r"archive must give finite scores; got NaN or infinity from .*a\.tar\.gz\. Fetch"
+        InputError, match=r"archive must give finite numbers; got NaN or infinity from .*a\.tar\.gz\. Fetch"
     ):
         model.annotate(TEXTS)
 
@@ -526,7 +529,7 @@ def test_no_code_of_an_encoder_is_run(folder, tmp_path):
 
 def test_another_encoder(folder, tmp_path):
     with pytest.raises(
-        InputError, match=r"tensors that its config\.json and its encoder tiny/encoder have; got \d+ missin"
+        InputError, match=r"tensors of its config\.json and its encoder tiny/encoder and no other; got \d+ missin"
     ):
         RadGraph(folder / "radgraph.tar.gz", encoder=folder / "modern-radgraph-xl")
     shutil.copytree(folder / "radgraph", tmp_path / "encoder")
@@ -544,9 +547,9 @@ def test_another_encoder(folder, tmp_path):
 @pytest.mark.parametrize(
     ("texts", "match"),
     [
-        ("Lung clear.", "build_index: texts must be a list of texts; got one text"),
+        ("Lung clear.", "texts must be a list of texts; got one text"),
         (["Lung clear.", None], "texts must all be str; got NoneType at position 1"),
-        (["Lung clear.", "\ud800"], "texts must be Unicode; got half a character at position 1"),
+        (["Lung clear.", "\ud800"], "texts must be valid Unicode; got half of a surrogate pair in text 1"),
     ],
 )
 def test_bad_texts(models, texts, match):

@@ -78,14 +78,14 @@ class Run:
         return json.dumps(found).encode() if isinstance(found, dict) else b"".join(x.tobytes() for x in found[:2])
 
     def resume(self, texts=TEXTS):
-        """Return the result as bytes, and the number of texts that the model ran on."""
+        """Return the result as bytes, and the number of parts that the model ran on."""
         with pytest.MonkeyPatch.context() as patch:
             cls = self.call.__self__.__class__
-            seen, run_part = [], cls._run_part
+            n_packed, pack = [], cls._pack
             patch.setattr(cls, "part_size", {"cpu": PART})
-            patch.setattr(cls, "_run_part", lambda *args: seen.append(args) or run_part(*args))
+            patch.setattr(cls, "_pack", lambda *args: n_packed.append(1) or pack(*args))
             found = self.call(texts, scratch=self.scratch)
-        return self.bytes_of(found), len(seen)
+        return self.bytes_of(found), len(n_packed)
 
     def child(self, last, scratch, **environment):
         arguments = [self.name, self.model, self.encoder, scratch, last]

@@ -371,14 +371,14 @@ def test_states_that_stay_on_a_device_are_the_same(bert, storage):
     encoder = make(bert)
     tokens = encoder.tokenize(["no", "change", "no change in", *["in the"] * 70, "no change " * 15, ""])
     made, copied, to_host = [], [], encoder.to_host
-    encoder.make = lambda ids: made.append(ids.shape) or TokenEncoder.make(encoder, ids)
+    encoder.run_on_device = lambda ids: made.append(ids.shape) or TokenEncoder.run_on_device(encoder, ids)
     encoder.to_host = lambda states: copied.append(states.shape) or to_host(states)
     with threads(1):
         states = token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
         assert len(made) > len(copied) == 1
         np.testing.assert_array_equal(states, encode(encoder, tokens, storage))
     assert states.dtype == storage
-    encoder.make = lambda ids: TokenEncoder.make(encoder, ids) * float("nan")
+    encoder.run_on_device = lambda ids: TokenEncoder.run_on_device(encoder, ids) * float("nan")
     with pytest.raises(InputError, match="encoder must give finite token states other than zero; got NaN from"):
         token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
 
@@ -623,7 +623,7 @@ def test_a_model_out_of_reach(hub):
     with pytest.raises(InputError) as caught:
         TokenEncoder("distilroberta-base", device="cpu")
     assert str(caught.value) == (
-        "build_index: encoder must be a local folder, or the name of a model in the Hugging Face cache or on its hub; "
+        "encoder must be a local folder, or the name of a model in the Hugging Face cache or on its hub; "
         "got distilroberta-base without config.json, model.safetensors or pytorch_model.bin, tokenizer.json or "
         f"vocab.txt in {hub.cache}/models--distilroberta-base, and no download (ConnectionError). Pass a local folder, "
         "or run once with network."
@@ -664,8 +664,7 @@ def test_what_is_neither_a_folder_nor_a_name(hub, model, tmp_path):
     with pytest.raises(InputError) as caught:
         make(model)
     assert str(caught.value) == (
-        "build_index: encoder must be an existing folder or the name of a Hugging Face model; "
-        f"got {model}. Check the path."
+        f"encoder must be an existing folder or the name of a Hugging Face model; got {model}. Check the path."
     )
     assert hub.calls == []
 
@@ -691,8 +690,7 @@ def test_a_folder_that_lacks_a_file(copy, names, needed):
     for name in names:
         (copy / name).unlink()
     message = (
-        f"build_index: encoder must be a folder with {needed}; got none in {copy}. "
-        "Save the whole model there, tokenizer included."
+        f"encoder must be a folder with {needed}; got none in {copy}. Save the whole model there, tokenizer included."
     )
     check_error(InputError, message, copy)
 
@@ -761,34 +759,32 @@ def test_no_module_of_a_model_is_imported(copy, tmp_path):
 
 @pytest.mark.parametrize("layer", [-1, 4])
 def test_layers_beyond_the_model(bert, layer):
-    message = (
-        f"build_index: layer must be from 0 to 3 (layers of this encoder); got {layer} for {bert}. Change --layer."
-    )
+    message = f"layer must be from 0 to 3 (layers of this encoder); got {layer} for {bert}. Change --layer."
     check_error(InputError, message, bert, layer)
 
 
 def test_no_layer(bert):
     message = (
-        "search: layer must be given for an encoder other than distilroberta-base, distilbert/distilroberta-base; got "
+        "layer must be given for an encoder other than distilroberta-base, distilbert/distilroberta-base; got "
         f"none for {bert}. Add --layer N."
     )
-    check_error(InputError, message, bert, None, function="search")
+    check_error(InputError, message, bert, None)
 
 
 def test_bad_dtype_and_device(bert, monkeypatch):
     check_error(
         InputError,
-        "build_index: dtype must be float32 or bfloat16; got 'float16'. Use float32.",
+        "dtype must be float32 or bfloat16; got 'float16'. Use float32.",
         bert,
         dtype="float16",
     )
     with pytest.raises(InputError) as caught:
         TokenEncoder(bert, layer=1, device="gpu")
-    assert str(caught.value) == "build_index: device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
+    assert str(caught.value) == "device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BackendError) as caught:
         TokenEncoder(bert, layer=1, device="cuda")
-    assert str(caught.value) == ('build_index: device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".')
+    assert str(caught.value) == ('device "cuda" is not usable: no CUDA device found. Use "cpu" or "auto".')
     assert TokenEncoder(bert, layer=1).device == "cpu"
 
 
@@ -796,8 +792,7 @@ def test_bad_dtype_and_device(bert, monkeypatch):
 def test_without_a_library(bert, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     message = (
-        f"build_index: encoder {bert} needs the Python package {library}, which is not installed. "
-        f"Run: {install_command('encoders')}"
+        f"encoder {bert} needs the Python package {library}, which is not installed. Run: {install_command('encoders')}"
     )
     check_error(BackendError, message, bert)
 
@@ -811,7 +806,7 @@ def test_weights_that_are_not_a_number(copy):
     with pytest.raises(InputError) as caught:
         encode(encoder, encoder.tokenize(TEXTS))
     assert str(caught.value) == (
-        f"build_index: encoder must give finite token states other than zero; got NaN from {copy.resolve()}, layer 2, "
+        f"encoder must give finite token states other than zero; got NaN from {copy.resolve()}, layer 2, "
         "in float32. Check its weights."
     )
     # The bad layer has no part here.
@@ -825,7 +820,7 @@ def test_weights_that_a_file_lacks(copy):
     del tensors["encoder.layer.1.output.dense.bias"]
     save_file(tensors, copy / "model.safetensors", {"format": "pt"})
     message = (
-        "build_index: encoder must have weights for every tensor it uses; got none for 1 "
+        "encoder must have weights for every tensor it uses; got none for 1 "
         f"(encoder.layer.1.output.dense.bias) in {copy}. Use the files that belong to its config.json."
     )
     check_error(InputError, message, copy, 2)
@@ -836,7 +831,7 @@ def test_other_families(tmp_path):
     vocab_size = save_word_pieces(tmp_path)
     save(tmp_path, transformers.AutoConfig.for_model("albert", vocab_size=vocab_size, embedding_size=8, **SIZES))
     message = (
-        "build_index: encoder must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, "
+        "encoder must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, "
         f"ModernBERT and BART have; got AlbertModel in {tmp_path}. Use a model of such a family."
     )
     check_error(InputError, message, tmp_path)
@@ -849,10 +844,7 @@ def test_a_tokenizer_without_special_tokens(copy):
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.save(str(copy / "tokenizer.json"))
     (copy / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-    message = (
-        f"build_index: encoder must have a tokenizer with cls and sep tokens; got none in {copy}. "
-        "Use a model of BERT's kind."
-    )
+    message = f"encoder must have a tokenizer with cls and sep tokens; got none in {copy}. Use a model of BERT's kind."
     check_error(InputError, message, copy)
 
 
@@ -902,9 +894,7 @@ def test_a_file_of_nothing(bert, tmp_path):
     encoder = make(bert)
     with pytest.raises(InputError) as caught:
         write_states(encoder, encoder.tokenize([]), tmp_path / "s.bin", storage=np.float32)
-    assert str(caught.value) == (
-        "build_index: texts must be at least one; got 0 to encode. Check the file and the section."
-    )
+    assert str(caught.value) == ("texts must be at least one; got 0 to encode. Check the file and the section.")
 
 
 class Writer:

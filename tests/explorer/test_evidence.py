@@ -138,7 +138,7 @@ def test_rouge_l_by_hand():
         ("b", LACKING, None),
         ("c", WHOLE, 2),
     ]
-    assert found.note.startswith("Other words")
+    assert found.note.startswith("Other common subsequences")
     assert evidence.rouge_l("a b", "a b", METRICS["rouge-l"]).note == ""
     assert [s.text for s in evidence.rouge_l("x", "-İs-", METRICS["rouge-l"]).candidate] == ["-", "İ", "s", "-"]
 
@@ -255,7 +255,7 @@ def test_bertscore(baseline):
     unknown = evidence.bertscore(reference, candidate, tuple(sides), None, 2)
     check_texts(unknown, reference, candidate)
     assert unknown.score == found.score
-    assert unknown.note.startswith("The words of the states are not known")
+    assert unknown.note.startswith("The words of the token states are not known")
 
 
 def test_composite():

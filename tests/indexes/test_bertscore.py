@@ -50,7 +50,7 @@ QUERIES = [text for text in made_up(12, seed=1) if text]
 def corpus(**encoding):
     """Return a corpus to build for BERTScore."""
     encoder = encoding.pop("encoder", "fake")
-    opened = load_encoding(encoder, "build_index", **encoding)
+    opened = load_encoding(encoder, **encoding)
     return Inputs([f"r{i}" for i in range(len(TEXTS))], TEXTS, encoding=opened)
 
 
@@ -86,7 +86,7 @@ def test_states_are_those_of_the_encoder(built, fake_encoder):
     tokens = encoder.tokenize(TEXTS)
     states = encode(encoder, tokens)
     for row in range(len(TEXTS)):
-        some, unit = slice(tokens.ptr[row], tokens.ptr[row + 1]), index.unit_of_row[row]
+        some, unit = slice(tokens.ptr[row], tokens.ptr[row + 1]), index.document_of_row[row]
         of_unit = slice(index.ptr[unit], index.ptr[unit + 1])
         assert index.ids[of_unit].tolist() == tokens.ids[some].tolist()
         assert index.states[of_unit].tobytes() == states[some].tobytes()
@@ -179,15 +179,13 @@ def test_building_within_a_limit(built, tmp_path):
 
 def test_limits_of_building_that_cannot_be(tmp_path):
     match = (
-        r"^build_index: max_memory must be at least 0\.\d\d GB for [0-9,]+ tokens x 16; "
+        r"^max_memory must be at least 0\.\d\d GB for [0-9,]+ tokens x 16; "
         r"got 0\.001\. Give more, or index fewer reports\.$"
     )
     with pytest.raises(InputError, match=match):
         build(corpus(max_memory=0.001), tmp_path / "I")
     for value in (0, -1.0, float("inf"), float("nan"), True):
-        match = (
-            rf"^build_index: max_memory must be a number of GB above 0; got {value!r}\. Choose one, or leave it out\.$"
-        )
+        match = rf"^max_memory must be a number of GB above 0; got {value!r}\. Choose one, or leave it out\.$"
         with pytest.raises(InputError, match=match):
             corpus(max_memory=value)
 
@@ -230,7 +228,7 @@ def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part)
     with pytest.raises(Killed):
         build(corpus(progress=killed_at(part)), tmp_path / "I")
     assert (tmp_path / "I.building/encoding/states.raw").is_file()
-    with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got"):
+    with pytest.raises(IndexFormatError, match=r"^index must be finished; got"):
         api.open_index(tmp_path / "I.building")
     inputs = corpus(progress=lambda _, done, total: steps.append(done))
     same_files(build(inputs, tmp_path / "I"), built)
@@ -331,7 +329,7 @@ def test_states_cut_short(built, tmp_path):
     path = folder / "bertscore/states.arrow"
     content = path.read_bytes()
     path.write_bytes(content[:-7])
-    match = rf"^open_index: bertscore/states\.arrow must have {len(content)} bytes; got {len(content) - 7} in "
+    match = rf"^bertscore/states\.arrow must have {len(content)} bytes; got {len(content) - 7} in "
     with pytest.raises(IndexFormatError, match=match) as error:
         api.open_index(folder)
     assert "\n" not in str(error.value)
@@ -468,8 +466,8 @@ def test_idf_that_is_none(built, tmp_path):
     fails(InputError, match.replace("'test'", repr(str(tmp_path))), built, "heart", idf=tmp_path)
     path = tmp_path / "idf.csv"
     rule = (
-        rf"^retrieve: idf must have ids and weights that are 0 or from 1e-30 to 1e30; got others in {path}\. "
-        r"Repair the table\.$"
+        rf"^retrieve: {path} must have token ids from 0, and weights that are 0 or from 1e-30 to 1e30, in every row\. "
+        r"Correct the table\.$"
     )
     for rows in ("a,1\n", "2,\n", "2,x\n", "-1,1\n", "2,-0.5\n", "2,inf\n", "2,nan\n", "2.5,1\n"):
         path.write_text("token_id,idf\n" + rows)
@@ -501,8 +499,8 @@ BASELINE = "LAYER,P,R,F\n0,0.1,0.2,0.15\n1,0.25,0.5,0.375\n2,0.7,0.7,0.7\n"
 def test_baseline_of_bert_score(built, tmp_path, name):
     """The tables of bert_score are called .tsv and hold commas."""
     (tmp_path / name).write_text(BASELINE)
-    assert load_encoding("fake", "build_index", rescale_table=tmp_path / name).baseline == (0.25, 0.5, 0.375)
-    assert load_encoding("fake", "build_index", layer=2, rescale_table=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
+    assert load_encoding("fake", rescale_table=tmp_path / name).baseline == (0.25, 0.5, 0.375)
+    assert load_encoding("fake", layer=2, rescale_table=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
 
 
 def test_rescaled(built, tmp_path):
@@ -549,30 +547,28 @@ def test_baselines_that_are_none(tmp_path):
 
     def refused(match, **options):
         with pytest.raises(InputError, match=match):
-            load_encoding("fake", "build_index", rescale_table=path, **options)
+            load_encoding("fake", rescale_table=path, **options)
 
     refused(r"^there is no file .*b\.csv\. Check the name\.$")
     path.write_text(BASELINE)
-    none = r"^build_index: rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
+    none = r"^rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
     refused(none, layer=7)
     for row in ("1,1.0,0.5,0.5", "1,x,0.5,0.5", "1,,0.5,0.5", "1,nan,0.5,0.5", "x,0.5,0.5,0.5"):
         path.write_text(f"LAYER,P,R,F\n{row}\n")
         refused(none)
     path.write_text("LAYER,P,R\n1,0.5,0.5\n")
-    refused(
-        r"^build_index: rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
-    )
+    refused(r"^rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in")
 
 
 def test_storage_that_is_none():
-    match = r"^build_index: states must be float32 or float16; got 'float8'\. Choose one\.$"
+    match = r"^states must be float32 or float16; got 'float8'\. Choose one\.$"
     with pytest.raises(InputError, match=match):
-        load_encoding("fake", "build_index", states="float8")
+        load_encoding("fake", states="float8")
 
 
 def test_encoding_is_asked_for(tmp_path):
     match = (
-        r"^build_index: token states must be given for metric 'bertscore:recall'; got none\. "
+        r"^token states must be given for metric 'bertscore:recall'; got none\. "
         r"Add --encoder NAME\|FOLDER\.$"
     )
     with pytest.raises(InputError, match=match):
@@ -584,11 +580,11 @@ def test_encoding_is_asked_for(tmp_path):
 
 
 def test_published_baseline_is_known_by_name(fake_encoder):
-    known = load_encoding("distilroberta-base", "build_index", layer=5)
+    known = load_encoding("distilroberta-base", layer=5)
     assert isinstance(known, Encoding)
     assert known.baseline == (0.84732, 0.84759504, 0.8473319)
-    assert load_encoding("distilroberta-base", "build_index", layer=4).baseline is None
-    assert load_encoding(Path("somewhere"), "build_index", layer=5).baseline is None
+    assert load_encoding("distilroberta-base", layer=4).baseline is None
+    assert load_encoding(Path("somewhere"), layer=5).baseline is None
 
 
 # Weights as an array, sizes beyond the proof
@@ -622,11 +618,11 @@ def test_arrays_of_weights_are_told_apart_in_the_signature(built):
 
 def test_states_beyond_the_proof_are_refused():
     rule = (
-        r"^open_index: token states must have at most 8,192 components and a report at most 16,384 tokens; got 9,000 "
+        r"^token states must have at most 8,192 components and a report at most 16,384 tokens; got 9,000 "
         r"and 70\. Take another layer or encoder, or cut reports"
     )
     with pytest.raises(InputError, match=rule):
-        bertscore.check_size(9000, 70, "open_index")
+        bertscore.check_size(9000, 70)
     with pytest.raises(InputError, match="got 8 and 16,385"):
-        bertscore.check_size(8, 16_385, "build_index")
-    bertscore.check_size(8192, 16_384, "build_index")
+        bertscore.check_size(8, 16_385)
+    bertscore.check_size(8192, 16_384)

@@ -37,10 +37,10 @@ def test_stored_vectors_are_aligned_and_read_only(index):
     with pytest.raises(ValueError, match="read-only"):
         index.vectors[0, 0] = 1
     assert (
-        list(index.vectors[index.unit_of_row[:10]].ravel() - index.vectors[index.unit_of_row[10:20]].ravel())
+        list(index.vectors[index.document_of_row[:10]].ravel() - index.vectors[index.document_of_row[10:20]].ravel())
         is not None
     )
-    np.testing.assert_array_equal(index.unit_of_row[:10], index.unit_of_row[10:20])
+    np.testing.assert_array_equal(index.document_of_row[:10], index.document_of_row[10:20])
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 33])
@@ -89,10 +89,10 @@ def test_reports_number_their_vectors_in_the_order_of_first_use():
 
 
 def test_rows_ascend_within_a_unit():
-    unit_of_row = np.random.default_rng(2).integers(-1, 5, 1000)
-    row_ptr, row_id = group_rows(unit_of_row, 5)
+    document_of_row = np.random.default_rng(2).integers(-1, 5, 1000)
+    row_ptr, row_id = group_rows(document_of_row, 5)
     for unit in range(5):
-        assert row_id[row_ptr[unit] : row_ptr[unit + 1]].tolist() == np.flatnonzero(unit_of_row == unit).tolist()
+        assert row_id[row_ptr[unit] : row_ptr[unit + 1]].tolist() == np.flatnonzero(document_of_row == unit).tolist()
 
 
 def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
@@ -100,7 +100,7 @@ def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
     given = Inputs([], [], {"embedding": Attachment(vectors, np.array([3, -1, 4, 1, 2]))})
     index = EmbeddingIndex.build("embedding", given, [], np.empty(0))
     np.testing.assert_allclose(index.vectors, [[0, 1], [0.5**0.5] * 2, [1, 0]], rtol=1e-7)
-    assert index.unit_of_row.tolist() == [0, -1, 1, 0, 2]
+    assert index.document_of_row.tolist() == [0, -1, 1, 0, 2]
     assert [index.row_id[a:b].tolist() for a, b in zip(index.row_ptr, index.row_ptr[1:], strict=False)] == [
         [0, 3],
         [2],
@@ -130,5 +130,5 @@ def test_faiss_over_the_vectors(index, monkeypatch):
     assert documents[0].tolist() == [2, 0, 1]
     np.testing.assert_allclose(products[0], [1, 1 / 3, 0], atol=1e-6)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(BackendError, match=r"^Index\.faiss: an index of vectors needs the Python package faiss, "):
+    with pytest.raises(BackendError, match=r"^an index of vectors needs the Python package faiss, "):
         index.faiss()

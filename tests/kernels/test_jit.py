@@ -225,13 +225,13 @@ def test_a_full_disk_keeps_no_code(tmp_path):
         (
             "NUMBA_DISABLE_JIT",
             "1",
-            r"build_index: NUMBA_DISABLE_JIT is set, but the kernels run as machine code only\.",
+            r"build-index: NUMBA_DISABLE_JIT is set, but the kernels run as machine code only\.",
         ),
-        ("NUMBA_NUM_THREADS", "0", r"build_index: NUMBA_NUM_THREADS must be a whole number of at least 1; got '0'\."),
+        ("NUMBA_NUM_THREADS", "0", r"build-index: NUMBA_NUM_THREADS must be a whole number of at least 1; got '0'\."),
         (
             "NUMBA_NUM_THREADS",
             "two",
-            r"build_index: NUMBA_NUM_THREADS must be a whole number of at least 1; got 'two'\.",
+            r"build-index: NUMBA_NUM_THREADS must be a whole number of at least 1; got 'two'\.",
         ),
     ],
 )

@@ -227,7 +227,7 @@ def test_iu_xray(section, iu_xray, tmp_path):
     assert (np.abs(expected - scores[:, None]) < 1e-9).sum(axis=1).tolist() == table["n_ties"].to_pylist()
     some = test.texts[::80]
     found = api.retrieve(index, some, "meteor:nltk", text=False).table
-    matrix = api.pairwise(train.texts, some, "meteor:nltk")
+    matrix = api.pairwise(train.texts, "meteor:nltk", some)
     assert found["row"].to_pylist() == matrix.argmax(axis=0).tolist()
     assert found["score"].to_pylist() == matrix.max(axis=0).tolist()
 

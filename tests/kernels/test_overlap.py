@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.indexes.ngrams import build_ngrams
-from metric_oracle.kernels._build import distinct_lists, invert_lists, note_cells, posting_offsets
+from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
 from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
@@ -35,23 +35,23 @@ def test_an_empty_list_equals_no_other_whatever_its_slot():
 @pytest.mark.parametrize("n_ranges", [1, 2, 7])
 def test_cells_begin_where_their_first_unit_stands(n_ranges):
     rng = np.random.default_rng(n_ranges)
-    n_features, cell_of_unit = 7, np.sort(rng.integers(0, 9, 60))
-    cell_of_unit -= cell_of_unit[0]
+    n_features, bucket_of_document = 7, np.sort(rng.integers(0, 9, 60))
+    bucket_of_document -= bucket_of_document[0]
     units = [np.flatnonzero(rng.random(60) < share) for share in (0, 0.05, 0.2, 0.5, 0.9, 1, 0.5)]
     forward = [[v for v in range(n_features) if u in units[v]] for u in range(60)]
     ptr, values = lists_of(forward)
     post_ptr = posting_offsets(values, n_features)
     assert np.diff(post_ptr).tolist() == [len(own) for own in units]
     slot = np.array([-1, 0, 1, -1, 2, 3, 4], np.int32)
-    skip = np.full((5, cell_of_unit[-1] + 2), -7, np.int32)
+    skip = np.full((5, bucket_of_document[-1] + 2), -7, np.int32)
     edges = np.linspace(0, n_features, n_ranges + 1).astype(int).tolist()
     for first, last in pairwise(edges):
         postings = invert_lists(ptr, values, post_ptr, first, last)
         assert postings.tolist() == [u for v in range(first, last) for u in units[v].tolist()]
-        note_cells(post_ptr, postings, first, last, cell_of_unit, slot, skip)
+        note_buckets(post_ptr, postings, first, last, bucket_of_document, slot, skip)
     for v in range(n_features):
         if slot[v] >= 0:
-            begins = np.searchsorted(cell_of_unit[units[v]], np.arange(skip.shape[1]))
+            begins = np.searchsorted(bucket_of_document[units[v]], np.arange(skip.shape[1]))
             assert skip[slot[v]].tolist() == begins.tolist()
 
 
@@ -79,7 +79,7 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     index = build_ngrams(kind, texts, np.arange(len(texts)))
     encoded = index.encode(Inputs(texts, texts))
     features, queries = index.features, encoded.queries
-    units = index.unit_of_row
+    units = index.document_of_row
     n_families = queries.sizes.shape[1]
     own = []
     for q, unit in zip(encoded.which.tolist(), units.tolist(), strict=True):
@@ -99,7 +99,7 @@ def check_subsequences(texts, asked):
     encoded = index.encode(Inputs(asked, asked))
     corpus = index.corpus(get_metric("rouge-l"), encoded)
     pairs = [(i, j) for i in range(len(asked)) for j in range(len(texts))]
-    query, unit = encoded.which[[i for i, _ in pairs]], index.unit_of_row[[j for _, j in pairs]]
+    query, unit = encoded.which[[i for i, _ in pairs]], index.document_of_row[[j for _, j in pairs]]
     found, _ = RougeL().score_pairs(corpus, encoded.batch, query, unit)
     assert found.tolist() == [rouge_l_reference(texts[j].split(), asked[i].split())[0] for i, j in pairs]
 

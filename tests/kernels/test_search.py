@@ -10,9 +10,10 @@ import csv
 import json
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
@@ -141,7 +143,8 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
         "uncertain": "positive",
         "encoder": "fake",
     }
-    return Reports(ids, [item.text for item in items], "made up", {}, {}), files
+    patients = [f"p{i % 31}" if i % 7 else "" for i in range(len(items))]
+    return Reports(ids, [item.text for item in items], "made up", {}, {}, columns={"patient": patients}), files
 
 
 def index_of(items: list[Item], folder: Path) -> Index:
@@ -256,9 +259,10 @@ def test_the_corpus_is_as_awkward_as_promised(world):
         representation = representation_of(world.index, metric)
         encoded = representation.encode(asked(world.queries, metric.name))
         few = {"labels", "label_table", "srr", "entities", "sentences", "temporal"} & set(metric.representations)
-        assert few or encoded.which.max() >= 64
+        # Most of the short reports have the same set of n-grams, or none.
+        assert few or metric.name.startswith("jaccard:") or encoded.which.max() >= 64
         assert (
-            metric.name in ("temporal", "chexbert:agreement-5")
+            metric.name in ("temporal", "chexbert:agreement-5", "jaccard:1", "jaccard:4")
             or len(getattr(representation, "features", representation).row_ptr) > 40
         )
 
@@ -291,12 +295,12 @@ def test_components_are_those_of_the_plain_scorer(world, metric):
     representation = representation_of(world.index, record)
     encoded = representation.encode(queries)
     rows = getattr(representation, "features", representation)
-    unit_of_row = dict(
+    document_of_row = dict(
         zip(rows.row_id.tolist(), np.repeat(range(len(rows.row_ptr) - 1), np.diff(rows.row_ptr)), strict=True)
     )
     score = load_reference(record)
     for i, answer in enumerate(results.table.to_pylist()):
-        candidate = representation.item(int(unit_of_row[answer["row"]]))
+        candidate = representation.item(int(document_of_row[answer["row"]]))
         expected = score(candidate, encoded.item(int(encoded.which[i // 6])))
         assert (answer["score"], {name: answer[name] for name in results.components}) == expected
 
@@ -345,6 +349,8 @@ def own_score(metric: str, item: Item) -> float:
         return 1.0 - 0.5 / length**3 if length else 0.0  # one chunk
     if name == "rouge-l":
         return 1.0 if any(c.isalnum() for c in item.text) else 0.0
+    if name == "jaccard":
+        return 1.0 if len(tokenize_rouge(item.text)) >= int(variant) else 0.0
     if name == "radgraph":
         entities = item.graph["entities"].values()
         related = any(entity["relations"] for entity in entities)
@@ -482,7 +488,7 @@ def drawn_terms(seed: int) -> dict[str, tuple[float, float, float]]:
 
 @pytest.mark.parametrize("terms", [*COMPOSITES.values(), *map(drawn_terms, range(20))], ids=[*COMPOSITES, *range(20)])
 def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
-    record = composite_of("composite", terms, 0.25, "made up", "test")
+    record = composite_of("composite", terms, 0.25, "made up")
     n = len(scorable(world.items, record))
     queries = asked(world.queries, record)
     queries = queries.take(np.arange(0, len(queries.ids), 9))
@@ -497,8 +503,9 @@ def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
 def set_of(world: World, ends: list[int], folder: Path) -> Index:
     """Build the corpus as a set of shards that end at some rows."""
     reports, files = store(world.items, folder / "files", "train")
-    encoding = load_encoding("fake", "build_index")
-    inputs = load_inputs(reports.ids, reports.texts, "build_index", encoding=encoding, **{**files, "encoder": None})
+    encoding = load_encoding("fake")
+    inputs = load_inputs(reports.ids, reports.texts, encoding=encoding, **{**files, "encoder": None})
+    inputs = replace(inputs, columns=reports.columns)
 
     def slices() -> Iterator[Slice]:
         for begin, end in pairwise([0, *ends, len(world.items)]):
@@ -610,3 +617,170 @@ def test_scores_so_far_go_to_the_shards_that_follow(world, shards, monkeypatch):
     for one, two in pairwise([*seen, last]):
         assert (one <= two).all()
     assert all((limit > 0).any() for limit in seen)
+
+
+# ---- excluded rows ---------------------------------------------------------------------------------------------------
+
+RULES = ["self", "text", "same", "patient", "self,text,patient", ("same", "patient")]
+
+
+@pytest.fixture(scope="module")
+def anchors(world) -> Callable[[str], Inputs]:
+    """Return the reports of the index that a metric takes as queries."""
+    prepared = mo.reports(world.index).load()
+
+    def of_metric(metric: str) -> Inputs:
+        known = np.zeros(N_CORPUS, bool)
+        known[scorable(world.items, metric)] = True
+        return some_asked(prepared.take(np.flatnonzero(known)), metric)
+
+    return cache(of_metric)
+
+
+@pytest.fixture(scope="module")
+def ranked(world, anchors) -> Callable[[str], list[list[tuple[int, float]]]]:
+    """Return row and score of all rows for each anchor, best first, equal scores by row, by the plain scorer."""
+
+    def of_metric(metric: str) -> list[list[tuple[int, float]]]:
+        lists = answers(world.index, anchors(metric), metric, len(scorable(world.items, metric)), "reference")
+        sign = -1 if METRICS[metric].higher_is_better else 1
+        return [sorted(((row, score) for row, score, *_ in one), key=lambda a: (sign * a[1], a[0])) for one in lists]
+
+    return cache(of_metric)
+
+
+def left_out(index: Index, metric: str, rules: str | tuple[str, ...], row: int) -> set[int]:
+    """Return the rows that an anchor excludes, by the definition of each rule."""
+    texts, patients = index.strings("text").to_pylist(), index.strings("patient").to_pylist()
+    representation = representation_of(index, get_metric(metric))
+    documents = representation.document_of_row.tolist()
+    known: dict[str, Callable[[int], object]] = {
+        "self": lambda other: other,
+        "text": lambda other: " ".join(texts[other].lower().split()),
+        "same": lambda other: (
+            representation.key(documents[other]) if other < len(documents) and documents[other] >= 0 else other
+        ),
+        "patient": lambda other: patients[other] or None,
+    }
+    found = set()
+    for rule in rules.split(",") if isinstance(rules, str) else rules:
+        own = known[rule](row)
+        found |= {other for other in range(N_CORPUS) if own is not None and known[rule](other) == own}
+    return found
+
+
+def expected_of(pairs: list[tuple[int, float]], excluded: set[int], k: int) -> list[tuple[int, float, int]]:
+    kept = [(row, score) for row, score in pairs if row not in excluded]
+    ties = Counter(score for _, score in kept)
+    return [(row, score, ties[score]) for row, score in kept[:k]]
+
+
+def lists_of(results: Results, queries: Inputs) -> list[list[tuple[int, float, int]]]:
+    found: dict[str, list[tuple[int, float, int]]] = {study: [] for study in queries.ids}
+    for line in results.table.select(["query_id", "rank", "row", "score", "n_ties", "fallback"]).to_pylist():
+        found[line["query_id"]].append((line["row"], line["score"], line["n_ties"]))
+        assert line["rank"] == len(found[line["query_id"]])
+        assert not line["fallback"]
+    return list(found.values())
+
+
+@every_backend
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar")  # of words of 64 bits, in the simulator
+def test_excluded_rows_are_as_if_they_were_not_there(world, anchors, ranked, metric, backend, cuda_lane):
+    queries, pairs, n = anchors(metric), ranked(metric), len(scorable(world.items, metric))
+    runs: list[tuple[str | tuple[str, ...], int]] = [(rules, k) for rules in RULES for k in (1, 4, n)]
+    if backend == "cuda":
+        cuda_lane(import_module(type(load_kernel(METRICS[metric], "cuda")).__module__))
+        if config.ENABLE_CUDASIM or INTERPRETED:  # slow: a few anchors and rules
+            runs = [("self,text,patient", 4), ("same", n)]
+            pairs, queries = pairs[::48], queries.take(np.r_[0 : len(queries.ids) : 48])
+    rows = [int(study.removeprefix("train")) for study in queries.ids]
+    for rules, k in runs:
+        excluded = [left_out(world.index, metric, rules, row) for row in rows]
+        options = mo.SearchOptions(exclude=rules)
+        found = lists_of(retrieve(world.index, queries, metric, k=k, backend=backend, options=options), queries)
+        assert found == [expected_of(*one, k) for one in zip(pairs, excluded, strict=True)]
+
+
+@pytest.mark.parametrize("metric", ["bleu-2", "radgraph", "chexbert", "chexbert:labels", "bertscore", "radcliq", "crg"])
+def test_excluded_rows_and_least_scores_on_sets_parts_and_the_plain_scorer(
+    world, anchors, ranked, shards, metric, tmp_path
+):
+    queries, pairs = anchors(metric), ranked(metric)
+    sign = 1 if METRICS[metric].higher_is_better else -1
+    rows = [int(study.removeprefix("train")) for study in queries.ids]
+    fifths = sorted(
+        sign * expected_of(one, left_out(world.index, metric, "self", row), 5)[-1][1]
+        for one, row in zip(pairs, rows, strict=True)
+    )
+    least = sign * fifths[3 * len(fifths) // 4]  # most lists get shorter
+    for rules in ("self", "text,patient", "same"):
+        excluded = [left_out(world.index, metric, rules, row) for row in rows]
+        expected = [
+            expected_of([(row, score) for row, score in one if sign * score >= sign * least], out, 5)
+            for one, out in zip(pairs, excluded, strict=True)
+        ]
+        options = mo.SearchOptions(k=5, exclude=rules, min_score=least)
+        assert any(len(one) < 5 for one in expected)
+        for index, backend in ((world.index, "cpu"), (world.index, "reference"), (shards, "cpu")):
+            assert lists_of(retrieve(index, queries, metric, backend=backend, options=options), queries) == expected
+        if shards.n_shards > 2:
+            for part in "123":
+                made = retrieve(shards, queries, metric, options=replace(options, part=f"{part}/3"))
+                made.write(tmp_path / f"{rules}-{part}.parquet")
+            merged = mo.merge([tmp_path / f"{rules}-{part}.parquet" for part in "123"])
+            assert lists_of(merged, queries) == expected
+            assert merged.signature["exclude"] == rules.split(",")
+            assert merged.signature["min_score"] == least
+
+
+WHERE = [
+    ("radgraph", ["chexbert:agreement>=1"]),
+    ("radgraph", ["chexbert:agreement>=0.8", "bleu-2<0.5"]),
+    ("bleu-2", ["chexbert>0.25", "rouge-l<=0.75"]),
+    ("chexbert", ["radgraph>0.1", "chexbert<0.9"]),
+    ("rouge-l", ["bertscore>=0.5"]),
+    ("sentences", ["radgraph<0.3"]),
+    ("bleu-2", ["rouge-l>2"]),
+    ("radgraph+chexbert:agreement", ["chexbert:agreement>=1", "radgraph>=0.4"]),
+    ("rouge-l+chexbert", []),
+]
+
+
+@pytest.mark.parametrize(("metric", "where"), WHERE)
+def test_conditions_on_other_metrics_are_those_of_brute_force(world, shards, metric, where):
+    """Every condition is read off the whole ranking by its metric; then the k best of those that fulfil all."""
+    parts = [re.fullmatch(r"([^<>=]+)(>=|<=|>|<)(.+)", one).groups() for one in where]
+    holds = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, "<": lambda a, b: a < b}
+    scored = set(range(N_CORPUS))
+    summed = metric.split("+")
+    for name in (*summed, *(name for name, *_ in parts)):
+        scored &= set(scorable(world.items, name))
+    known = np.array(sorted(scored))
+    queries = mo.reports(world.index).load().take(known[[bool(world.items[row].text.split()) for row in known]][::5])
+    values = {}
+    for name in {*summed, *(name for name, *_ in parts)}:
+        lists = answers(world.index, queries, name, len(scorable(world.items, name)), "reference")
+        values[name] = [{row: score for row, score, *_ in one} for one in lists]
+    sign = -1 if METRICS[summed[0]].higher_is_better else 1
+    for rules in ((), "self,patient" if len(summed) > 1 else "same,patient"):
+        expected = []
+        for i, study in enumerate(queries.ids):
+            out = left_out(world.index, summed[0], rules, int(study.removeprefix("train"))) if rules else set()
+            fulfil = [
+                row
+                for row in sorted(scored)
+                if all(holds[symbol](values[name][i][row], float(value)) for name, symbol, value in parts)
+            ]
+            pairs = [(row, sum(values[name][i][row] for name in summed)) for row in fulfil]
+            pairs.sort(key=lambda pair: (sign * pair[1], pair[0]))
+            expected.append(expected_of(pairs, out, 4))
+        options = mo.SearchOptions(k=4, exclude=rules, where=where)
+        for index in (world.index, shards):
+            found = retrieve(index, queries, metric, options=options)
+            assert lists_of(found, queries) == expected
+            if index is world.index:
+                lines = found.table.to_pylist()
+                place = {study: i for i, study in enumerate(queries.ids)}
+                for name, *_ in parts:
+                    assert all(line[name] == values[name][place[line["query_id"]]][line["row"]] for line in lines)

@@ -7,6 +7,7 @@ another number of letters. They are few and short, so that scores tie. docs/metr
 import random
 from collections import Counter
 from importlib.util import find_spec
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
+from metric_oracle.indexes import ngrams
+from metric_oracle.indexes.ngrams import TOKENIZERS, number_tokens, tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.retrieval.corpus_bleu import of_scores
 from support import examples, published
 
@@ -211,3 +213,15 @@ def test_oracles_are_those_of_pycocoevalcap(sides, metric, tmp_path):
             ties = np.flatnonzero(matrix[q] > best[q] - 1e-11)
             assert (row, n_ties) == (ties[0], len(ties))
     assert np.count_nonzero(found["score"].to_numpy()) > 15
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+def test_compiled_tokens_are_those_of_plain_code(kind, monkeypatch):
+    some = ["", *raw_texts(5, 400), "\ud800 no", "..a. .", " ".join(f"w{i % 1500}" for i in range(3000)), ""]
+    for at_once in (1 << 16, 7):
+        monkeypatch.setattr(ngrams, "BATCH", at_once)
+        words, flat, ptr = number_tokens(some, kind)
+        found = [[words[i] for i in flat[begin:end]] for begin, end in pairwise(ptr.tolist())]
+        assert found == [TOKENIZERS[kind](text) for text in some]
+        assert words == sorted(set(words))
+    assert [array.size for array in number_tokens([], kind)[1:]] == [0, 1]

@@ -178,7 +178,7 @@ def test_a_rater_who_counts_alike_is_undefined(tmp_path, monkeypatch):
     assert (name, [cell.lines for cell in cells]) == ("x\nsig. and\ninsig. errors", [("undefined", "(all equal)")] * 2)
     assert least_squares(found.scores["x"], found.errors["total"]) == (0.0, 2.0, None)
     drawn = []
-    monkeypatch.setattr(ratings_plots, "write_figure", lambda path, figure, function: drawn.append(figure))
+    monkeypatch.setattr(ratings_plots, "write_figure", lambda path, figure: drawn.append(figure))
     plot_alignment(found, tmp_path / "flat.svg")
     labels = [text.get_text() for axes in drawn[0].axes for text in axes.texts]
     assert labels == ["tau-b undefined\n(all equal)\nR² undefined"] * 2
@@ -246,7 +246,7 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     family = "over one family, these 12 tests: each pair of metrics once, for each count of errors."
     assert family in differences.notes[0]
 
-    given = (tables, aligned.numbers, aligned.signature, "align")
+    given = (tables, aligned.numbers, aligned.signature)
     write_tables(tmp_path / "t.md", *given)
     lines = (tmp_path / "t.md").read_text().splitlines()
     assert lines[0] == f"**{tau.title}**"
@@ -267,12 +267,10 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     assert [float(row["p_adjusted"]) for row in rows if row["versus"]] == aligned.differences["p_adjusted"].to_pylist()
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
     assert {name: signature[name] for name in aligned.signature} == aligned.signature
-    with pytest.raises(
-        InputError, match=r"align: out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*t\.doc"
-    ):
+    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*t\.doc"):
         write_tables(tmp_path / "t.doc", *given)
     (tmp_path / "read-only.md").mkdir()
-    with pytest.raises(InputError, match=r"align: out must be a file; got the folder .*read-only\.md"):
+    with pytest.raises(InputError, match=r"out must be a file; got the folder .*read-only\.md"):
         write_tables(tmp_path / "read-only.md", *given)
 
 
@@ -301,13 +299,13 @@ def test_picture(aligned, rated, tmp_path):
     slope, intercept, r_squared = least_squares(x, y)
     assert r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
     assert [slope, intercept] == pytest.approx(list(np.polyfit(x, y, 1)))
-    with pytest.raises(InputError, match=r"align: plot must end with \.png, \.svg or \.pdf; got .*p\.gif"):
+    with pytest.raises(InputError, match=r"plot must end with \.png, \.svg or \.pdf; got .*p\.gif"):
         plot_alignment(aligned, tmp_path / "p.gif")
 
 
 def test_picture_without_matplotlib(aligned, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    match = r'^align: a plot needs the Python package matplotlib, .* pip install "matplotlib>=\S+"$'
+    match = r'^a plot needs the Python package matplotlib, .* pip install "matplotlib>=\S+"$'
     with pytest.raises(BackendError, match=match):
         plot_alignment(aligned, tmp_path / "p.png")
 
@@ -341,8 +339,9 @@ def test_a_constant_column_marks_its_cells(rated, tmp_path):
 @pytest.mark.parametrize("missing", ["", "nan", "inf", "n/a"])
 def test_scores_that_are_missing(tmp_path, missing):
     match = (
-        r"^align: scores must be a finite number for every pair; got none in column 'x' of .*s\.csv for 1, first 'p2'\."
-        r" Complete it, or choose the other columns with --metric\.$"
+        r"^align: scores must be a finite number for every pair; got none in column 'x' of .*s\.csv for 1 of "
+        r"\d+ pairs, first 'p2'\."
+        r" Complete the column, or name the columns to use with --metric\.$"
     )
     with pytest.raises(InputError, match=match):
         small(tmp_path, [0, 1, 2, 3], [1, 2, missing, 3])
@@ -404,7 +403,7 @@ def test_scores_of_other_pairs(rated, tmp_path):
         (
             "\n49,",
             "\n50,",
-            r"the pairs of .*other\.csv must be among the rated ones; got 4 others, first "
+            r"the pairs of .*other\.csv must be among the rated ones; got 4 that are not, first "
             r"'50/bertscore', '50/bleu', '50/radgraph'\.",
         ),
         (
@@ -415,7 +414,7 @@ def test_scores_of_other_pairs(rated, tmp_path):
         (
             "radgraph",
             "RadGraph",
-            r"the pairs of .*other\.csv must be among the rated ones; got 50 others, first '0/RadGraph'",
+            r"the pairs of .*other\.csv must be among the rated ones; got 50 that are not, first '0/RadGraph'",
         ),
         (
             "candidate_type",
@@ -569,7 +568,10 @@ def test_differences_are_those_of_the_resampled_values(rated, aligned):
     for paired, match in (
         ([("bleu", "GREEN")], r"^align: paired must name two metrics of bleu, poor, .*; got 'bleu' and 'GREEN'\."),
         ([("bleu", "bleu")], r"^align: paired must name two metrics of .*; got 'bleu' and 'bleu'\. Correct"),
-        ([("bleu", "poor"), ("poor", "bleu")], r"^align: paired must name each pair once; got one twice\. A repeated"),
+        (
+            [("bleu", "poor"), ("poor", "bleu")],
+            r"^align: paired must name each pair once; got 'bleu' and 'poor' twice\.",
+        ),
     ):
         with pytest.raises(InputError, match=match):
             align(rated.long, rated.scores, directions=POOR, paired=paired)

@@ -203,7 +203,7 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     assert f"{n} of 144 one-sided t tests, by study " in short.notes[0]
     assert " of 72, at a false discovery rate of 0.01 in each family. Benjamini" in short.notes[0]
 
-    given = (failure_mode_tables(found), found.tests, found.signature, "failure_modes")
+    given = (failure_mode_tables(found), found.tests, found.signature)
     write_tables(tmp_path / "t.md", *given)
     assert (tmp_path / "t.md").read_text().count("|---|--:|") == 14
     write_tables(tmp_path / "t.tex", *given)
@@ -235,13 +235,13 @@ def test_picture(found, tmp_path):
     pytest.importorskip("matplotlib")
     plot_failure_modes(found, tmp_path / "p.pdf")
     assert (tmp_path / "p.pdf").read_bytes()[:5] == b"%PDF-"
-    with pytest.raises(InputError, match=r"failure_modes: plot must end with \.png, \.svg or \.pdf; got .*p\.jpg"):
+    with pytest.raises(InputError, match=r"plot must end with \.png, \.svg or \.pdf; got .*p\.jpg"):
         plot_failure_modes(found, tmp_path / "p.jpg")
 
 
 def test_picture_without_matplotlib(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BackendError, match=r"^failure_modes: a plot needs the Python package matplotlib, "):
+    with pytest.raises(BackendError, match=r"^a plot needs the Python package matplotlib, "):
         plot_failure_modes(found, tmp_path / "p.png")
 
 

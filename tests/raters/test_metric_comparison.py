@@ -384,7 +384,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         "--resamples", 100,
     )  # fmt: skip
     assert (code, printed) == (2, "")
-    assert err.startswith("error: compare_metrics: direction must be NAME=higher or NAME=lower, of columns of the sco")
+    assert err.startswith("error: compare-metrics: direction must be NAME=higher or NAME=lower, of columns of the sco")
     given = [
         "compare-metrics", f"ReXVal={rated.long}", f"ReFiSco={refisco[0]}", "--scores", f"ReXVal={rated.scores}",
         "--scores", f"ReFiSco={refisco[1]}", "--samples", f"ReXVal={rated.samples}", "--resamples", 100,
@@ -428,12 +428,22 @@ def test_refused(rated, change, match):
         compare_metrics(given.pop("sets"), **given)
 
 
-@pytest.mark.parametrize("rows", ["x,1", "bleu,0", "bleu,word", "bleu,1\nbleu,2", "bleu,inf"])
-def test_times_refused(rated, tmp_path, rows):
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        ("x,1", "another metric in row 1"),
+        ("bleu,0", "no time above 0 in row 1"),
+        ("bleu,word", "no time above 0 in row 1"),
+        ("bleu,1\nbleu,2", "a second time of 'bleu' in row 2"),
+        ("bleu,inf", "no time above 0 in row 1"),
+    ],
+)
+def test_times_refused(rated, tmp_path, rows, got):
     path = tmp_path / "times.csv"
     path.write_text(f"metric,ms_per_pair\n{rows}\n")
     match = (
         r"^compare_metrics: times must have each metric \('bleu'.*\) at most once, with milliseconds above 0 in ms_per"
+        rf"_pair; got {got} of "
     )
     with pytest.raises(InputError, match=match):
         compare_metrics({"S": RatedFiles(rated.long, [rated.scores])}, times=path, **FEWER)
@@ -442,9 +452,9 @@ def test_times_refused(rated, tmp_path, rows):
 def test_of_sets_refused(fails, rated):
     given = ["compare-metrics", f"A={rated.long}", f"B={rated.long}"]
     for option in ("scores", "samples"):
-        fails(*given, f"--{option}", f"C={rated.scores}", match=rf"compare_metrics: {option} must name a set of A, B; "
+        fails(*given, f"--{option}", f"C={rated.scores}", match=rf"compare-metrics: {option} must name a set of A, B; "
               r"got 'C'\. Add NAME=RATINGS\.")  # fmt: skip
-        fails(*given, f"--{option}", rated.scores, match=rf"compare_metrics: {option} must be NAME=FILE; got ")
+        fails(*given, f"--{option}", rated.scores, match=rf"compare-metrics: {option} must be NAME=FILE; got ")
 
 
 def test_plots(found, tmp_path):

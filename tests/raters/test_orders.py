@@ -151,7 +151,10 @@ def test_tables_and_figures(preferred, tmp_path, oracle):
     assert {json.loads(line)["statistic"] for line in printed.splitlines()} == {"pairwise accuracy", TIES, JUDGEMENTS}
     code, _, err = oracle(*given, "--scatter", tmp_path / "scatter.png")
     assert code == 2
-    assert err.startswith("error: compare_metrics: plot must be of counts or grades; got preferences or orders, which")
+    assert err == (
+        "error: compare-metrics: ratings must be counts or grades for a figure of errors against scores; got "
+        "preferences or orders. Leave the figure out.\n"
+    )
     aligned = mo.align(files.ratings, files.scores, directions={"good": "higher", "bad": "lower"}, resamples=100)
     assert [table.title for table in alignment_tables(aligned)] == [
         "Pairwise accuracy within studies of metrics, by radiologist",
@@ -160,7 +163,8 @@ def test_tables_and_figures(preferred, tmp_path, oracle):
         "Difference of two metrics in pairwise accuracy",
     ]
     with pytest.raises(
-        InputError, match=r"^fit_composite: ratings must be counts or grades, which a composite can pre"
+        InputError,
+        match=r"^fit_composite: ratings must be counts or grades for a composite, which predicts a number; got pr",
     ):
         mo.fit_composite(read_rated_set(files.ratings), write(tmp_path / "b.csv", "study_id,candidate_type,bleu",
                          [[f"s{s}", c, s] for s in range(30) for c in "xyz"]))  # fmt: skip
@@ -284,11 +288,11 @@ PAIRS = "study_id,rater,candidate_a,candidate_b,preference"
     ("lines", "match"),
     [
         ([PAIRS, "s,A,x,y,a", "s,B,x,y,left"], r"column 'preference' of .*r\.csv must hold a, b or tie in every row; "
-         r"got something else in row 2\. Repair it\.$"),
+         r"got none of them in row 2\. Repair it\.$"),
         ([PAIRS, "s,A,x,x,a"], r"column 'candidate_b' of .* must name another candidate than candidate_a; got the same "
          r"in row 1\. Repair it\.$"),
         ([PAIRS, "s,A,x,y,a", "s,A,y,x,b"], r"column 'preference' of .* must give each rater's preference between two "
-         r"candidates once; got another one than in row 1 in row 2\. Repair it\.$"),
+         r"candidates once; got the one of row 1 again in row 2\. Repair it\.$"),
         ([PAIRS, "s,A,x,y,a", "s,B,x,y,a", "t,A,x,y,a"], r"must have one row for each comparison and rater \(2 x 2\); "
          r"got 3\. Complete it, or leave out what not all raters judged\.$"),
         (["study_id,candidate_a,preference", "s,x,a"], r"must have both columns candidate_a and candidate_b, or neit"
@@ -297,14 +301,14 @@ PAIRS = "study_id,rater,candidate_a,candidate_b,preference"
          r"columns 'rater', 'preference'\. Add or rename one\.$"),
         ([PAIRS], r"must have rows; got none\. Fetch the file again\.$"),
         (["study_id,order", "s,0", "s,worse"], r"column 'order' of .* must hold a finite number in every row; got "
-         r"something else in row 2\. Repair it\.$"),
+         r"none in row 2\. Repair it\.$"),
         (["study_id,order", "s,0", "s,0"], r"column 'order' of .* must give each candidate of a chain once for each "
          r"rater; got the one of row 1 again in row 2\. Name the candidates in a column candidate_type, or keep one"),
         (["study_id,rater,order", "s,A,0", "s,A,1", "s,B,0"], r"must have one row for each candidate and rater "
          r"\(2 x 2\); got 3\. Complete it"),
         (["study_id,rater,preference,reference,prediction_a,prediction_b", "s,A,a,no,one,two", "s,B,a,no,one,three"],
-         r"the prediction of each pair in .* must be the same in all its rows; got another one for pair 's/b/a' in row "
-         r"2\. Repair it\.$"),
+         r"the prediction of each pair in .* must be the same in all its rows; got two for pair 's/b/a', the second in "
+         r"row 2\. Repair it\.$"),
         (["candidate_type,order", "x,0"], r"must have a column study_id, as candidates are compared within a study"),
     ],
 )  # fmt: skip

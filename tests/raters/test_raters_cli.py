@@ -106,15 +106,15 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["failure-modes", "SCORES"],
-            r"failure_modes: ratings must have a column for each of pair or study, rater, categ",
+            r"failure-modes: ratings must have a column for each of pair or study, rater, categ",
         ),
         (
             ["failure-modes", "LONG", "--plot", "p.bmp"],
-            r"failure_modes: plot must end with \.png, \.svg or \.pdf; got p\.",
+            r"failure-modes: plot must end with \.png, \.svg or \.pdf; got p\.",
         ),
         (
             ["failure-modes", "none.csv"],
-            r"failure_modes: there is no file none\.csv\. Check the name\.",
+            r"failure-modes: there is no file none\.csv\. Check the name\.",
         ),
     ],
 )

@@ -95,7 +95,7 @@ def pairs(world):
 
 def ours(representation, encoded, rows, asked) -> np.ndarray:
     """Return precision, recall and f1 of pairs as the search reports them: float64[n, 3]."""
-    units = representation.unit_of_row[rows]
+    units = representation.document_of_row[rows]
     found = cpu.Backend().components(encoded.corpus, encoded.batch, encoded.which[asked], units, None)
     return np.stack([found[name] for name in ("precision", "recall", "f1")], axis=1)
 
@@ -170,7 +170,7 @@ def test_every_winner_is_that_of_the_brute_force(world, encoded, all_pairs, metr
     table = retrieve(opened, test, metric, k=3, threads=2).table
     got = list(zip(*(table[name].to_pylist() for name in ("row", "score", "n_ties")), strict=True))
     scores = all_pairs[METRICS[metric]][queries.which]
-    of_rows = scores[:, index.unit_of_row]
+    of_rows = scores[:, index.document_of_row]
     for q, row_scores in enumerate(of_rows):
         # Equal reports are equal to the last bit; sums in another order differ by less than this.
         order = np.lexsort((np.arange(len(row_scores)), -np.round(row_scores, 11)))[:3].tolist()

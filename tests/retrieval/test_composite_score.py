@@ -90,7 +90,7 @@ def test_the_reference_scores_the_parts_by_their_own_scorers():
 
 
 def test_a_composite_reads_what_its_parts_read():
-    record = record_of("composite", {"bleu-4": (0, 1, 1), "bleu": (0, 1, 1), "radgraph:rg_e": (0, 1, 1)}, 0, "x", "f")
+    record = record_of("composite", {"bleu-4": (0, 1, 1), "bleu": (0, 1, 1), "radgraph:rg_e": (0, 1, 1)}, 0, "x")
     assert record.representations == ("ngrams", "radgraph")
     assert list(record.options["terms"]) == ["bleu-4", "bleu-2", "radgraph:rg_e"]
     assert record.settings == ()
@@ -124,14 +124,14 @@ def test_a_composite_reads_what_its_parts_read():
     ],
 )
 def test_terms_that_cannot_be(terms, got):
-    match = rf"^f: terms must be of bleu-1, .*, bertscore, each once; got {got}\. Leave it out\.$"
+    match = rf"^terms must be of bleu-1, .*, bertscore, each once; got {got}\. Leave it out\.$"
     with pytest.raises(InputError, match=match):
-        record_of("composite", terms, 0.0, "x", "f")
+        record_of("composite", terms, 0.0, "x")
 
 
 def test_a_term_that_is_no_metric():
-    with pytest.raises(InputError, match=r"^f: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?$"):
-        record_of("composite", {"bluu": (0, 1, 1)}, 0.0, "x", "f")
+    with pytest.raises(InputError, match=r"^metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?$"):
+        record_of("composite", {"bluu": (0, 1, 1)}, 0.0, "x")
 
 
 NAN, INF = float("nan"), float("inf")
@@ -144,23 +144,23 @@ NAN, INF = float("nan"), float("inf")
 )  # fmt: skip
 def test_numbers_that_cannot_be(numbers):
     match = (
-        r"^f: mean, scale and weight must be finite numbers, scale above 0 and weight other than 0; got .* for "
+        r"^mean, scale and weight must be finite numbers, scale above 0 and weight other than 0; got .* for "
         r"'rouge-l'\. Fit it again, or leave the metric out\.$"
     )
     with pytest.raises(InputError, match=match):
-        record_of("composite", {"bleu": (0, 1, 1), "rouge-l": numbers}, 0.0, "x", "f")
+        record_of("composite", {"bleu": (0, 1, 1), "rouge-l": numbers}, 0.0, "x")
 
 
 @pytest.mark.parametrize("intercept", [NAN, INF])
 def test_an_intercept_that_cannot_be(intercept):
-    with pytest.raises(InputError, match=r"^f: intercept must be a finite number; got .*\. Fit the composite again\.$"):
-        record_of("composite", {"bleu": (0, 1, 1)}, intercept, "x", "f")
+    with pytest.raises(InputError, match=r"^intercept must be a finite number; got .*\. Fit the composite again\.$"):
+        record_of("composite", {"bleu": (0, 1, 1)}, intercept, "x")
 
 
 def test_a_composite_without_weights():
     match = (
-        r"^f: weights must be given for metric 'composite'; got none\. Pass the file that fit-composite wrote to "
+        r"^weights must be given for metric 'composite'; got none\. Pass the file that fit-composite wrote to "
         r"retrieve; indexes are built for its parts\.$"
     )
     with pytest.raises(InputError, match=match):
-        get_metric("composite", "f")
+        get_metric("composite")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.merge import Answer, beside, fall_back, merge
+from metric_oracle.retrieval.merge import Answer, fall_back, merge, side_by_side
 from support import examples
 
 
@@ -74,6 +74,6 @@ def test_lists_lie_side_by_side_query_by_query():
         listed(np.array([[3.0, 2.0], [2.0, 3.0]]), rows, k, True)
         for rows, k in ((np.array([0, 1]), 2), (np.array([5, 6]), 1))
     )
-    both = beside([one, other])
+    both = side_by_side([one, other])
     assert both.rows.tolist() == [[0, 1, 5], [1, 0, 6]]
     assert both.ids.to_pylist() == ["id 0", "id 1", "id 5", "id 1", "id 0", "id 6"]

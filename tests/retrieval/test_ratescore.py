@@ -31,7 +31,7 @@ def test_lists_in_parquet_are_read_by_a_process_that_has_read_nothing_else(tmp_p
     vectors = tmp_path / "v.parquet"
     pq.write_table(pa.table({"study_id": ["a"], "embedding": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))}), vectors)
     for program in (
-        f"from metric_oracle.sources.entities import as_entities; as_entities({str(path)!r}, 'score')",
+        f"from metric_oracle.sources.entities import as_entities; as_entities({str(path)!r})",
         f"from metric_oracle.corpora.vectors import read_embeddings; read_embeddings({str(vectors)!r})",
     ):
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -149,7 +149,7 @@ def test_of_equal_vectors_the_first_counts():
         ({"r0": {"types": ["anatomy"], "vectors": [["x"]]}}, r"entities must have types of "),
         (
             {"r0": {"types": ["anatomy"], "vectors": [[0.0]]}},
-            r"vectors of entities must be finite and other than zero;",
+            r"vectors of entities must be finite and other than zero; got a zero vector, NaN or infinity",
         ),
         ({"r0": {"types": ["anatomy"], "vectors": [[float("nan")]]}}, r"vectors of entities must be finite and other "),
     ],
@@ -169,7 +169,7 @@ def test_widths_that_differ(tmp_path):
     assert mo.retrieve(index, mo.reports(texts(1), entities=nothing), "ratescore").table["score"].to_pylist() == [0.5]
     empty = mo.build_index(mo.reports(texts(1), entities=nothing), tmp_path / "E", metrics="ratescore")
     assert mo.retrieve(empty, mo.reports(texts(1), entities=other), "ratescore").table["score"].to_pylist() == [0.5]
-    assert as_entities(nothing, "f").ptr.tolist() == [0, 0]
+    assert as_entities(nothing).ptr.tolist() == [0, 0]
 
 
 def test_the_column_of_the_command(tmp_path, oracle):

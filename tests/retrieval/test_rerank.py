@@ -250,7 +250,7 @@ def test_the_interval_is_exact(hits, n):
     ],
 )
 def test_what_does_not_go_together(index, queries, pool, k, line):
-    with pytest.raises(InputError, match=f"^rerank: {re.escape(line)}"):
+    with pytest.raises(InputError, match=f"^{re.escape(line)}"):
         rerank(index, queries, Words(), pool, k=k)
 
 
@@ -265,7 +265,7 @@ def crepe(tmp_path_factory):
 
 def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe):
     found = api.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="all", k=10)
-    model = Crepe(crepe, device="cpu", function="rerank")
+    model = Crepe(crepe, device="cpu")
     wanted = [row for text in TESTS.values() for row in brute(model, text, range(len(CORPUS)), 10)]
     table = found.table.to_pylist()
     assert [(r["row"], r["score"], r["n_ties"]) for r in table] == wanted
@@ -314,7 +314,7 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
     shown = view("--pool", "bleu:4")
     assert "what the pool misses is not known; --audit M measures it" in shown
     shown = view("--pool", "bleu", "--audit", "4", "--recall", "0.5")
-    assert "of a further one the pool holds a best report with probability 0.5" in shown
+    assert "for a further test report, the pool has a best report with probability 0.5" in shown
     shown = view("--pool", "all")
     assert shown.startswith("crepe oracle")
     assert "pool: the whole corpus, so the answers are exact" in shown

@@ -116,25 +116,19 @@ def test_scores_keep_every_bit(results, tmp_path, ending):
 
 @pytest.mark.parametrize("name", ["r", "r.txt", "r.json", "r.csv.gz", ".csv"])
 def test_unknown_ending(results, tmp_path, name):
-    with pytest.raises(
-        InputError, match=r"^retrieve: out must end with .parquet, .csv or .jsonl; got .*\. Name one of th"
-    ):
+    with pytest.raises(InputError, match=r"^out must end with .parquet, .csv or .jsonl; got .*\. Name one of th"):
         results.write(tmp_path / name)
     assert not os.listdir(tmp_path)
 
 
 def test_missing_folder(results, tmp_path):
-    with pytest.raises(
-        InputError, match=r"^retrieve: out must be in an existing folder; got .*no/r.csv\. Make the folder"
-    ):
+    with pytest.raises(InputError, match=r"^out must be in an existing folder; got .*no/r.csv\. Make the folder"):
         results.write(tmp_path / "no/r.csv")
 
 
 def test_folder_in_the_way(results, tmp_path):
     (tmp_path / "r.csv").mkdir()
-    with pytest.raises(
-        InputError, match=r"^retrieve: out must be a file; got the folder .*r.csv\. Name a file in it\.$"
-    ):
+    with pytest.raises(InputError, match=r"^out must be a file; got the folder .*r.csv\. Name a file in it\.$"):
         results.write(tmp_path / "r.csv")
 
 
@@ -144,7 +138,7 @@ def test_out_that_is_an_input(tmp_path):
     check_out(path, [tmp_path / "other.csv"])
     (tmp_path / "link.csv").symlink_to(path)
     for out in (path, tmp_path / "link.csv"):
-        match = rf"^retrieve: out must be another file than the inputs; got {out}, which is one\. Name another file\.$"
+        match = rf"^out must be another file than the inputs; got {out}, which is one\. Name another file\.$"
         with pytest.raises(InputError, match=match):
             check_out(out, [tmp_path / "absent", path])
 
@@ -163,11 +157,9 @@ def test_out_that_harms_an_input(tmp_path, name):
     else:
         out, given = "r.csv", name
     inputs = [None, "tests", "", str(tmp_path / given)]
-    with pytest.raises(
-        InputError, match=r"^fit: out must be another file than the inputs; got .*, which is one.*\. Name"
-    ):
-        check_out(tmp_path / out, inputs, function="fit", endings=(".csv", ".json"))
-    check_out(tmp_path / "other.csv", inputs, function="fit", endings=(".csv", ".json"))
+    with pytest.raises(InputError, match=r"^out must be another file than the inputs; got .*, which is one.*\. Name"):
+        check_out(tmp_path / out, inputs, endings=(".csv", ".json"))
+    check_out(tmp_path / "other.csv", inputs, endings=(".csv", ".json"))
 
 
 @pytest.mark.parametrize("given", [".", "/", "..", "./"])
@@ -187,7 +179,7 @@ def test_out_in_an_index(results, tmp_path, monkeypatch, shard_rows):
     below = next(path for path in before if path.is_dir())
     for path in (index / "r.csv", tmp_path / "link/r.csv", Path("r.csv"), below / "r.parquet"):
         with pytest.raises(
-            InputError, match=rf"^retrieve: out must be outside of an index; got {path}, which is in the index /.*I"
+            InputError, match=rf"^out must be outside of an index; got {path}, which is in the index /.*I"
         ):
             results.write(path)
     assert sorted(index.rglob("*")) == before
@@ -204,7 +196,7 @@ def test_out_that_is_no_regular_file(results, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     before = sorted(os.listdir(tmp_path))
     for name in ("link", "dangling", "beside", "pipe"):
-        match = r"^retrieve: out must be a new name or a regular file; got .*, a link, pipe or device\. Name another"
+        match = r"^out must be a new name or a regular file; got .*, a link, pipe or device\. Name another"
         with pytest.raises(InputError, match=match):
             results.write(tmp_path / f"{name}.csv")
     assert sorted(os.listdir(tmp_path)) == before
@@ -284,7 +276,7 @@ def test_a_table_beside_the_signature_of_another_is_named(results, tmp_path):
     results.write(path)
     path.write_bytes(path.read_bytes().replace(b"1.0", b"0.9", 1))
     match = (
-        rf"^verify: results must be the table that its signature was written for; got {path}, altered or of another "
+        rf"^results must be the table that its signature was written for; got {path}, altered or of another "
         r"time than r\.csv\.signature\.json\. Write it again\.$"
     )
     with pytest.raises(InputError, match=match):
@@ -335,7 +327,7 @@ def test_an_altered_parquet_file_is_refused(results, tmp_path, name):
         place = table.column_names.index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
     parquet.write_table(table, path, write_page_checksum=True)
-    match = rf"^verify: results must be as retrieve --out wrote it; got {path}, which was altered\. Write it again\.$"
+    match = rf"^results must be as retrieve wrote it; got {path}, which was altered\. Write it again\.$"
     with pytest.raises(InputError, match=match):
         read_results(path)
 
@@ -375,7 +367,7 @@ def test_a_field_of_another_type_is_named(results, tmp_path, field, value):
     record = {**json.loads(beside.read_text()), field: value}
     del record["signature_sha256"]
     beside.write_text(json.dumps(record))
-    match = rf"^verify: results must be a file that retrieve --out wrote, .*; got one whose '{field}' has another type"
+    match = rf"^results must be a file that retrieve wrote, .*; got one whose '{field}' has another type"
     with pytest.raises(InputError, match=match):
         read_results(path)
     beside.write_text(json.dumps({**record, field: None}))
@@ -476,13 +468,13 @@ def test_a_file_of_the_user_beside_is_left_alone(results, tmp_path):
 
 def test_absent_file(tmp_path):
     for path in (tmp_path / "r.csv", tmp_path):
-        match = rf"^verify: results must be an existing file; got {path}\. Write one with retrieve --out\.$"
+        match = rf"^results must be an existing file; got {path}\. Write one with oracle retrieve\.$"
         with pytest.raises(InputError, match=match):
             read_results(path)
 
 
 FOREIGN = (
-    r"^verify: results must be a file that retrieve --out wrote, with its signature; got .*, which is another file or "
+    r"^results must be a file that retrieve wrote, with its signature; got .*, which is another file or "
     r"damaged\. Write it again\.$"
 )
 
@@ -508,7 +500,7 @@ def test_file_without_signature(results, tmp_path, ending):
     else:
         results.write(path)
         (tmp_path / f"r{ending}.signature.json").unlink()
-    match = rf"^verify: results must be a file .*; got .* without r{ending}\.signature\.json\. Copy both, or "
+    match = rf"^results must be a file .*; got .* without r{ending}\.signature\.json\. Copy both, or "
     with pytest.raises(InputError, match=FOREIGN if ending == ".parquet" else match):
         read_results(path)
 
@@ -616,21 +608,21 @@ def test_published_names_are_for_csv(scores, tmp_path):
     names = path.read_text("utf-8").split("\n", 1)[0].replace('"', "").split(",")
     assert names[:3] == ["study_id", "report", "bleu_score"]
     assert set(names[3:]) == {n for n in scores.table.column_names if n not in ("query_id", "prediction", "bleu-2")}
-    with pytest.raises(InputError, match=r"^score: out must end with \.csv; got .*s\.jsonl\. Name such a file\.$"):
+    with pytest.raises(InputError, match=r"^out must end with \.csv; got .*s\.jsonl\. Name such a file\.$"):
         scores.write(tmp_path / "s.jsonl", published_names=True)
-    with pytest.raises(InputError, match=r"^read_scores: scores must be a file that score --out wrote, with its sig"):
+    with pytest.raises(InputError, match=r"^scores must be a file that score wrote, with its sig"):
         read_scores(path)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
     path = tmp_path / f"s{ending}"
-    foreign = r"^table: scores must be a file that score --out wrote, with its signature; got .*, which is another "
-    with pytest.raises(InputError, match=r"^table: scores must be an existing file; got .*\. Write one with score --o"):
-        read_scores(path, "table")
+    foreign = r"^scores must be a file that score wrote, with its signature; got .*, which is another "
+    with pytest.raises(InputError, match=r"^scores must be an existing file; got .*\. Write one with oracle score\."):
+        read_scores(path)
     results.write(path)
     with pytest.raises(InputError, match=foreign):
-        read_scores(path, "table")
+        read_scores(path)
     columns = scores.table
     for table, signature in (
         (columns.drop_columns(["bleu-2"]), scores.signature),
@@ -643,7 +635,7 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
     ):
         Scores(table, signature).write(path)
         with pytest.raises(InputError, match=foreign):
-            read_scores(path, "table")
+            read_scores(path)
     scores.write(path)
     with pytest.raises(InputError, match=FOREIGN):
         read_results(path)
@@ -652,8 +644,8 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_scores_that_cannot_be_written(scores, tmp_path, ending):
     for path, match in (
-        (tmp_path / "s.txt", r"^score: out must end with .parquet, .csv or .jsonl; got"),
-        (tmp_path / f"no/s{ending}", r"^score: out must be in an existing folder; got"),
+        (tmp_path / "s.txt", r"^out must end with .parquet, .csv or .jsonl; got"),
+        (tmp_path / f"no/s{ending}", r"^out must be in an existing folder; got"),
     ):
         with pytest.raises(InputError, match=match):
             scores.write(path)

@@ -17,9 +17,11 @@ from metric_oracle.indexes import store
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.answers import fill_zeros, most_frequent_row, put_most_frequent_first
+from metric_oracle.retrieval.exclusion import Lists
 from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.calls import Calls
@@ -96,7 +98,7 @@ def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
     released, held = [], [0.1e9]
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", lambda: released.append(1))
-    limit = pool.MemoryLimit(1.0, 8, "retrieve")
+    limit = pool.MemoryLimit(1.0, 8)
     for _ in range(20):
         with limit.block():
             held[0] += 0.01e9
@@ -112,7 +114,7 @@ def test_what_one_block_took_is_not_forgotten_after_a_small_one(monkeypatch):
     released, held = [], [0.1e9]
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", lambda: released.append(1))
-    limit = pool.MemoryLimit(1.0, 1, "retrieve")
+    limit = pool.MemoryLimit(1.0, 1)
     with limit.block():
         held[0] += 0.3e9
     with limit.block():
@@ -226,7 +228,7 @@ def test_rows_of_score_0_follow_in_the_order_of_rows():
     listed = [ascending[i] for i in (30, 3, 200)]
     found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64), np.full(2, -np.inf))
     found.rows[0, :3], found.ties[0, :3] = listed, 1
-    fill_zeros(found, row_id)
+    fill_zeros(found, row_id, Lists(np.arange(2), np.arange(2), [2], NOTHING))
     others = [row for row in ascending if row not in listed]
     assert found.rows.tolist() == [listed + others[: k - 3], ascending[:k]]
     assert found.ties.tolist() == [[1] * 3 + [2997] * (k - 3), [3000] * k]
@@ -326,8 +328,7 @@ def test_no_gpu(index, queries, metric, monkeypatch):
 
 def test_a_gpu_that_fails(index, queries, monkeypatch):
     def fail(*args, **options):
-        msg = "retrieve: the GPU must last; got less. Use another."
-        raise _device.DeviceError(msg)
+        raise _device.DeviceError(argument="the GPU", rule="must last", value="less", step="Use another.")
 
     monkeypatch.setattr(cuda.Backend, "lacking", lambda self: "")
     monkeypatch.setattr(cuda.Backend, "search", fail)
@@ -345,7 +346,10 @@ def test_no_queries(index):
 
 @pytest.mark.parametrize("value", [5, b"x"])
 def test_queries_that_are_no_texts(index, value):
-    match = r"^retrieve: the reports in memory must be text or None; got (int|bytes) at position 1\. Drop it\.$"
+    match = (
+        r"^retrieve: the reports in memory must be text or None; got (int|bytes) at position 1\. "
+        r"Convert it to text, or pass None for a missing report\.$"
+    )
     with pytest.raises(InputError, match=match):
         api.retrieve(index, ["a", value], "bleu")
 
@@ -405,13 +409,13 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
     values = queries.attached["chexbert"].values.copy()
     values[2, 1] = np.nan
     np.savez(path, ids=np.array(queries.ids), v=values)
-    with pytest.raises(InputError, match=r"^read_embeddings: every vector must be finite; got row 3 \(id '\d+'\)"):
+    with pytest.raises(InputError, match=r"^retrieve: every vector must be finite; got row 3 \(id '\d+'\)"):
         api.retrieve(index, api.reports(corpus["test"], chexbert=path), "chexbert")
 
 
 def test_faiss_is_not_needed(index, queries, corpus, oracle, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setattr("metric_oracle.commands.inputs.find_spec", lambda name: None if name == "faiss" else True)
+    monkeypatch.setattr("metric_oracle.sources.availability.find_spec", lambda name: None if name == "faiss" else True)
     fresh = api.open_index(index.folder)
     assert api.retrieve(fresh, queries, "chexbert").table.num_rows == 12
     assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12

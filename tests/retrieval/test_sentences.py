@@ -236,15 +236,15 @@ LAYOUT = r"sentences must be an \.npz file with ids and one vector for each sent
         (["text"], LAYOUT),
         (
             {"r0": [[1.0, 2.0]], "r1": [[3.0, 0.0], [0.0, 0.0]]},
-            r"sentence vectors must be finite .* zero; got another one for report 'r1' in the dict in ",
+            r"sentence vectors must be finite and not zero; got one that is not for report 'r1' in the dict in ",
         ),
         (
             {"r0": [[np.nan, 2.0]]},
-            r"sentence vectors must be finite .* zero; got another one for report 'r0",
+            r"sentence vectors must be finite and not zero; got one that is not for report 'r0",
         ),
         (
             {"r0": [[1e300, 2.0]]},
-            r"sentence vectors must be finite .* zero; got another one for report 'r0",
+            r"sentence vectors must be finite and not zero; got one that is not for report 'r0",
         ),
         ([[[1.0]], [[0.0]]], r"sentence vectors must be finite .* for report '1' in the list in memory\. Encode its "),
         ({"7": [[1.0]], " 7": [[1.0]]}, r"the ids of the dict in memory"),
@@ -260,13 +260,13 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, given, line):
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     path = tmp_path / "s.npz"
     np.savez(path, vectors=np.eye(2))
-    with pytest.raises(InputError, match=f"^score: {LAYOUT}.*{re.escape(str(path))}"):
-        as_sentences(path, "score")
+    with pytest.raises(InputError, match=f"^{LAYOUT}.*{re.escape(str(path))}"):
+        as_sentences(path)
     np.savez(path, ids=np.array(["a", "b", "c"]), vectors=np.eye(2))
-    with pytest.raises(InputError, match=f"^score: {LAYOUT}"):
-        as_sentences(path, "score")
+    with pytest.raises(InputError, match=f"^{LAYOUT}"):
+        as_sentences(path)
     with pytest.raises(InputError, match=r"^there is no file .*none\.npz\. Check the name\.$"):
-        as_sentences(tmp_path / "none.npz", "score")
+        as_sentences(tmp_path / "none.npz")
 
 
 def test_widths_must_agree(tmp_path):

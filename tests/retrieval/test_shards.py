@@ -99,7 +99,7 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
             mo.merge(some)
 
     refused([], r"^merge: parts must be at least one file; got none\.")
-    refused(paths[:2], r"^merge: all 4 parts must be given; got 2, without 3/4, 4/4\. Make them with retrieve --part\.")
+    refused(paths[:2], r"^merge: all 4 parts must be given; got 2, without 3/4, 4/4\. Search these parts, too\.")
     refused([*paths, one], r"^merge: each part must come once; got part 1/4 in .* and .*\. Drop one\.")
     (tmp_path / "other").mkdir()
     foreign = parts_of(made, tmp_path / "other", 4, 3)
@@ -112,14 +112,12 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
     refused([*paths[:3], foreign[3]], r"^merge: parts must be of one search; got .* in metric, options, representation")
     cut = read_part(two)
     Results(cut.table.slice(1), cut.signature).write(tmp_path / "cut.parquet")
-    refused(
-        [one, tmp_path / "cut.parquet", *rest], r"^merge: parts must be as retrieve --part wrote them; got .*cut\.p"
-    )
+    refused([one, tmp_path / "cut.parquet", *rest], r"^merge: parts must be as retrieve wrote them; got .*cut\.p")
     whole = tmp_path / "whole.parquet"
     mo.retrieve(made[1], made[2], "radgraph").write(whole)
-    refused([whole], r"^merge: parts must be files that retrieve --part wrote; got .*, a whole result\. Leave it out\.")
+    refused([whole], r"^merge: parts must be files of parts of a search; got .*, a whole result\. Leave it out\.")
     with pytest.raises(
-        InputError, match=r"^read_results: results must be whole; got a part of a search\. Join all parts with"
+        InputError, match=r"^read_results: results must be whole; got a part of a search\. Join all parts first"
     ):
         mo.read_results(one)
 

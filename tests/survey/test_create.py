@@ -26,7 +26,7 @@ from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.create import INSTRUCTIONS, create_survey, read_strata
 from metric_oracle.survey.export import export_survey, survey_status
 from metric_oracle.survey.folder import open_survey, read_key
-from metric_oracle.survey.log import MOST
+from metric_oracle.survey.log import MAX_ERRORS
 from support import write
 from support.power import Power, kinds_of
 
@@ -85,7 +85,7 @@ def test_the_protocol_of_the_paper(tmp_path):
     assert survey.categories == CATEGORIES
     assert survey.cells == 50 * 4 * 6 * 2
     assert survey.instructions == INSTRUCTIONS
-    key = read_key(survey, "test")
+    key = read_key(survey)
     drawn = [study["study_id"] for study in key["studies"]]
     assert len(set(drawn)) == 50
     assert drawn != sorted(drawn, key=lambda name: int(name[1:]))
@@ -108,7 +108,7 @@ def test_a_seed_is_a_survey(tmp_path):
         survey = create_survey(
             references(), candidates(), tmp_path / str(number), raters=["a"], studies=9, seed=seed, repeats=3
         )
-        found.append((survey.studies, read_key(survey, "test")["studies"]))
+        found.append((survey.studies, read_key(survey)["studies"]))
     assert found[0] == found[1] != found[2]
 
 
@@ -171,7 +171,7 @@ def test_identical_texts_are_rated_once(tmp_path):
     others = {**candidates(8, ("bleu", "radgraph")), "s_emb": candidates(8)["bleu"], "bertscore": dict(own)}
     others["s_emb"]["s3"] = others["radgraph"]["s3"].replace(". ", ".\n  ")
     survey = made(tmp_path, own=own, others=others)
-    key = read_key(survey, "test")
+    key = read_key(survey)
     assert {len(study.candidates) for study in survey.studies} == {3}
     for study in key["studies"]:
         same = "radgraph" if study["study_id"] == "s3" else "bleu"
@@ -200,10 +200,10 @@ def test_candidates_come_from_searches(tmp_path):
         paths[name] = tmp_path / f"{name}.{ending}"
         results(candidates(8)[name], signature={"references": digest(own)}).write(paths[name])
     survey = made(tmp_path, others=paths)
-    for study, shown in zip(read_key(survey, "test")["studies"], survey.studies, strict=True):
+    for study, shown in zip(read_key(survey)["studies"], survey.studies, strict=True):
         for name, place in study["positions"].items():
             assert shown.candidates[place] == candidates()[name][study["study_id"]]
-    assert read_key(survey, "test")["sources"]["bleu"]["file"] == "bleu.parquet"
+    assert read_key(survey)["sources"]["bleu"]["file"] == "bleu.parquet"
     other = {**references(8), "s5": "Other words."}
     with pytest.raises(InputError, match=r"the results of candidate bleu are for other texts"):
         create_survey(other, paths, tmp_path / "T", raters=["a"], studies=3)
@@ -248,7 +248,7 @@ def test_strata_are_drawn_evenly(tmp_path, n, shares):
         survey = create_survey(
             references(), candidates(), tmp_path / str(number), raters=["a"], studies=n, seed=seed, stratify=strata()
         )
-        found.append([(study["study_id"], study["stratum"]) for study in read_key(survey, "test")["studies"]])
+        found.append([(study["study_id"], study["stratum"]) for study in read_key(survey)["studies"]])
     drawn = found[0]
     assert len(set(drawn)) == n
     assert all(strata()[study] == stratum for study, stratum in drawn)
@@ -363,7 +363,7 @@ def unsynced(monkeypatch):
 
 
 def drawn_counts(seed, *shape):
-    return np.random.default_rng(seed).poisson(0.3, shape).clip(0, MOST)
+    return np.random.default_rng(seed).poisson(0.3, shape).clip(0, MAX_ERRORS)
 
 
 @pytest.mark.parametrize("is_balanced", [True, False])
@@ -386,7 +386,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
     rated = read_ratings(tmp_path / "E/ratings.csv", samples=tmp_path / "E/samples.csv")
     assert rated.raters == ["anna", "ben"]
     assert rated.categories == list(CATEGORIES)
-    key = read_key(survey, "test")
+    key = read_key(survey)
     place_of = {study["study_id"]: place for place, study in enumerate(key["studies"]) if not study["is_repeat"]}
     ids = rated.study_ids if is_balanced else rated.studies
     seen = set()
@@ -460,7 +460,7 @@ def test_unfinished_raters_are_named(tmp_path):
     assert json.loads((tmp_path / "E1/notes.json").read_text()) == out.notes
     with pytest.raises(
         InputError,
-        match=r"there are no finished ratings to export; .*\. Leave out who has hardly begun with --leave-out",
+        match=r"no finished ratings to export; .*\. Leave out the raters who have hardly begun, with --leave-out",
     ):
         export_survey(tmp_path / "S", tmp_path / "E", partial=True)
     out = export_survey(tmp_path / "S", tmp_path / "E2", partial=True, leave_out={"carl": "ill"})
@@ -495,7 +495,7 @@ def test_the_known_order_comes_out(tmp_path):
         (f"s{i}", name): rng.poisson([rate, 0.4, 0.2, 0.2, 0.1, 0.1]) for i in range(60) for name, rate in rates.items()
     }
     survey = create_survey(references(), candidates(), tmp_path / "S", raters=["r1", "r2", "r3"])
-    key = read_key(survey, "test")["studies"]
+    key = read_key(survey)["studies"]
     of_place = {(p, i): true[s["study_id"], n] for p, s in enumerate(key) for n, i in s["positions"].items()}
     for rater in survey.raters:
 

@@ -110,7 +110,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "3"])
 def test_bad_sizes_are_refused(tmp_path, size):
-    rule = rf"must be an int of at least 1; got {size!r}\. Pass the number of reports wanted\.$"
+    rule = rf"must be an int of at least 1; got {size!r}\. Pass the number of reports\.$"
     with pytest.raises(InputError, match="^n_reports " + rule):
         synthesize(size)
     with pytest.raises(InputError, match="^n_reports " + rule):

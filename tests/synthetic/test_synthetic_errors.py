@@ -12,8 +12,8 @@ from metric_oracle.synthetic import errors as synthetic_errors
 from metric_oracle.synthetic.corpus import drafts_of, write_synthetic
 from metric_oracle.synthetic.errors import (
     CATEGORIES,
-    MADE_UP,
-    MOST,
+    MAX_ADDED,
+    MAX_ERRORS,
     _compares,
     _Edit,
     _has_finding,
@@ -53,10 +53,10 @@ def test_counts_are_spread_and_bounded(pairs):
     counts = np.array([candidate.counts for _, candidate in pairs])
     totals = Counter(counts.sum(1).tolist())
     assert counts.shape == (len(pairs), len(CATEGORIES))
-    assert set(totals) <= set(range(MOST + 1))
+    assert set(totals) <= set(range(MAX_ERRORS + 1))
     assert all(totals[n] > 0.05 * len(pairs) for n in range(4))
     assert (counts.sum(0) > 0.03 * len(pairs)).all()  # every category occurs
-    assert counts[:, 0].max() == MADE_UP
+    assert counts[:, 0].max() == MAX_ADDED
 
 
 def notations(draft):
@@ -149,18 +149,18 @@ def test_files(written, tmp_path):
     assert {name: path.read_bytes() for name, path in again.items()} == {n: p.read_bytes() for n, p in written.items()}
     assert all(written[name].read_bytes() == path.read_bytes() for name, path in plain.items())
     for split, n in (("train", 30), ("test", 12)):
-        reports, made = (read_table(written[name], "test") for name in (split, f"{split}_candidates"))
-        assert made.column("study_id", "", "") == reports.column("study_id", "", "")
+        reports, made = (read_table(written[name]) for name in (split, f"{split}_candidates"))
+        assert made.column("study_id", "") == reports.column("study_id", "")
         found = [candidate for _, candidate in candidates(n, 4, split)]
-        assert made.column("report", "", "") == [candidate.draft.text for candidate in found]
+        assert made.column("report", "") == [candidate.draft.text for candidate in found]
         ratings = read_ratings(written[f"{split}_errors"])
-        assert ratings.pairs == made.column("study_id", "", "")
+        assert ratings.pairs == made.column("study_id", "")
         assert ratings.counts.shape == (n, 1, 6, 2)
         assert np.array_equal(ratings.counts[:, 0, :, 1], [candidate.counts for candidate in found])
         assert not ratings.counts[..., 0].any()
         graphs = read_graphs(written[f"{split}_candidates_graphs"])
         assert len(graphs.keys) == n
-        labels = read_table(written[f"{split}_candidates_labels"], "test")
+        labels = read_table(written[f"{split}_candidates_labels"])
         assert labels.n_rows == n
 
 
@@ -168,8 +168,8 @@ def test_graphs_are_of_the_candidates(written):
     import json
 
     graphs = json.loads(written["test_candidates_graphs"].read_text())
-    table = read_table(written["test_candidates"], "test")
-    for study, text in zip(table.column("study_id", "", ""), table.column("report", "", ""), strict=True):
+    table = read_table(written["test_candidates"])
+    for study, text in zip(table.column("study_id", ""), table.column("report", ""), strict=True):
         tokens = graphs[str(study)]["text"].split()
         assert "".join(tokens) == re.sub(r"\s", "", text)
         for entity in graphs[str(study)]["entities"].values():

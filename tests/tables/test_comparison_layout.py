@@ -234,10 +234,10 @@ def test_plot_without_random_and_with_random_below_zero():
 
 
 def test_plot_errors(comparison, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"^table: plot must end with .png, .svg or .pdf; got .*p.jpg. Name one"):
+    with pytest.raises(InputError, match=r"^plot must end with .png, .svg or .pdf; got .*p.jpg. Name one"):
         write_plot(comparison, tmp_path / "p.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BackendError, match=r'^table: a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
+    with pytest.raises(BackendError, match=r'^a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
         write_plot(comparison, tmp_path / "p.png")
     assert os.listdir(tmp_path) == []
 

@@ -118,7 +118,7 @@ def test_files_written_and_read(tmp_path):
     scored = score_crg(reference, reference, uncertain="blank")
     results = Results(scored.table, scored.signature)
     for ending in ("parquet", "csv", "jsonl"):
-        results.write(tmp_path / f"o.{ending}", function="crg")
+        results.write(tmp_path / f"o.{ending}")
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows == scored.table.to_pylist()
     for ending in ("csv", "jsonl"):
@@ -195,16 +195,14 @@ def test_levels_that_are_no_levels(texts):
 @pytest.mark.parametrize("cell", ["2", "yes", "0.5", "inf"])
 def test_cells_that_are_no_labels(tmp_path, cell):
     path = write(tmp_path / "r.csv", "ab", ["x", "y"], [(1, 0), (1, cell)])
-    match = (
-        r"^read_labels: label column 2 \('y'\) of .* must hold 1, 0, -1 or empty; got another cell in row 2\. Repair"
-    )
+    match = r"^score_crg: label column 2 \('y'\) of .* must hold 1, 0, -1 or empty; got another cell in row 2\. Repair"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 
 
 def test_a_report_is_not_quoted_as_a_label(tmp_path):
     path = write(tmp_path / "r.csv", "ab", ["Small left effusion"], [("x",), ("y",)])
-    match = r"^read_labels: label column 1 \(\(withheld\)\) of .* must hold"
+    match = r"^score_crg: label column 1 \(\(withheld\)\) of .* must hold"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 
@@ -213,7 +211,7 @@ def test_a_report_is_not_quoted_as_a_label(tmp_path):
 def test_labels_without_ids(tmp_path, names):
     path = tmp_path / "r.csv"
     path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
-    match = r"^read_label_table: path must have a column of ids; got .* in .*\. Pass --id-column NAME\.$"
+    match = r"^score_crg: .* has no column of ids; its columns are .*\. Pass --id-column NAME\.$"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 
@@ -222,7 +220,7 @@ def test_labels_without_ids(tmp_path, names):
 def test_labels_without_content(tmp_path, text, n):
     path = tmp_path / "r.csv"
     path.write_text(text)
-    match = rf"^read_label_table: path must have at least one report and one label; got {n} in .*\. Check the file\.$"
+    match = rf"^score_crg: .* must have at least one report and one label; it has {n}\. Check the file\.$"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 
@@ -234,5 +232,5 @@ def test_ids_twice(tmp_path):
 
 
 def test_out_of_another_name(tmp_path):
-    with pytest.raises(InputError, match=r"^crg: out must end with \.parquet, \.csv or \.jsonl; got .*o\.txt\."):
-        check_out(tmp_path / "o.txt", function="crg")
+    with pytest.raises(InputError, match=r"^out must end with \.parquet, \.csv or \.jsonl; got .*o\.txt\."):
+        check_out(tmp_path / "o.txt")

@@ -160,7 +160,7 @@ def test_the_command_for_srr_labels(tmp_path, oracle, fails):
     assert "42 labels, uncertain" in out
     (tmp_path / "o.csv").write_text("study_id,Edema (Present)\ns0,1\n")
     fails("f1-srr-bert", files[0], tmp_path / "o.csv", match=(
-        r"f1_srr_bert: .* and .* have different labels \(42 labels, .*; 1 labels, .*\. Make both with one model"
+        r"f1-srr-bert: .* and .* have different labels \(42 labels, .*; 1 labels, .*\. Make both with one model"
     ))  # fmt: skip
 
 

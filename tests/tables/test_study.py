@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
+from metric_oracle.retrieval import sampled
 from metric_oracle.retrieval.results import read_results, read_scores
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_steps
+from metric_oracle.tables.comparison_layout import markdown
 from metric_oracle.tables.study import (
     IDENTITY,
     MOST_FREQUENT,
@@ -94,6 +97,32 @@ def test_metrics_over_token_states_come_last(world):
     assert list(steps) == [*of_bleu, *of_bertscore]
 
 
+def test_test_reports_are_encoded_once(world, fake_encoder, monkeypatch):
+    """Searches, expected scores and rows under BERTScore and RadCliQ, a model's too, share the token states."""
+    index, queries, models, _ = world
+    batches = []
+    run = fake_encoder.run
+
+    def counted(self, ids):
+        batches.append(ids)
+        return run(self, ids)
+
+    monkeypatch.setattr(fake_encoder, "run", counted)
+
+    def batches_of(call):
+        batches.clear()
+        call()
+        return len(batches)
+
+    once = batches_of(lambda: api.retrieve(index, queries, "bertscore"))
+    assert once > 1
+    metrics = ("bertscore", "radcliq", "rouge-l")
+    assert batches_of(lambda: run_study(index, queries, metrics=metrics)) == once
+    predictions = batches_of(lambda: api.retrieve(index, models["fair"].data, "bertscore"))
+    given = {"fair": models["fair"]}
+    assert batches_of(lambda: run_study(index, queries, given, metrics=metrics)) == once + predictions
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_parts(world, systems, metric):
     index, queries, _, _ = world
@@ -105,6 +134,40 @@ def test_scores_are_those_of_the_parts(world, systems, metric):
     mean = api.expectation(index, queries, metric)
     values = systems[RANDOM].table[metric].to_numpy()
     assert values == pytest.approx(mean.table["mean"].to_numpy(), abs=1e-12 + 2 * mean.signature["error"])
+
+
+def test_chance_over_token_states_is_sampled(world, tmp_path, monkeypatch):
+    """The table and the signature say so; --exact-chance of the same folder computes that row again, and no other."""
+    index, queries, models, _ = world
+    metrics = ("rouge-l", "bertscore", "radcliq")
+    fair = {"fair": models["fair"]}
+    run = partial(run_study, index, queries, fair, metrics=metrics)
+    exact = run()  # a sample would be too small
+    assert "sampled" not in exact[RANDOM].signature["averaged"]
+    monkeypatch.setattr(sampled, "STRATA", 8)
+    monkeypatch.setattr(study, "CHANCE_ERROR", 0.004)
+    found = run(out=tmp_path / "study")
+    entries = found[RANDOM].signature["averaged"]["sampled"]
+    assert list(entries) == ["bertscore", "radcliq"]
+    assert found[RANDOM].table["rouge-l"].equals(exact[RANDOM].table["rouge-l"])
+    for metric, entry in entries.items():
+        values, expected = (scores[RANDOM].table[metric].to_numpy() for scores in (found, exact))
+        assert 0 < entry["standard_error"] <= 0.004
+        assert 0 < abs(values.mean() - expected.mean()) <= 3 * entry["standard_error"]
+        assert 1 < entry["rows"] < index.n_reports
+        assert entry["seed"] == 0
+    table = compare_study(found, resamples=100)
+    assert table.signature["sampled"] == {RANDOM: entries}
+    shown = " ".join(markdown(table).split())
+    error = f"{entries['bertscore']['standard_error']:.1g}"
+    assert f"under bertscore an estimate from {entries['bertscore']['rows']} of them for each test report" in shown
+    assert f"(standard error of the average {error}, seed 0)" in shown
+    steps = []
+    monkeypatch.setattr(study, "score_rows", None)  # rows of the models and the oracles are there
+    again = run(out=tmp_path / "study", exact_chance=True, progress=lambda name, *_: steps.append(name))
+    assert {name for name in steps if "random" in name} >= {RANDOM, f"{RANDOM}: bertscore"}
+    assert again[RANDOM].table.equals(exact[RANDOM].table)
+    assert "sampled" not in again[RANDOM].signature["averaged"]
 
 
 def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
@@ -166,7 +229,7 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
     fails(match, world, {"m": api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
     written = api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
-    assert written.read("study", predictions=True)[0].ids == list(queries.ids)
+    assert written.read(predictions=True)[0].ids == list(queries.ids)
     found = api.score(
         api.reports(tmp_path / "annotation.json", split="val"),
         written,
@@ -186,7 +249,8 @@ def test_models_that_cannot_be(world, tmp_path):
     match = r"^study: models must have names that no other row has; got 'identity'\. Choose another name\.$"
     fails(match, world, {"identity": api.reports(short)}, metrics=("bleu",))
     match = (
-        r"^study: models must have names that make different file names; got 'a b'\. Use other letters, digits, - and"
+        r"^study: models must have names that give different file names; got 'a b', whose file name 'a-b' is empty or "
+        r"taken\. Choose another name\.$"
     )
     fails(match, world, {"a b": api.reports(short), "a-b": api.reports(short)}, metrics=("bleu",))
 
@@ -334,7 +398,7 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
-    with study_steps.workplace(out):
+    with study_steps.working_folder(out):
         match = r"^study: another study is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 

@@ -32,7 +32,7 @@ def driver():
 
 @contextmanager
 def serving(cases):
-    with server.listen(0, "explore") as at:
+    with server.listen(0) as at:
         port = at.getsockname()[1]
         running = server.silent(server.guarded(Explorer(cases).routes(), port=port, guests={TOKEN: "reader"}))
         thread = threading.Thread(target=running.run, kwargs={"sockets": [at]})

@@ -1,6 +1,7 @@
 """The explorer's pages, without a browser."""
 
 import csv
+import dataclasses
 import html
 import io
 import re
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import metric_oracle as mo
 from metric_oracle.corpora.vectors import LABELS, read_labels
+from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.web.render import visible
 from support.pages import NASTY, OWN, POST, bare, client_of, made_up
 
@@ -71,6 +75,37 @@ def test_texts_are_shown_as_they_are(client, nasty):
             for candidate in nasty.candidates(q):
                 known = visible(candidate.text) in plain
                 assert known or "is shown for corpus rows" in text
+
+
+def test_samples_stand_on_the_page_of_their_study(nasty):
+    texts = [nasty.reference(0), *NASTY[:3], ""]
+    samples = mo.read_samples([{"id": nasty.ids[0], "candidates": texts, "logprobs": [-1.0, -2, -3, -4, -5]}])
+    client = client_of(dataclasses.replace(nasty, sampled=SampledCases(samples)))
+    text = client.get("/case/0").text
+    assert "<script>alert" not in text
+    assert re.search(r'<section class="paper" aria-labelledby="samples">', text)
+    table = text[text.index('<h2 id="samples">') :]
+    rows = re.findall(r'<tr><th scope="row"><bdi>(\d)</bdi></th>(.*?)</tr>', table, re.DOTALL)
+    assert [name for name, _ in rows] == ["0", "1", "2", "3", "4"]
+    plain = [re.findall(r'<td class="text" dir="auto">(.*?)</td>', row, re.DOTALL)[0] for _, row in rows]
+    assert list(map(bare, plain)) == list(map(visible, texts))
+    # Metrics that read nothing but the texts are scored; the best is in bold.
+    metrics = [
+        name for name in dict.fromkeys(column.metric for column in nasty.columns) if name in ("bleu-2", "rouge-l")
+    ]
+    assert metrics
+    wanted = {name: mo.pairwise(texts, name, texts[:1])[:, 0] for name in metrics}
+    bold = [f"<strong>{wanted[name].max():.4f}</strong>" for name in metrics]
+    assert all(value in rows[0][1] for value in bold)
+    answer = client.get("/case/0.json").json()
+    assert [row["text"] for row in answer["samples"]] == texts
+    assert [row["scores"]["bleu-2"] for row in answer["samples"]] == wanted["bleu-2"].tolist()
+    assert '<h2 id="samples">' not in client.get("/case/1").text
+    assert "samples" not in client.get("/case/1.json").json()
+    with pytest.raises(
+        InputError, match=r"sampled must have the ids of the test reports; got none of them\. Check that"
+    ):
+        SampledCases(mo.read_samples({"other": ["x"]})).check(nasty.ids)
 
 
 def test_the_overview_has_fifty_rows_a_page(client):
@@ -177,7 +212,7 @@ def test_what_is_shown_is_taken_home(client, nasty):
 def test_a_candidate_is_read_without_the_test_report():
     client = client_of(read_cases([made_up(["a", "b"], texts=["Large effusion."])]))
     page = client.get("/case/0").text
-    assert "give the test reports (--queries)" in page
+    assert "because the page was made without the test reports" in page
     assert '<p class="text" dir="auto">Large effusion.</p>' in page
 
 
@@ -237,7 +272,7 @@ def test_a_real_index(real, prepared):
         assert 'class="evidence"' in page.text
     radgraph = real.get("/case/1?show=2").text
     assert "entities" in radgraph
-    assert "Graphs are sets without places" in radgraph
+    assert "Graphs have no positions in the text" in radgraph
     assert "Atelectasis" in real.get("/case/1?show=3").text
     assert "furthest" in real.get("/systems").text.lower()
 
@@ -310,7 +345,7 @@ def test_posts_need_the_pages(real):
 
 def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
     for files, options, match in (
-        ([prepared.folder / "nothing.parquet"], {}, "explore: scores must be an existing file"),
+        ([prepared.folder / "nothing.parquet"], {}, "scores must be an existing file"),
         (
             [made_up(["a"], references="1"), made_up(["a"], references="2")],
             {},

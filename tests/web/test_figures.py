@@ -101,9 +101,9 @@ def test_an_expectation_is_a_column(chance, whole, tmp_path):
         assert again.table["mean"].to_pylist() == found.table["mean"].to_pylist()
         assert (again.edges.tolist(), again.counts.tolist()) == (found.edges.tolist(), found.counts.tolist())
         assert "histogram" not in again.signature
-    with pytest.raises(InputError, match=r"^read_expectation: expectation must be a file that baseline expectation"):
+    with pytest.raises(InputError, match=r"^expectation must be a file that baseline expectation"):
         read_expectation(made_up_file(tmp_path))
-    with pytest.raises(InputError, match=r"^read_expectation: expectation must be an existing file; got"):
+    with pytest.raises(InputError, match=r"^expectation must be an existing file; got"):
         read_expectation(tmp_path / "none.csv")
 
 

@@ -168,13 +168,13 @@ def test_control_characters_are_seen():
 
 
 def test_a_port_that_is_taken():
-    with server.listen(0, "explore") as taken:
+    with server.listen(0) as taken:
         assert taken.getsockname()[0] == "127.0.0.1"
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=rf"^port must be free, from 1024 to 65535; got {port}\."):
-            server.listen(port, "explore")
+            server.listen(port)
     with pytest.raises(InputError, match=r"^port must be free, .* got 70000\."):
-        server.listen(70000, "explore")
+        server.listen(70000)
 
 
 def test_a_real_server_says_nothing(capfd):
@@ -187,7 +187,7 @@ def test_a_real_server_says_nothing(capfd):
         finally:
             left.set()
 
-    with server.listen(0, "explore") as at:
+    with server.listen(0) as at:
         port = at.getsockname()[1]
         routes = [Route("/", hello), Route("/echo", heard, methods=["POST"])]
         silent = server.silent(server.guarded(routes, port=port, guests={TOKEN: "anna"}))

@@ -292,11 +292,12 @@ def _score(g, n_tokens, queries, scratch):
     return _mean(scratch.weights[:n_tokens], scratch.best_row), _mean(queries.weights[g, :n], scratch.best)
 
 
-def score(part, corpus, queries, error, base, out):
-    """Score all documents with a group of queries; NaN if the sign of precision + recall is uncertain.
+def score(part, corpus, queries, documents, error, base, out):
+    """Score documents with a group of queries; NaN if the sign of precision + recall is uncertain.
 
     Parameters
     ----------
+    documents : int64[n]
     error : float
         Maximum error of precision and recall, which grows near the pole of F1.
     base : float
@@ -304,7 +305,7 @@ def score(part, corpus, queries, error, base, out):
 
     Writes
     ------
-    out : float64[G, D]
+    out : float64[G, n]
 
     Raises
     ------
@@ -312,8 +313,8 @@ def score(part, corpus, queries, error, base, out):
         If a cosine is outside its bounds, or one of a sample exceeds the best match.
     """
     scratch = _new_scratch(corpus, queries)
-    _score_all(part, corpus, queries, _n_turned(queries.states.shape[2]), error, base, scratch, out)
-    check_bounds({"codes": float(scratch.closest[0])}, int(scratch.missed[0]), "expectation")
+    _score_documents(part, corpus, queries, documents, _n_turned(queries.states.shape[2]), error, base, scratch, out)
+    check_bounds({"codes": float(scratch.closest[0])}, int(scratch.missed[0]))
 
 
 @jit
@@ -332,8 +333,9 @@ def _check(u, g, n_tokens, queries, scratch):
 
 
 @jit
-def _score_all(part, corpus, queries, groups, error, base, scratch, out):
-    for u in range(out.shape[1]):
+def _score_documents(part, corpus, queries, documents, groups, error, base, scratch, out):
+    for i in range(len(documents)):
+        u = documents[i]
         n_tokens = length_of(u, corpus)
         _prepare(u, corpus, groups, scratch)
         for g in range(out.shape[0]):
@@ -343,6 +345,6 @@ def _score_all(part, corpus, queries, groups, error, base, scratch, out):
                 if g == u % out.shape[0]:
                     _check(u, g, n_tokens, queries, scratch)
                 if part == F1 and not (min(precision, recall) >= error or max(precision, recall) <= -error):
-                    out[g, u] = np.nan
+                    out[g, i] = np.nan
                     continue
-            out[g, u] = rescale(part_of(part, precision, recall), base)
+            out[g, i] = rescale(part_of(part, precision, recall), base)

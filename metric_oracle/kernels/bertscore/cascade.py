@@ -72,7 +72,7 @@ class Items(NamedTuple):
     alone : bool
         Whether the items are documents with an offset of 0.
     row_ptr : int64[I + 1]
-        Corpus rows of each item.
+        Corpus rows of each item that no list of the query leaves out.
     least : float
         Items whose score plus offset is certainly below may be left out.
     """
@@ -140,7 +140,7 @@ def score_item(i, part, k, items, corpus, query, work, scores):
     score = part_of(part, precision, recall) + items.offset[i] - items.error
     count = items.row_ptr[i + 1] - items.row_ptr[i]
     n = scores.state[1]
-    if scores.state[2] >= k and score <= scores.best[0]:
+    if count == 0 or (scores.state[2] >= k and score <= scores.best[0]):  # excluded, or not among the best
         return
     j = n
     while j > 0 and scores.best[(j - 1) // 2] > score:

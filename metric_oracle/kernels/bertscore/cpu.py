@@ -30,7 +30,6 @@ from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.query import Coded, Query, pack_query
 from metric_oracle.kernels.bertscore.score import F1, f1, rescale
 from metric_oracle.kernels.contract import Capabilities, Kernel
-from metric_oracle.kernels.topk.reference import select
 
 STARTS = 64  # candidates of a warm start, and 8 k more for k answers
 MOST_STARTS = 256  # answers beyond which a warm start is not enlarged
@@ -46,12 +45,16 @@ def pack(corpus, batch, q):
 
 
 def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
-    """Allocate the scratch of one thread for up to `n_items` at once; unused pages take no memory.
+    """Allocate the scratch of one thread, or return that of `work`. Pages that are not used take no memory.
+
+    `n_items` is the maximum number of items that are searched together, `n_queries` that of the queries in a group.
 
     Returns
     -------
-    scratch : Work, of a group
-    answers : list of ItemScores, one for each query of a group
+    scratch : Work
+        Arrays for all queries of a group.
+    answers : list of ItemScores
+        One for each query of a group.
     """
     if work:
         return work["scratch"], work["answers"]
@@ -116,7 +119,7 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
     places : sequence of int
         Numbers of distinct queries, at most `n_queries`, for which the scratch is allocated.
     items : list of Items
-        For each query: the same documents and rows, and their offsets.
+        For each query: the same documents, their rows and offsets.
 
     Returns
     -------
@@ -203,9 +206,11 @@ def _group(queries, items, answers):
 
 
 def _sample(q, n, is_first, work, scores, n_items):
-    """Return items of a query to check: n of all, and a quarter as many of those that the cells keep.
+    """Return random items of a query, whose exact scores are computed to check the bounds: int64[...].
 
-    If n is 1, the first query of a group always has both, others at random, so that the cost stays small.
+    They are n of all items, and n / 4 (rounded up) of the items that the first bound, that of the cells, did not drop.
+    If n is 1, some queries have no items, so that the cost stays small: those of which the cells drop all items, and
+    a random part of the queries that are not the first of their group.
     """
     rng = np.random.default_rng(q)
     n_kept = int(scores.state[3])
@@ -239,6 +244,12 @@ def least_of(limit, baseline, part):
     return (limit * (1.0 - baseline[part]) + baseline[part] - ROUNDING).tolist()
 
 
+def items_of(items, places, least, answers):
+    """Return the items of each query, with the least score that is listed and the rows that its lists may have."""
+    rows = [answers.exclusion.row_ptr(q, items.row_ptr) for q in places]
+    return [items._replace(least=x, row_ptr=row_ptr) for x, row_ptr in zip(least, rows, strict=True)]
+
+
 def _closest(works):
     """Return the minimum of bound - score for each stage."""
     least = np.min([work["closest"] for work in works if work], axis=0, initial=np.inf)
@@ -269,24 +280,28 @@ class Backend(Kernel):
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
         for begin in range(first, last, QUERIES):
             places = range(begin, min(begin + QUERIES, last))
-            every = [items._replace(least=x) for x in least_of(answers.limit[places], batch.baseline, self.part)]
+            every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
             results = find_all(corpus, batch, places, k, every, workspace, self.part, self.scored, QUERIES)
             for q, (item, precision, recall) in zip(places, results, strict=True):
                 scores = final_scores(precision, recall, batch.baseline)[self.part]
-                answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
+                answers.put(q, item, scores, corpus, k)
 
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every document with each of the chosen queries.
 
         float64[D], within `score_error` and overwritten by the next; exact if precision and recall may differ in sign.
         """
+        return self.score_some(corpus, batch, chosen, np.arange(len(corpus.row_ptr) - 1))
+
+    def score_some(self, corpus, batch, chosen, documents):
+        """Yield BERTScore of some documents, int64[n], with each of the chosen queries: float64[n], see `score_all`."""
         queries = all_pairs.pack(batch, chosen)
-        out = np.empty((len(chosen), len(corpus.row_ptr) - 1))
+        out = np.empty((len(chosen), len(documents)))
         base = 0.0 if batch.baseline is None else batch.baseline[self.part]
-        all_pairs.score(self.part, corpus, queries, self._error(corpus), base, out)
+        all_pairs.score(self.part, corpus, queries, documents, self._error(corpus), base, out)
         for q, scores in zip(chosen, out, strict=True):
             unsure = np.flatnonzero(np.isnan(scores))
-            scores[unsure] = self.score_pairs(corpus, batch, np.full(len(unsure), q), unsure)[0]
+            scores[unsure] = self.score_pairs(corpus, batch, np.full(len(unsure), q), documents[unsure])[0]
             yield scores
 
     def _error(self, corpus):

@@ -21,7 +21,14 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.bounds import TINY, margins_of, part_of
 from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
-from metric_oracle.kernels.bertscore.cpu import collect_scores, final_scores, least_of, new_scratch, scratch_of
+from metric_oracle.kernels.bertscore.cpu import (
+    collect_scores,
+    final_scores,
+    items_of,
+    least_of,
+    new_scratch,
+    scratch_of,
+)
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.projections import (
     REACH,
@@ -34,7 +41,6 @@ from metric_oracle.kernels.bertscore.projections import (
 )
 from metric_oracle.kernels.bertscore.query import pack_query
 from metric_oracle.kernels.contract import Capabilities
-from metric_oracle.kernels.topk.reference import select
 
 LIBRARY = "triton"
 DEVICE = "cuda"
@@ -92,7 +98,7 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     ----------
     places : sequence of int
     items : list of Items
-        For each query: the same documents and rows, and their offsets.
+        For each query: the same documents, their rows and offsets.
     lists : list of (int32[n], float64[n]), or None
         The result of `_listed` for each query; by default it is called.
 
@@ -226,11 +232,12 @@ def _listed(corpus, batch, requests, listed, part):
                         raise
                     resident.cells = len(chunk) // 2 * n_items
         except _device.NoRoomError as error:
-            msg = (
-                "retrieve: the GPU must have room for some of the corpus's token codes and one query; got too little. "
-                'Free its memory, or use backend "cpu".'
-            )
-            raise _device.NoRoomError(msg) from error
+            raise _device.NoRoomError(
+                argument="the GPU",
+                rule="must have room for some of the corpus's token codes and one query",
+                value="too little",
+                step='Free its memory, or use backend "cpu".',
+            ) from error
     return lists
 
 
@@ -255,8 +262,8 @@ def _upload(corpus):
             chunk = torch.from_numpy(np.array(states[t : min(t + BLOCK, b)])).to(DEVICE)
             codes[t - a : t - a + len(chunk)], off = _codes(chunk, basis)
             error = max(error, off)
-        unit = np.repeat(np.arange(last - first), lengths[first:last])
-        arrays = (np.array(corpus.ids[a:b]), unit, corpus.ptr[first : last + 1] - a)
+        document = np.repeat(np.arange(last - first), lengths[first:last])
+        arrays = (np.array(corpus.ids[a:b]), document, corpus.ptr[first : last + 1] - a)
         pieces.append(Piece(first, lengths[first:last], codes, *(torch.from_numpy(x).to(home) for x in arrays)))
     return Resident(basis, pieces, error, CELLS)
 
@@ -334,8 +341,8 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
             continue
         upper = _upper_bounds(piece, weighed, block, resident.error, part)
         if offset is not None:
-            unit = torch.from_numpy(items.document[first:last].astype(np.int64) - piece.first).to(DEVICE)
-            upper = upper[:, unit] + offset[:, first:last]
+            document = torch.from_numpy(items.document[first:last].astype(np.int64) - piece.first).to(DEVICE)
+            upper = upper[:, document] + offset[:, first:last]
         best = upper.topk(min(listed, last - first), dim=1)
         item, bound = torch.cat([item, best.indices + first], dim=1), torch.cat([bound, best.values], dim=1)
         if bound.shape[1] > listed:
@@ -398,10 +405,10 @@ def _weigh(piece, weight_of_id):
     weights = weight_of_id[piece.ids.long()]
     rest = piece.codes[:, -1].double()
     zeros = torch.zeros(len(piece.lengths), dtype=torch.float64, device=DEVICE)
-    total = zeros.index_add(0, piece.unit, weights)[piece.unit]
+    total = zeros.index_add(0, piece.document, weights)[piece.document]
     share = (weights / total).where(total > 0, 0.0)
-    mean = zeros.index_add(0, piece.unit, share * rest)
-    return Weighed(share.float(), mean, zeros.scatter_reduce(0, piece.unit, rest, "amax"))
+    mean = zeros.index_add(0, piece.document, share * rest)
+    return Weighed(share.float(), mean, zeros.scatter_reduce(0, piece.document, rest, "amax"))
 
 
 def _upper_bounds(piece, weighed, block, error, part):
@@ -443,7 +450,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         n = len(corpus.row_ptr) - 1
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
         places = range(first, last)
-        every = [items._replace(least=x) for x in least_of(answers.limit[places], batch.baseline, self.part)]
+        every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
 
         listed = min(n_listed(k), n)
 
@@ -454,7 +461,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         results = find(corpus, batch, places, k, every, workspace, self.part, self.scored, lists)
         for q, (item, precision, recall) in zip(places, results, strict=True):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
-            answers.put(q, select(item, scores, corpus.row_ptr, corpus.row_id, k))
+            answers.put(q, item, scores, corpus, k)
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped or that were scored, and the closest calls."""

@@ -18,17 +18,17 @@ REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
 
 @dataclass
 class Piece:
-    """Consecutive units on a device, or on the host until they are needed; T tokens, D units, codes of width K.
+    """Consecutive documents on a device, or on the host until needed; T tokens, D documents, codes of width K.
 
     Attributes
     ----------
     first : int
-        Unit of the corpus with which it begins.
+        The corpus document with which the piece begins.
     lengths : int64[D] on the host, falling
     codes : float16[T, K]
     ids : int32[T]
-    unit : int64[T]
-        Place of each token's unit in the piece.
+    document : int64[T]
+        Position of each token's document in the piece.
     ptr : int64[D + 1]
     """
 
@@ -36,12 +36,12 @@ class Piece:
     lengths: np.ndarray
     codes: Any
     ids: Any
-    unit: Any
+    document: Any
     ptr: Any
 
     def to(self, device):
-        """Return it on a device."""
-        moved = (x.to(device) for x in (self.codes, self.ids, self.unit, self.ptr))
+        """Return the piece on a device."""
+        moved = (x.to(device) for x in (self.codes, self.ids, self.document, self.ptr))
         return Piece(self.first, self.lengths, *moved)
 
 
@@ -52,9 +52,9 @@ class Weighed:
     Attributes
     ----------
     share : float32[T]
-        Weights of tokens. They add up to 1 in a unit, or are all 0.
+        Weights of tokens. They add up to 1 in a document, or are all 0.
     mean, most : float64[D]
-        Mean, by these weights, and greatest of a unit's last coordinates of codes.
+        Weighted mean and maximum of the last coordinates of a document's codes.
     """
 
     share: Any
@@ -62,7 +62,7 @@ class Weighed:
     most: Any
 
     def to(self, device):
-        """Return it on a device."""
+        """Return the values on a device."""
         return Weighed(self.share.to(device), self.mean.to(device), self.most.to(device))
 
 
@@ -78,11 +78,11 @@ class Resident:
     error : float
         Maximum error of the coordinates in float16.
     cells : int
-        Bounds at once.
+        Number of bounds that are computed at once.
     weight_of_id : float64[ids] on the host, or None
-        The weights of tokens by which `weighed` was made last.
+        The token weights with which `weighed` was computed.
     weighed : list of Weighed
-        For each piece.
+        One for each piece.
     """
 
     basis: Any
@@ -95,20 +95,20 @@ class Resident:
 
 @dataclass
 class Block:
-    """Queries side by side on the device; B queries, N tiles.
+    """A batch of queries on the device; B queries, N tiles.
 
     Attributes
     ----------
     codes : float16[N COLUMNS, K]
         The last token of a query pads its last tile.
     weights : float32[N COLUMNS]
-        They add up to 1 in a query; 0 for padding.
+        The weights of a query add up to 1; padding has weight 0.
     tiles : int32[3, N]
-        Query of a tile; whether it is the query's first one; whether it is the last one.
+        For each tile: its query, whether it is the query's first tile, and whether it is the last.
     lengths : int64[B]
     longest : int
     most, mean : float64[B, 1]
-        Greatest and mean last coordinate of a query's codes.
+        Maximum and mean of the last coordinates of a query's codes.
     error : float, as in Resident
     """
 
@@ -128,9 +128,11 @@ def code_error(corpus_error, query_error, width, n_tokens):
     Parameters
     ----------
     corpus_error, query_error : float
-        How far coordinates are from the projection.
-    width : int, of a code
-    n_tokens : int, of a mean
+        Maximum distance between coordinates and the exact projection.
+    width : int
+        Number of coordinates of a code.
+    n_tokens : int
+        Number of tokens over which the mean is taken.
     """
     crossed = REACH * (corpus_error + query_error)
     # A tensor core may cut products and sums to 24 bits instead of rounding them, which counts twice.
@@ -139,17 +141,17 @@ def code_error(corpus_error, query_error, width, n_tokens):
 
 
 def upper_bounds(precision, recall, slack, spread, part):
-    """Return bounds on scores from means of the greatest products of codes.
+    """Return upper bounds on scores, from means of the greatest products of codes.
 
-    F1 rises with precision and recall if their sum certainly has one sign; otherwise the bound is infinite.
+    F1 increases with precision and recall if the sign of their sum is certain; otherwise the bound is infinite.
 
     Parameters
     ----------
     precision, recall : float64[B, D]
-        Of codes: above what they stand for, but for the slack.
+        Precision and recall of the codes. With `slack` added, they are upper bounds on those of the token states.
     slack : float
     spread : float64[B, D]
-        How far both together may lie above it.
+        How far the sum of both bounds may exceed the exact sum.
     part : {PRECISION, RECALL, F1}
     """
     precision, recall = precision + slack, recall + slack

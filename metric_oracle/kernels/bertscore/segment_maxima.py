@@ -1,6 +1,6 @@
-"""The Triton kernel behind BERTScore on a GPU: product of token codes, maxima both ways and their means in one pass.
+"""The Triton kernel of BERTScore on a GPU: products of token codes, their maxima both ways and the means in one pass.
 
-Imported when a search runs: where there is no GPU, Triton need not be there.
+The module is imported when a search runs on a GPU, so Triton is not needed elsewhere.
 """
 
 import numpy as np
@@ -9,13 +9,13 @@ import triton.language as tl
 
 from metric_oracle.kernels.bertscore.cuda import COLUMNS
 
-LEAST_ROWS = 16  # of a product on tensor cores
-MOST_ROWS = 1 << 10  # of a unit; beyond, registers spill, and shared memory exceeds what some devices have
-NUMBERS = 1 << 14  # of a unit's codes at once, 32 KB; units of more tokens take their codes in slices
+LEAST_ROWS = 16  # fewest rows of a product on tensor cores
+MOST_ROWS = 1 << 10  # most tokens of a document; with more, registers spill and shared memory is too small
+NUMBERS = 1 << 14  # numbers of a document's codes in memory at once, 32 KB; longer documents are read in slices
 LEAST_SLICE = 16
 
 
-@triton.jit(do_not_specialize=["first", "n_tiles", "n_units"])  # one compilation for each size of units
+@triton.jit(do_not_specialize=["first", "n_tiles", "n_documents"])  # one compilation per document size
 def _segment_maxima(
     codes,
     ptr,
@@ -27,44 +27,44 @@ def _segment_maxima(
     n_tiles,
     precision,
     recall,
-    n_units,
+    n_documents,
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
     SLICE: tl.constexpr,
     N: tl.constexpr,
 ):
-    """Write the weighted means of the greatest products, of one unit of up to ROWS tokens with each query.
+    """Write the weighted means of the greatest products, of one document of up to ROWS tokens with each query.
 
     Parameters
     ----------
     codes : float16[T, WIDTH]
     ptr : int64[D + 1]
-        Tokens of the units.
+        Offsets of the documents' tokens.
     weights : float32[T]
-        They add up to 1 in a unit, or are all 0.
+        The weights of a document add up to 1, or are all 0.
     first : int
-        Unit of the first program.
+        Document of the first program.
     query_codes : float16[n_tiles N, WIDTH]
         Every query fills whole tiles of N tokens; its last token is repeated.
     query_weights : float32[n_tiles N]
-        They add up to 1 in a query; 0 for what is repeated.
+        The weights of a query add up to 1; repeated tokens have weight 0.
     tiles : int32[3, n_tiles]
-        Query of a tile; whether it is the query's first one; whether it is the last one.
+        For each tile: its query, whether it is the query's first tile, and whether it is the last.
 
     Writes
     ------
-    precision, recall : float32[B, D], the unit's column
+    precision, recall : float32[B, D], the document's column
 
     Cost
     ----
-    2 WIDTH floating-point operations a pair of tokens on tensor cores; a unit's codes are read once, those of the
-    queries lie in the cache.
+    2 WIDTH floating-point operations per pair of tokens, on tensor cores. A document's codes are read once; those of
+    the queries stay in the cache.
     """
-    unit = first + tl.program_id(0)
-    begin = tl.load(ptr + unit)
-    n = tl.load(ptr + unit + 1) - begin
+    document = first + tl.program_id(0)
+    begin = tl.load(ptr + document)
+    n = tl.load(ptr + document + 1) - begin
     row = tl.arange(0, ROWS)
-    token = begin + tl.minimum(row, n - 1)  # a token twice changes no maximum
+    token = begin + tl.minimum(row, n - 1)  # a repeated token changes no maximum
     weight = tl.where(row < n, tl.load(weights + token), 0.0)
     depth = tl.arange(0, SLICE)
     column = tl.arange(0, N)
@@ -82,20 +82,21 @@ def _segment_maxima(
         part = tl.sum(tl.max(product, 0) * tl.load(query_weights + tile * N + column), 0)
         mean = tl.where(is_first, 0.0, mean) + part
         if tl.load(tiles + 2 * n_tiles + tile) != 0:
-            place = tl.load(tiles + tile).to(tl.int64) * n_units + unit
-            tl.store(precision + place, tl.sum(best * weight, 0))
-            tl.store(recall + place, mean)
+            cell = tl.load(tiles + tile).to(tl.int64) * n_documents + document
+            tl.store(precision + cell, tl.sum(best * weight, 0))
+            tl.store(recall + cell, mean)
 
 
 def launches(lengths, width):
-    """Yield first unit, end, constants and options of each launch: units of up to 16, 32, 64 ... tokens go together.
+    """Yield the first document, the end, the constants and the options of each launch.
 
-    Units of more than `MOST_ROWS` tokens are in none.
+    A launch has the documents of up to 16, 32, 64, ... tokens. Those of more than `MOST_ROWS` tokens are in none.
 
     Parameters
     ----------
     lengths : int64[D], falling
-    width : int, of a code
+    width : int
+        Number of coordinates of a code.
     """
     last = n_beyond(lengths)
     while last < len(lengths):
@@ -105,19 +106,19 @@ def launches(lengths, width):
         last = int(np.searchsorted(-lengths, -fewer))
         a_slice = min(width, max(NUMBERS // rows, LEAST_SLICE))
         constants = {"WIDTH": width, "ROWS": rows, "SLICE": a_slice, "N": COLUMNS}
-        # Sums lie in registers. Triton warns of another default to come unless the fusion is chosen.
+        # Sums are kept in registers. Fusion is set, as Triton warns that its default will change.
         options = {"num_warps": 4 if rows <= 128 else 8, "enable_fp_fusion": True}
-        # The slices of a unit's codes are loads of the loop too: more stages would keep a copy of all of them for each.
+        # The loop also loads the slices of a document's codes: each further stage would keep a copy of all of them.
         yield first, last, constants, options | {"num_stages": 3 if a_slice == width else 1}
 
 
 def n_beyond(lengths):
-    """Return how many units, the first ones, have more than `MOST_ROWS` tokens; `lengths` fall."""
+    """Return how many documents, at the beginning of falling `lengths`, have more than `MOST_ROWS` tokens."""
     return int(np.searchsorted(-lengths, -MOST_ROWS))
 
 
 def segment_maxima(codes, ptr, lengths, weights, query_codes, query_weights, tiles, precision, recall):
-    """Fill `precision` and `recall`, float32[B, D], of the units that `launches` takes.
+    """Fill `precision` and `recall`, float32[B, D], of the documents that `launches` includes.
 
     See `_segment_maxima` for the parameters.
 

@@ -1,6 +1,7 @@
 """BLEU search with Numba: bounds by bigrams and unigrams for the shared driver, one thread a call."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
 from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.topk.cpu import reset, threshold
+from metric_oracle.kernels.topk.cpu import begin, threshold
 
 
 class Bleu(NamedTuple):
@@ -151,7 +152,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(queries.sizes))
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         reference_length = np.int64(queries.sizes[q, 0])
         unigrams = len(features_of(queries, q, 0, 1))
         marked = features_of(queries, q, 0, order)
@@ -209,6 +210,27 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
         _score_counts(4, coco, reference_length, buckets, matched, out)
 
 
+@jit
+def _score_pairs(order, coco, queries, query, document, index, mark, out):
+    """Write BLEU of pairs; the n-grams of a query are marked once for a run of its pairs."""
+    marked = queries.id[:0]
+    m = np.zeros(4, np.int64)
+    for i in range(len(query)):
+        q, d = query[i], document[i]
+        if i == 0 or q != query[i - 1]:
+            set_marks(marked, mark, 0)
+            marked = features_of(queries, q, 0, order)
+            set_marks(marked, mark, 1)
+        begin = index.fwd_ptr[d]
+        for n in range(order):
+            end = begin + index.sizes[n, d]
+            m[n] = count_marked(index.fwd_id, begin, end, mark)
+            begin = end
+        length, reference_length = np.int64(index.sizes[0, d]), np.int64(queries.sizes[q, 0])
+        out[i] = bleu(m[0], m[1], m[2], m[3], length, reference_length, order, coco)
+    set_marks(marked, mark, 0)
+
+
 @dataclass(frozen=True)
 class Backend(driver.DrivenKernel):
     """BLEU on CPUs."""
@@ -233,11 +255,15 @@ class Backend(driver.DrivenKernel):
 
     def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        counts = matches(corpus, batch, query, document)
-        lengths = zip(corpus.features.sizes[0, document].tolist(), batch.queries.sizes[query, 0].tolist(), strict=True)
-        pairs = zip(counts.T.tolist(), lengths, strict=True)
-        scores = np.array([bleu(*matched, *both, self.order, self.coco) for matched, both in pairs])
-        return scores, self._components(corpus, batch, query, document, counts)
+        scores = self.pair_scores(corpus, batch, query, document)
+        return scores, self.components(corpus, batch, query, document, scores)
+
+    def pair_scores(self, corpus, batch, query, document):
+        """Return BLEU of pairs of a distinct query and a document: float64[n]."""
+        out = np.empty(len(query))
+        mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
+        _score_pairs(self.order, self.coco, batch.queries, query, document, corpus.features, mark, out)
+        return out
 
     def components(self, corpus, batch, query, document, scores):
         """Return the precisions and the brevity penalty of pairs of a distinct query and a document."""
@@ -248,11 +274,15 @@ class Backend(driver.DrivenKernel):
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         parts = {}
         for n in range(1, self.order + 1):
-            values = [
-                precision(m, max(h - n + 1, 0), self.coco) if first else 0.0
-                for m, h, first in zip(matched[n - 1].tolist(), length.tolist(), matched[0].tolist(), strict=True)
-            ]
-            parts[f"precision_{n}"] = np.array(values)
-        pairs = zip(length.tolist(), reference_length.tolist(), strict=True)
-        parts["brevity_penalty"] = np.array([brevity(h, r, self.coco) if h else 0.0 for h, r in pairs])
+            values = _of_distinct(partial(precision, coco=self.coco), matched[n - 1], np.maximum(length - n + 1, 0))
+            parts[f"precision_{n}"] = np.where(matched[0] > 0, values, 0.0)
+        penalty = _of_distinct(partial(brevity, coco=self.coco), np.maximum(length, 1), reference_length)
+        parts["brevity_penalty"] = np.where(length > 0, penalty, 0.0)
         return parts
+
+
+def _of_distinct(function, first, second):
+    """Return the values of a function for pairs of numbers from 0: float64[n]; it is called for distinct pairs."""
+    size = int(second.max(initial=0)) + 1
+    pairs, which = np.unique(first * size + second, return_inverse=True)
+    return np.array([function(*divmod(pair, size)) for pair in pairs.tolist()])[which]

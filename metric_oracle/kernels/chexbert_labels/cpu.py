@@ -8,7 +8,7 @@ import numpy as np
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.score import integer_cosine
-from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 
 class LabelCorpus(NamedTuple):
@@ -71,7 +71,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
     """
     most = work.score.shape[1] // 2
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         work.dot[:] = 0
         square = np.int64(0)
         for label in range(vectors.shape[1]):
@@ -90,7 +90,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
             if value >= theta:
                 insert(np.int64(d), value, corpus.row_ptr, k, work.best)
                 theta = threshold(work.best, k)
-        expand(work.best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+        expand(work.best, corpus.row_ptr, corpus.row_id, k, answers, q)
 
 
 def cosines(dot, squares, square):
@@ -136,7 +136,7 @@ class Backend(Kernel):
         )
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the cosine of every document with each of some distinct queries: float64[D]."""
+        """Yield, for each of the chosen distinct queries, its cosines with all documents: float64[D]."""
         # Products of so few small integers are exact in float32.
         vectors, queries = corpus.vectors.astype(np.float32), batch.vectors[list(chosen)].astype(np.float32)
         squares = np.einsum("dl,dl->d", vectors, vectors).astype(np.float64)

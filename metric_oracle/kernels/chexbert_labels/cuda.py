@@ -11,7 +11,6 @@ from metric_oracle.kernels._errors import FLOAT64, check_bounds, check_dropped, 
 from metric_oracle.kernels.chexbert_labels import cpu
 from metric_oracle.kernels.chexbert_labels.cpu import cosines
 from metric_oracle.kernels.contract import Capabilities
-from metric_oracle.kernels.topk.reference import select
 
 LIBRARY = "torch"
 DEVICE = "cuda"
@@ -33,18 +32,19 @@ def _candidates(corpus, queries, first, last, k):
                 block = torch.from_numpy(np.array(queries[first:end])).to(DEVICE).double()
                 norms = torch.sqrt((block * block).sum(1)[:, None] * (vectors * vectors).sum(1))
                 scores = (block @ vectors.T / norms).where(norms > 0, 0.0)
-                # k documents stand for k rows or more.
+                # The k best documents stand for k rows or more.
                 least = scores.topk(min(k, n_documents), dim=1).values[:, -1:] - 2 * ERROR
                 kept = (scores >= least).nonzero()
                 screened = scores[kept[:, 0], kept[:, 1]].cpu().numpy()
                 query, document = kept.cpu().numpy().T
         except _device.NoRoomError as error:
             if end - first == 1:
-                msg = (
-                    "retrieve: the GPU must have room for the scores of one query; got too little. "
-                    'Free its memory, or use backend "cpu".'
-                )
-                raise _device.NoRoomError(msg) from error
+                raise _device.NoRoomError(
+                    argument="the GPU",
+                    rule="must have room for the scores of one query",
+                    value="too little",
+                    step='Free its memory, or use backend "cpu".',
+                ) from error
             cells = (end - first) // 2 * n_documents
             continue
         edges = np.searchsorted(query, np.arange(end - first + 1))
@@ -71,10 +71,11 @@ class Backend(_device.ByLibrary, cpu.Backend):
             If the error of a device's score exceeds its bound.
         """
         vectors = corpus.vectors.astype(np.float64)
+        n = max((answers.exclusion.n_documents(q, k) for q in range(first, last)), default=k)
         squares = np.sum(vectors * vectors, axis=1)
 
         def work_on(device, begin, end):
-            for q, documents, screened in _candidates(corpus, batch.vectors, first + begin, first + end, k):
+            for q, documents, screened in _candidates(corpus, batch.vectors, first + begin, first + end, n):
                 query = batch.vectors[q].astype(np.float64)
 
                 def score(documents, query=query):
@@ -82,8 +83,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
 
                 scores = score(documents)
                 check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})
-                best = select(documents, scores, corpus.row_ptr, corpus.row_id, k)
-                check_dropped(q, len(batch.vectors), len(vectors), documents, best[1][-1], score)
-                answers.put(q, best)
+                least = answers.put(q, documents, scores, corpus, k)
+                check_dropped(q, len(batch.vectors), len(vectors), documents, least, score)
 
         _device.share(LIBRARY, last - first, work_on)

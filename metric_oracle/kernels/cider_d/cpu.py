@@ -21,7 +21,7 @@ from metric_oracle.kernels._overlap import ROWS, Features, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
-from metric_oracle.kernels.topk.cpu import expand, insert, reset, threshold
+from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
 
 # Tuned on synthetic impressions; any values give the same answers.
 SCORE_COST = 300  # postings that take as long to read as one document takes to score
@@ -392,7 +392,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
     index, buckets, space = corpus.features, corpus.buckets, work.extra
     n_sampled = sample_size(len(batch.lengths))
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
         scorer = CiderD(
             index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight
@@ -402,7 +402,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
         reached = find_best(scorer, batch, reading, slack, buckets, corpus.inverse, k, total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
         check_dropped(scorer, q, n_sampled, ids, reached, slack, buckets, k, total, work)
-        expand(work.best, index.row_ptr, index.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+        expand(work.best, index.row_ptr, index.row_id, k, answers, q)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 
 
@@ -471,7 +471,7 @@ def square_weights(index, gram, squared, out):
     ----------
     index : Features
     gram : int32[V]
-        First feature of the n-gram of each feature.
+        First feature of the n-gram of each feature: feature (g, t) is the t-th occurrence of n-gram g.
     squared : float64[V]
         Squared weight of each n-gram, at its first feature.
 

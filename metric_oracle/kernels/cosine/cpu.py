@@ -15,7 +15,7 @@ from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
-from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, reset, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 QUERIES = 32  # of a group, which share one pass over the codes
 TILE = 64  # blocks of codes, and of their products, that stay in the cache
@@ -226,7 +226,7 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 
 @jit
-def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, limit, out):
+def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, answers):
     """Find the k best rows for some queries.
 
     No document of the list is lost: one is dropped only if k rows score higher than its bound, and the k-th best score
@@ -245,37 +245,36 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, lim
     k : int
     workspace : Workspace
     best : tuple of Best, QUERIES of them
-    limit : float64[Q]
-        See `Answers`.
+    answers : Answers
+        Of all queries, these among them.
 
     Writes
     ------
-    out : int64[Q, k], float64[Q, k], int64[Q, k]
-        Rows, scores and ties.
+    answers.rows, answers.scores, answers.ties
     workspace.counts, workspace.closest, workspace.missed
     """
     first, n_sampled = sample
     workspace.counts[0] += len(queries) * len(corpus.vectors)
     for i in range(len(queries)):
-        reset(best[i], limit[i])
+        begin(best[i], answers, first + i)
         workspace.n_waiting[i] = 0
         workspace.top[i] = -np.inf
-        workspace.least[i] = limit[i]
+        workspace.least[i] = answers.limit[first + i]
         workspace.dropped[i] = 0
     most, least = workspace.most, workspace.least
     n_blocks = workspace.bounds.shape[1]
-    for begin in range(0, len(corpus.codes), n_blocks):
-        tile = corpus.codes[begin : begin + n_blocks]
+    for block in range(0, len(corpus.codes), n_blocks):
+        tile = corpus.codes[block : block + n_blocks]
         multiply_codes(tile, codes, workspace.bounds, workspace.greatest)
         _greatest_of_all(workspace.greatest[: len(tile)], most)
         for i in range(len(queries)):
             if most[i] + error[0] >= least[i]:
-                _screen_tile(i, begin, len(tile), corpus, queries[i], error, k, workspace, best[i])
+                _screen_tile(i, block, len(tile), corpus, queries[i], error, k, workspace, best[i])
     for i in range(len(queries)):
         best_of = best[i]
         _score_waiting(i, corpus, queries[i], error, k, workspace, best_of)
         _check_dropped(i, first + i, n_sampled, corpus, queries[i], codes[i], error, workspace, best_of)
-        expand(best_of, corpus.row_ptr, corpus.row_id, k, out[0][i], out[1][i], out[2][i])
+        expand(best_of, corpus.row_ptr, corpus.row_id, k, answers, first + i)
 
 
 @jit
@@ -386,7 +385,7 @@ def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best)
 
 @jit
 def _compare(bound, product, exact, error, closest):
-    """Update the minimum of bound - score for both bounds."""
+    """Update the minima of bound - score: that of the bound by codes and that of the float32 product."""
     closest[0] = min(closest[0], bound + error[0] - exact)
     closest[1] = min(closest[1], product + error[1] - exact)
 
@@ -429,19 +428,17 @@ class Backend(Kernel):
             If a bound is below an exact score.
         """
         error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
-        for begin in range(first, last, QUERIES):
-            block = slice(begin, min(begin + QUERIES, last))
-            out = answers.rows[block], answers.scores[block], answers.ties[block]
+        for q in range(first, last, QUERIES):
+            block = slice(q, min(q + QUERIES, last))
             search_cosine(
                 corpus,
                 batch.vectors[block],
                 batch.codes[block],
                 error,
-                (begin, n_sampled),
+                (q, n_sampled),
                 k,
                 *workspace,
-                answers.limit[block],
-                out,
+                answers,
             )
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
@@ -453,11 +450,11 @@ class Backend(Kernel):
         return {**{name: n / max(total, 1) for name, n in shares}, "closest_call": _closest(workspaces)}
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the cosine of every document with each of some distinct queries: float64[D], within `score_error`."""
+        """Yield, for each chosen query, its cosines with all documents, within `score_error`: float64[D]."""
         vectors = corpus.vectors
         size = min(max(CELLS // max(len(vectors), 1), LEAST_AT_ONCE), MOST_AT_ONCE)
-        for begin in range(0, len(chosen), size):
-            wide = batch.vectors[chosen[begin : begin + size]].astype(np.float64)
+        for place in range(0, len(chosen), size):
+            wide = batch.vectors[chosen[place : place + size]].astype(np.float64)
             wide /= np.linalg.norm(wide, axis=1, keepdims=True)
             out = np.empty((len(wide), len(vectors)))
             for first in range(0, len(vectors), CHUNK):

@@ -9,7 +9,6 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._errors import check_bounds, check_dropped
 from metric_oracle.kernels.contract import Capabilities
 from metric_oracle.kernels.cosine import cpu
-from metric_oracle.kernels.topk.reference import select
 
 FIRST_CANDIDATES = 32
 LIBRARY = "torch"
@@ -27,11 +26,12 @@ def nearest(corpus, queries, n):
             return on_device.search(queries, n)
     reason = _device.lacking(LIBRARY)
     if reason:
-        msg = (
-            f"retrieve: PyTorch must be there for more than {FAISS_MOST} neighbours on a GPU; got {n} and FAISS alone, "
-            f'{reason}. Install it, ask for fewer with k, or use backend "cpu".'
+        raise _device.DeviceError(
+            argument="PyTorch",
+            rule=f"must be there for more than {FAISS_MOST} neighbours on a GPU",
+            value=f"{n} and FAISS alone, {reason}",
+            step='Install it, ask for fewer with k, or use backend "cpu".',
         )
-        raise _device.DeviceError(msg)
     product, document = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
 
     def keep(first, last, products):
@@ -80,11 +80,12 @@ def _multiply_on(device, corpus, queries, first, end, keep):
                 keep(first, last, _put(queries[first:last]) @ vectors.T)
         except _device.NoRoomError as error:
             if last - first == 1:
-                msg = (
-                    f"retrieve: the GPU must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and "
-                    'one query; got too little. Free its memory, or use backend "cpu".'
-                )
-                raise _device.NoRoomError(msg) from error
+                raise _device.NoRoomError(
+                    argument="the GPU",
+                    rule=f"must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and one query",
+                    value="too little",
+                    step='Free its memory, or use backend "cpu".',
+                ) from error
             cells = (last - first) // 2 * len(corpus)
             continue
         first = last
@@ -119,14 +120,15 @@ class Backend(cpu.Backend):
         n_documents = len(corpus.vectors)
         error = cpu.screen_error(corpus.vectors.shape[1])
         pending = np.arange(first, last)
+        n_best = {q: answers.exclusion.n_documents(q, k) for q in range(first, last)}
         n = min(max(FIRST_CANDIDATES, 2 * k), n_documents)
         while len(pending):
             screened, candidates = nearest(corpus, batch.vectors[pending], n)
             again = []
             for i, q in enumerate(pending):
-                # The k-th best score is at least the k-th product minus the error: k documents are k rows or more.
+                # The k-th best score is at least the product of the last of these minus the error: they have k rows.
                 product = screened[i].astype(np.float64)
-                kept = product >= product[min(k, n) - 1] - 2 * error
+                kept = product >= product[min(n_best[q], n) - 1] - 2 * error
                 documents = candidates[i][kept]
 
                 def score(documents, q=q):
@@ -136,13 +138,11 @@ class Backend(cpu.Backend):
 
                 exact = score(documents)
                 check_bounds({"float32": float((product[kept] + error - exact).min())})
-                best = select(documents, exact, corpus.row_ptr, corpus.row_id, k)
-                rows, scores, _ = best
-                if n < n_documents and (len(rows) < k or float(screened[i, -1]) + error >= scores[-1]):
+                least = answers.put(q, documents, exact, corpus, k)
+                if n < n_documents and float(screened[i, -1]) + error >= least:
                     again.append(q)
                     continue
-                check_dropped(int(q), len(batch.vectors), n_documents, documents, scores[-1], score)
-                answers.put(q, best)
+                check_dropped(int(q), len(batch.vectors), n_documents, documents, least, score)
             pending = np.array(again, np.int64)
             n = min(4 * n, n_documents)
 

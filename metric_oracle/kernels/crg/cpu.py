@@ -25,7 +25,10 @@ class PositiveBatch(NamedTuple):
 
 
 def _count(truth, candidate):
-    """Return true positives, false negatives and false positives of sets of positive labels, bool[..., L]: int64."""
+    """Return the numbers of true positives, false negatives and false positives of pairs of label sets.
+
+    `truth` and `candidate` are bool[..., L], true for positive labels. Each result is int64[...].
+    """
     matched = np.sum(truth & candidate, axis=-1)
     return matched, np.sum(truth, axis=-1) - matched, np.sum(candidate, axis=-1) - matched
 
@@ -35,7 +38,7 @@ class Backend(ScoredWhole):
     """Contributions to CRG on CPUs."""
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the contribution of every document with each of the chosen queries: float64[D]."""
+        """Yield, for each of the chosen distinct queries, its contributions with all documents: float64[D]."""
         for q in chosen:
             _, missed, invented = _count(batch.positive[q], corpus.positive)
             yield contribution(missed, invented, **batch.prevalence)

@@ -51,7 +51,7 @@ class Backend(ScoredWhole):
     measure: str
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the score of every document with each of some distinct queries: float64[D]."""
+        """Yield, for each of the chosen distinct queries, its scores with all documents: float64[D]."""
         queries = batch.vectors[list(chosen)]
         for first in range(0, len(queries), self.capabilities.queries_at_once):
             some = queries[first : first + self.capabilities.queries_at_once]

@@ -11,7 +11,7 @@ from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.meteor.score import meteor
-from metric_oracle.kernels.topk.cpu import reset
+from metric_oracle.kernels.topk.cpu import begin
 
 
 class Texts(NamedTuple):
@@ -175,7 +175,7 @@ def find_places(batch, q, space):
 
 @inner
 def forget_places(batch, q, space):
-    """Reset the slots of a query to zero."""
+    """Set the entries of `word_slot` and `stem_slot` that a query has changed to zero."""
     words, reach, _ = _entries(batch, q)
     for t in range(len(words)):
         if words[t] >= 0:
@@ -302,7 +302,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(batch.queries.sizes))
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         reference_length = np.int64(batch.queries.sizes[q, 0])
         ids = features_of(batch.queries, q, 0, 1)
         scorer = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.extra))

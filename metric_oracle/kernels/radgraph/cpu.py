@@ -20,7 +20,7 @@ from metric_oracle.kernels._overlap import (
 )
 from metric_oracle.kernels._overlap_counts import ONE, TwoFamilies, bound
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
-from metric_oracle.kernels.topk.cpu import reset
+from metric_oracle.kernels.topk.cpu import begin
 
 
 class GraphF1(NamedTuple):
@@ -144,7 +144,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     visits = driver.new_visits(buckets[:, 2] + buckets[:, 4] * two)
     n_sampled = sample_size(len(queries.sizes))
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         ids_a = features_of(queries, q, family_a, family_a + 1)
         ids_b = features_of(queries, q, family_b, family_b + 1) if two else ids_a[:0]
         size_a = np.int64(queries.sizes[q, family_a])
@@ -197,6 +197,33 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
 
 
+@jit
+def _score_pairs(family_a, family_b, queries, query, document, index, mark, out):
+    """Write the F1 of pairs; the features of a query are marked once for a run of its pairs."""
+    marked = queries.id[:0]
+    last = max(family_a, family_b)
+    for i in range(len(query)):
+        q, d = query[i], document[i]
+        if i == 0 or q != query[i - 1]:
+            set_marks(marked, mark, 0)
+            marked = features_of(queries, q, family_a, last + 1)
+            set_marks(marked, mark, 1)
+        begin = index.fwd_ptr[d]
+        for f in range(family_a):
+            begin += index.sizes[f, d]
+        end = begin + index.sizes[family_a, d]
+        matched = count_marked(index.fwd_id, begin, end, mark)
+        size, reference_size = np.int64(index.sizes[family_a, d]), np.int64(queries.sizes[q, family_a])
+        if family_b < 0:
+            out[i] = f1(matched, size, reference_size)
+        else:
+            size_b = np.int64(index.sizes[family_b, d])
+            matched_b = count_marked(index.fwd_id, end, end + size_b, mark)
+            sizes_b = size_b + np.int64(queries.sizes[q, family_b])
+            out[i] = mean_f1(matched, size + reference_size, matched_b, sizes_b)
+    set_marks(marked, mark, 0)
+
+
 @dataclass(frozen=True)
 class Backend(driver.DrivenKernel):
     """RadGraph F1 on CPUs."""
@@ -230,17 +257,16 @@ class Backend(driver.DrivenKernel):
 
     def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        matched = matches(corpus, batch, query, document)
-        parts = self._components(corpus, batch, query, document, matched)
-        if self.family_b < 0:
-            return parts[NAMES[self.family_a]], parts
-        columns = []
-        for f in (self.family_a, self.family_b):
-            columns += [
-                matched[f].tolist(),
-                (corpus.features.sizes[f, document] + batch.queries.sizes[query, f]).tolist(),
-            ]
-        return np.array([mean_f1(*row) for row in zip(*columns, strict=True)]), parts
+        scores = self.pair_scores(corpus, batch, query, document)
+        return scores, self.components(corpus, batch, query, document, scores)
+
+    def pair_scores(self, corpus, batch, query, document):
+        """Return the F1 of pairs of a distinct query and a document: float64[n]."""
+        out = np.empty(len(query))
+        mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
+        families = self.family_a, self.family_b
+        _score_pairs(*families, batch.queries, query, document, corpus.features, mark, out)
+        return out
 
     def components(self, corpus, batch, query, document, scores):
         """Return the F1 of each family for pairs of a distinct query and a document."""

@@ -1,1 +1,1 @@
-"""RaTEScore over given entities and their vectors."""
+"""RaTEScore of entities and their vectors, which are computed before: no model runs here."""

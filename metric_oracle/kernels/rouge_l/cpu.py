@@ -11,7 +11,7 @@ from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
 from metric_oracle.kernels._overlap import features_of
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
-from metric_oracle.kernels.topk.cpu import reset
+from metric_oracle.kernels.topk.cpu import begin
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -247,7 +247,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(batch.queries.sizes))
     for q in range(first, last):
-        reset(work.best, answers.limit[q])
+        begin(work.best, answers, q)
         reference_length = np.int64(batch.queries.sizes[q, 0])
         ids = features_of(batch.queries, q, 0, 1)
         text = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
@@ -342,13 +342,17 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
 
 @jit
 def _score_pairs(coco, query, document, texts, documents, slot, out):
-    for i in range(len(query)):
-        text = texts.word[texts.ptr[query[i]] : texts.ptr[query[i] + 1]]
+    i = 0
+    while i < len(query):  # a run of pairs of one query
+        q = query[i]
+        text = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
         positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
-        begin, end = documents.ptr[document[i]], documents.ptr[document[i] + 1]
-        lcs = count_lcs(documents.word, begin, end, slot, positions, state)
-        out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)), coco)
+        while i < len(query) and query[i] == q:
+            begin, end = documents.ptr[document[i]], documents.ptr[document[i] + 1]
+            lcs = count_lcs(documents.word, begin, end, slot, positions, state)
+            out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)), coco)
+            i += 1
         for w in text:
             if w >= 0:
                 slot[w] = 0
@@ -379,10 +383,15 @@ class Backend(driver.DrivenKernel):
 
     def score_pairs(self, corpus, batch, query, document):
         """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        scores = self.pair_scores(corpus, batch, query, document)
+        return scores, self.components(corpus, batch, query, document, scores)
+
+    def pair_scores(self, corpus, batch, query, document):
+        """Return ROUGE-L of pairs of a distinct query and a document: float64[n]."""
         scores = np.empty(len(query))
         texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
         _score_pairs(self.coco, query, document, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
-        return scores, self.components(corpus, batch, query, document, scores)
+        return scores
 
     def components(self, corpus, batch, query, document, scores):
         """Return precision and recall of pairs of a query and a document, from the subsequence of the score."""

@@ -317,6 +317,6 @@ class Backend(Scanned, cpu.Backend):
         return SequenceScan(corpus, batch, self.coco)
 
     def groups(self, corpus, batch, queries):
-        """Return the queries whose words fit one block of bits, and the others."""
+        """Return the queries with at most `BITS` words that occur in the corpus, and the longer ones."""
         is_long = self.scan(corpus, batch).n_known[queries] > BITS
         return queries[~is_long], queries[is_long]

@@ -7,7 +7,6 @@ import numpy as np
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import MEAN
 from metric_oracle.kernels.sentences.score import distance
-from metric_oracle.kernels.topk.reference import select
 
 # Two means of cosines may differ by less than this and still round to the same distance, and so tie.
 ROUNDING = 2.0**-50
@@ -30,22 +29,21 @@ class Backend(bertscore.Backend):
         items = bertscore.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), ROUNDING, True, corpus.row_ptr)
         for begin in range(first, last, bertscore.QUERIES):
             places = range(begin, min(begin + bertscore.QUERIES, last))
-            every = [items._replace(least=1.0 - limit - ROUNDING) for limit in answers.limit[places].tolist()]
+            least = (1.0 - answers.limit[places] - ROUNDING).tolist()
+            every = bertscore.items_of(items, places, least, answers)
             results = bertscore.find_all(
                 corpus, batch, places, k, every, workspace, MEAN, self.scored, bertscore.QUERIES
             )
             for q, (item, precision, recall) in zip(places, results, strict=True):
-                scores = distance(precision, recall)
-                rows, best, ties = select(item, -scores, corpus.row_ptr, corpus.row_id, k)
-                answers.put(q, (rows, -best, ties))
+                answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
-    def score_all(self, corpus, batch, chosen):
-        """Yield the distance of every document from each of some distinct queries, right within `score_error`."""
-        for means in super().score_all(corpus, batch, chosen):
+    def score_some(self, corpus, batch, chosen, documents):
+        """Yield the distance of some documents from each of some distinct queries, right within `score_error`."""
+        for means in super().score_some(corpus, batch, chosen, documents):
             yield 1.0 - means
 
     def score_error(self, corpus, batch):
-        """Bound the error of what `score_all` yields."""
+        """Bound the error of what `score_some` yields."""
         return super().score_error(corpus, batch) + ROUNDING
 
     def score_pairs(self, corpus, batch, query, document):

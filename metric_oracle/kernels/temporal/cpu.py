@@ -8,7 +8,7 @@ import numpy as np
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.temporal.score import temporal_f1
-from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset
+from metric_oracle.kernels.topk.cpu import begin, expand, insert, new_best
 
 
 class MaskCorpus(NamedTuple):
@@ -38,12 +38,12 @@ def count_bits(x):
 def search_masks(corpus, queries, first, last, k, best, answers):
     """Insert the score of every distinct set, for the queries first .. last - 1. Exact; two operations a set."""
     for q in range(first, last):
-        reset(best, answers.limit[q])
+        begin(best, answers, q)
         n_reference = count_bits(queries[q])
         for d in range(len(corpus.masks)):
             value = temporal_f1(count_bits(corpus.masks[d] & queries[q]), count_bits(corpus.masks[d]), n_reference)
             insert(d, value, corpus.row_ptr, k, best)
-        expand(best, corpus.row_ptr, corpus.row_id, k, answers.rows[q], answers.scores[q], answers.ties[q])
+        expand(best, corpus.row_ptr, corpus.row_id, k, answers, q)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of
 the tied documents may hold the lowest row.
+
+Excluded rows (`exclusion.py`) count nowhere: not for the threshold, which rises by the rows of a document that every
+list of the query may have, and not in a list or its ties.
 """
 
 from typing import NamedTuple
@@ -25,18 +28,30 @@ class Best(NamedTuple):
         Number of kept documents; corpus rows that they stand for; rows of those with the least score.
     floor : float64[1]
         Documents below it are not kept.
+    excluded : int32[n]
+        Rows of each document that some list of the query leaves out: the most of one list.
+    of_list : int32[n]
+        The same of one list; 0 between lists.
     """
 
     document: np.ndarray
     score: np.ndarray
     state: np.ndarray
     floor: np.ndarray
+    excluded: np.ndarray
+    of_list: np.ndarray
 
 
-def new_best(n_documents: int) -> Best:
-    """Allocate room for every document (all of a corpus may tie)."""
+def new_best(n_kept: int, n_documents: int | None = None) -> Best:
+    """Allocate room for `n_kept` of a corpus of `n_documents`, by default all of them: all of a corpus may tie."""
+    n = n_kept if n_documents is None else n_documents
     return Best(
-        np.empty(n_documents, np.int32), np.empty(n_documents, np.float64), np.zeros(3, np.int64), np.full(1, -np.inf)
+        np.empty(n_kept, np.int32),
+        np.empty(n_kept, np.float64),
+        np.zeros(3, np.int64),
+        np.full(1, -np.inf),
+        np.zeros(n, np.int32),
+        np.zeros(n, np.int32),
     )
 
 
@@ -45,6 +60,60 @@ def reset(best, floor):
     """Remove all documents; from now on none below `floor` is kept."""
     best.state[:] = 0
     best.floor[0] = floor
+
+
+@jit
+def begin(best, answers, q):
+    """Remove all documents; from now on those are kept that reach the limit of query q, by the rows its lists may have.
+
+    `expand` ends what this begins: in between are the insertions of the query.
+    """
+    reset(best, answers.limit[q])
+    exclusion = answers.exclusion
+    if len(exclusion.first) > 0:
+        for place in range(exclusion.first[q], exclusion.first[q + 1]):
+            _count_excluded(exclusion, place, 1, best)
+            for g in range(exclusion.wanted.shape[1]):
+                if exclusion.wanted[place, g] >= 0:
+                    for row in _rows_of(exclusion, exclusion.wanted[place, g]):
+                        document = exclusion.document[row]
+                        if document >= 0:
+                            best.excluded[document] = max(best.excluded[document], best.of_list[document])
+            _count_excluded(exclusion, place, 0, best)
+
+
+@inner
+def _rows_of(exclusion, group):
+    """Return the rows of a group."""
+    return exclusion.row[exclusion.ptr[group] : exclusion.ptr[group + 1]]
+
+
+@inner
+def _is_excluded(exclusion, place, row, n):
+    """Return whether a list leaves out a row by one of the first n columns."""
+    for g in range(n):
+        if exclusion.wanted[place, g] >= 0 and exclusion.group[g, row] == exclusion.wanted[place, g]:
+            return True
+    return False
+
+
+@inner
+def _count_excluded(exclusion, place, step, best):
+    """Count the rows that a list leaves out in `best.of_list`, each once; with a step of 0 forget them."""
+    for g in range(exclusion.wanted.shape[1]):
+        if exclusion.wanted[place, g] >= 0:
+            for row in _rows_of(exclusion, exclusion.wanted[place, g]):
+                document = exclusion.document[row]
+                if document >= 0 and step == 0:
+                    best.of_list[document] = 0
+                elif document >= 0 and not _is_excluded(exclusion, place, row, g):
+                    best.of_list[document] += 1
+
+
+@inner
+def _n_rows(document, row_ptr, best):
+    """Return how many rows of a document every list may have."""
+    return row_ptr[document + 1] - row_ptr[document] - best.excluded[document]
 
 
 @jit
@@ -73,7 +142,7 @@ def insert(document, score, row_ptr, k, best):
     """
     if score < threshold(best, k):
         return
-    n_rows = row_ptr[document + 1] - row_ptr[document]
+    n_rows = _n_rows(document, row_ptr, best)
     n = best.state[0]
     if n == 0 or score < best.score[0]:
         best.state[2] = n_rows
@@ -126,7 +195,7 @@ def _rows_of_least(best, row_ptr):
     i = 0
     while True:
         if i < n and best.score[i] == least:
-            rows += row_ptr[best.document[i] + 1] - row_ptr[best.document[i]]
+            rows += _n_rows(best.document[i], row_ptr, best)
             i = 2 * i + 1
             continue
         while i & 1 == 0 and i > 0:  # a right child, or beyond the end: both sides of the parent are done
@@ -150,8 +219,8 @@ def _sort_descending(best):
 
 
 @jit
-def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
-    """Write the k best rows of one query.
+def expand(best, row_ptr, row_id, k, answers, q):
+    """Write the k best rows of each list of query q, and forget what they leave out.
 
     Parameters
     ----------
@@ -160,19 +229,41 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
     row_ptr, row_id : int64[D + 1], int64[N]
         Rows of each document, ascending.
     k : int
+    answers : Answers
+    q : int
 
     Writes
     ------
-    out_row : int64[k], -1 where there is no further row
-    out_score : float64[k]
-    out_ties : int64[k], number of corpus rows with exactly that score
+    answers.rows : int64[k] of each list, -1 where there is no further row
+    answers.scores : float64[k]
+    answers.ties : int64[k], number of corpus rows with exactly that score
 
     Cost
     ----
     O(n log n) for n kept documents and the rows that may be listed.
     """
-    n = best.state[0]
     _sort_descending(best)
+    exclusion = answers.exclusion
+    if len(exclusion.first) == 0:
+        _expand_list(best, row_ptr, row_id, k, exclusion, q, answers.rows[q], answers.scores[q], answers.ties[q])
+        return
+    for place in range(exclusion.first[q], exclusion.first[q + 1]):
+        _count_excluded(exclusion, place, 1, best)
+        out = answers.rows[place], answers.scores[place], answers.ties[place]
+        _expand_list(best, row_ptr, row_id, k, exclusion, place, out[0], out[1], out[2])
+        _count_excluded(exclusion, place, 0, best)
+    for place in range(exclusion.first[q], exclusion.first[q + 1]):
+        for g in range(exclusion.wanted.shape[1]):
+            if exclusion.wanted[place, g] >= 0:
+                for row in _rows_of(exclusion, exclusion.wanted[place, g]):
+                    if exclusion.document[row] >= 0:
+                        best.excluded[exclusion.document[row]] = 0
+
+
+@jit
+def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score, out_ties):
+    """Write the k best rows of one list: int64[k], float64[k], int64[k]; see `expand`."""
+    n = best.state[0]
     filled = 0
     begin = 0
     while begin < n and filled < k:
@@ -181,7 +272,7 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         rows = n_gathered = 0
         while end < n and best.score[end] == score:
             document = best.document[end]
-            n_rows = row_ptr[document + 1] - row_ptr[document]
+            n_rows = row_ptr[document + 1] - row_ptr[document] - best.of_list[document]
             rows += n_rows
             n_gathered += min(n_rows, k - filled)
             end += 1
@@ -189,10 +280,16 @@ def expand(best, row_ptr, row_id, k, out_row, out_score, out_ties):
         gathered = np.empty(n_gathered, np.int64)
         n_gathered = 0
         for i in range(begin, end):
-            first = row_ptr[best.document[i]]
-            for p in range(first, min(row_ptr[best.document[i] + 1], first + k - filled)):
-                gathered[n_gathered] = row_id[p]
-                n_gathered += 1
+            document = best.document[i]
+            n_excluded = best.of_list[document]
+            left = min(row_ptr[document + 1] - row_ptr[document] - n_excluded, k - filled)
+            p = row_ptr[document]
+            while left > 0:
+                if n_excluded == 0 or not _is_excluded(exclusion, place, row_id[p], exclusion.wanted.shape[1]):
+                    gathered[n_gathered] = row_id[p]
+                    n_gathered += 1
+                    left -= 1
+                p += 1
         sort(gathered)
         for row in gathered[: k - filled]:
             out_row[filled] = row

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def select(documents, scores, row_ptr, row_id, k):
+def select(documents, scores, row_ptr, row_id, k, excluded=()):
     """Return the k best rows of scored documents: best score first, equal scores by ascending row.
 
     Parameters
@@ -14,6 +14,8 @@ def select(documents, scores, row_ptr, row_id, k):
     row_ptr, row_id : int64[D + 1], int64[N]
         Rows of each document.
     k : int
+    excluded : int64[e]
+        Rows that are neither listed nor counted.
 
     Returns
     -------
@@ -22,12 +24,16 @@ def select(documents, scores, row_ptr, row_id, k):
     ties : int64[m]
         Rows of the given documents with exactly that score.
     """
-    if len(documents) > k:  # k documents stand for k rows or more: nothing below the k-th best unit is listed
-        kept = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
+    n = k + len(excluded)  # so many documents stand for k rows or more: nothing below the last of them is listed
+    if len(documents) > n:
+        kept = scores >= np.partition(scores, len(scores) - n)[len(scores) - n]
         documents, scores = documents[kept], scores[kept]
     sizes = row_ptr[documents + 1] - row_ptr[documents]
     row = np.concatenate([row_id[:0], *(row_id[row_ptr[u] : row_ptr[u + 1]] for u in documents)])
     score = np.repeat(scores, sizes)
+    if len(excluded):
+        kept = ~np.isin(row, excluded)
+        row, score = row[kept], score[kept]
     order = np.lexsort((row, -score))
     row, score = row[order], score[order]
     _, count = np.unique(-score, return_counts=True)

@@ -36,20 +36,19 @@ class Backend(_device.ByLibrary, cpu.Backend):
         values, added = [], []
         for q in range(first, last):
             values.append(self.known_values(corpus, batch, q, None if similar is None else similar[q - first]))
-            added.append(self.bonuses(corpus, batch, values[-1], answers.limit[q]))
+            added.append(self.bonuses(corpus, batch, q, values[-1], answers))
             if added[-1] is None:
-                msg = (
-                    "retrieve: a composite must have BERTScore among its parts, with a weight below 0, to be searched "
-                    'on a GPU; got one whose other parts decide. Use backend "cpu".'
+                raise _device.DeviceError(
+                    "a composite is searched on a GPU only if BERTScore is one of its terms and has a weight below 0.",
+                    'Use backend "cpu".',
                 )
-                raise _device.DeviceError(msg)
         part = batch.parts[BERTSCORE]
         places = [batch.of(q, BERTSCORE) for q in range(first, last)]
         found = bertscore.find(corpus.parts[name], part, places, k, [a.items for a in added], workspace, F1, {})
         for q, (item, precision, recall), known, of_query in zip(range(first, last), found, values, added, strict=True):
             f1 = final_scores(precision, recall, part.baseline)[F1]
-            self.rank(corpus, batch, q, k, item, known, of_query, f1, answers)
-            self.check_dropped(corpus, batch, q, q == first, k, item, known, of_query, answers)
+            worst = self.rank(corpus, batch, q, k, item, known, of_query, f1, answers)
+            self.check_dropped(corpus, batch, q, q == first, worst, item, known, of_query)
 
     def stages(self, workspaces):
         """Return the share of pairs that each stage dropped, and the share that was scored in float64."""

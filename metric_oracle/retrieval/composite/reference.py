@@ -1,18 +1,18 @@
-"""A composite of one pair, slow and obvious: the reference scorers of its parts."""
+"""Plain scorer of a composite: the plain scorers of its terms, and their weighted sum. Slow and simple."""
 
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 
 
 def score(candidate, reference, *, terms, intercept):
-    """Return the composite and the values of its parts.
+    """Return the composite of one pair, and the values of its terms.
 
     Parameters
     ----------
     candidate, reference : dict
-        Representation -> what the reference scorers of its metrics take.
+        Name of a representation -> document for its plain scorer.
     terms : dict
-        Part -> what `metrics.Term` has.
+        Name of a metric -> `metrics.Term`.
     intercept : float
     """
     values = {}

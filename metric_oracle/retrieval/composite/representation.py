@@ -1,4 +1,4 @@
-"""A composite's representation: no files of its own, those of its parts that an index holds, joined row by row."""
+"""Representation of a composite: the representations of its terms, joined row by row. It has no files of its own."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.features import Encoded, Units, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS, Metric
@@ -19,9 +19,9 @@ _JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionar
 
 
 def representation_of(index: Index, metric: Metric) -> Representation:
-    """Return what a metric reads of an index: one representation, or for a composite several, joined once.
+    """Return the representation that a metric reads from an index; for a composite, several are joined, once per index.
 
-    Of a set of shards it is what they have, one after another. That the index holds it was checked before.
+    For a shard set, those of the shards are joined. The caller has checked that the index has them.
     """
     is_set = isinstance(index, ShardSet)
     if not metric.terms and not is_set:
@@ -40,88 +40,95 @@ def representation_of(index: Index, metric: Metric) -> Representation:
 
 
 class CompositeCorpus(NamedTuple):
-    """What the search under a composite reads of a corpus; see `CompositeIndex`.
+    """Arrays of a corpus for a search under a composite; see `CompositeIndex`.
 
     Attributes
     ----------
     parts : dict
-        Part of the composite -> named tuple of its kernel.
-    unit : dict of str to int32[D]
-        Representation -> unit of each combination.
+        Name of a term -> named tuple of its kernel.
+    document_of : dict of str to int32[D]
+        Name of a representation -> its document in each combination.
     row_ptr, row_id : int64[D + 1], int64[...]
     """
 
     parts: dict[str, Any]
-    unit: dict[str, np.ndarray]
+    document_of: dict[str, np.ndarray]
     row_ptr: np.ndarray
     row_id: np.ndarray
 
 
 class CompositeBatch(NamedTuple):
-    """What it reads of distinct queries.
+    """Arrays of the distinct queries for a search under a composite.
 
     Attributes
     ----------
     parts : dict
-        Representation -> named tuple of its kernels.
+        Name of a representation -> named tuple of its kernels.
     place : dict of str to int64[Q]
-        Place of each combination among a representation's distinct queries.
+        Name of a representation -> its distinct query in each combination.
     """
 
     parts: dict[str, Any]
     place: dict[str, np.ndarray]
 
     def of(self, q: int, kind: str) -> int:
-        """Return the place of a combination among a representation's distinct queries."""
+        """Return the number of the distinct query of representation `kind` in combination `q`."""
         return int(self.place[kind][q])
 
 
 @dataclass(frozen=True)
-class CompositeIndex(Units):
-    """Distinct combinations of the units of several representations.
+class CompositeIndex(Documents):
+    """Distinct combinations of the documents of several representations.
 
     Attributes
     ----------
     parts : dict
-        Name -> opened representation.
-    unit : dict of str to int32[D]
-        Unit of each combination in each representation; those of BERTScore ascend.
+        Name of a representation -> opened representation.
+    document_of : dict of str to int32[D]
+        Name of a representation -> its document in each combination; those of BERTScore ascend.
     row_ptr, row_id : int64[D + 1], int64[...]
-        Rows that have all of them.
+        Rows of each combination. Rows that lack one of the representations are left out.
     """
 
     parts: dict[str, Representation]
-    unit: dict[str, np.ndarray]
+    document_of: dict[str, np.ndarray]
     row_ptr: np.ndarray
     row_id: np.ndarray
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "CompositeIndex":
         """Join representations of one corpus on its rows."""
-        n_rows = max(len(part.unit_of_row) for part in parts.values())
-        # The units of what a model encoded first: they ascend.
+        n_rows = max(len(part.document_of_row) for part in parts.values())
+        # BERTScore, which a model encodes, comes first, so that its documents ascend.
         names = sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded)
         columns = [
-            np.pad(parts[n].unit_of_row, (0, n_rows - len(parts[n].unit_of_row)), constant_values=-1) for n in names
+            np.pad(parts[n].document_of_row, (0, n_rows - len(parts[n].document_of_row)), constant_values=-1)
+            for n in names
         ]
         table = np.stack(columns, axis=1)
         complete = np.flatnonzero((table >= 0).all(axis=1))
         distinct, which = np.unique(table[complete], axis=0, return_inverse=True)
         item_of_row = np.full(n_rows, -1, np.int64)
         item_of_row[complete] = which.reshape(-1)
-        unit = {name: distinct[:, i].astype(np.int32) for i, name in enumerate(names)}
+        document_of = {name: distinct[:, i].astype(np.int32) for i, name in enumerate(names)}
         row_ptr, row_id = group_rows(item_of_row, len(distinct))
-        row_ptr.flags.writeable = False  # as in a mapped file: else BERTScore's search is compiled once more
-        return cls(parts, unit, row_ptr, row_id)
+        row_ptr.flags.writeable = False  # as in a mapped file; otherwise BERTScore's kernels are compiled a second time
+        return cls(parts, document_of, row_ptr, row_id)
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
-        """Encode the queries for each representation, with the settings that belong to it."""
+        """Encode the queries for each representation, with the settings that it has."""
         return self._joined(
             {name: part.encode(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
+    def encode_rows(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
+        """Encode queries that are rows of this index, for each representation."""
+        return self._joined(
+            {name: part.encode_rows(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
+        )
+
     def encode_again(self, inputs: Inputs, encoded: "CompositeQueries", **settings: Any) -> "CompositeQueries":
-        """Do the same where another shard of the same set has encoded them."""
+        """Encode queries that were encoded for another shard of the same set; see `Representation.encode_again`."""
         return self._joined(
             {
                 name: part.encode_again(inputs, encoded.parts[name], **_of_part(name, settings))
@@ -135,32 +142,34 @@ class CompositeIndex(Units):
         place = {name: distinct[:, i] for i, name in enumerate(parts)}
         return CompositeQueries(which.reshape(-1), parts, place)
 
-    def item(self, unit: int) -> dict[str, Any]:
-        """Return what the reference scorers of the parts take, by representation."""
-        return {name: part.item(int(self.unit[name][unit])) for name, part in self.parts.items()}
+    def item(self, document: int) -> dict[str, Any]:
+        """Return the documents for the plain scorers of the terms, keyed by representation."""
+        return {name: part.item(int(self.document_of[name][document])) for name, part in self.parts.items()}
 
-    def key(self, unit: int) -> tuple[Hashable, ...]:
-        """Return what tells a combination from others, in any index."""
-        return tuple(part.key(int(self.unit[name][unit])) for name, part in sorted(self.parts.items()))
+    def key(self, document: int) -> tuple[Hashable, ...]:
+        """Return a value that identifies a combination in any index."""
+        return tuple(part.key(int(self.document_of[name][document])) for name, part in sorted(self.parts.items()))
 
-    def candidate(self, unit: int, encoded: Any) -> dict[str, Any]:
-        """Return the same with the weights that belong to some queries."""
+    def candidate(self, document: int, encoded: Any) -> dict[str, Any]:
+        """Return a combination as a candidate for these queries, for the plain scorers of the terms."""
         return {
-            name: part.candidate(int(self.unit[name][unit]), None if encoded is None else encoded.parts[name])
+            name: part.candidate(
+                int(self.document_of[name][document]), None if encoded is None else encoded.parts[name]
+            )
             for name, part in self.parts.items()
         }
 
     def corpus(self, metric: Metric, encoded: "CompositeQueries") -> CompositeCorpus:
-        """Return what the kernels of all parts take."""
+        """Return the arrays that the kernels of all terms read."""
         parts = {
             name: self.parts[t.metric.representation].corpus(t.metric, encoded.parts[t.metric.representation])
             for name, t in metric.terms.items()
         }
-        return CompositeCorpus(parts, self.unit, self.row_ptr, self.row_id)
+        return CompositeCorpus(parts, self.document_of, self.row_ptr, self.row_id)
 
 
 def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that a representation takes."""
+    """Return those of the settings of a composite that belong to one representation."""
     return {key: settings[key] for key in REPRESENTATIONS[kind].settings if key in settings}
 
 
@@ -171,10 +180,11 @@ class CompositeQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct combination of each query.
     parts : dict
-        Representation -> encoded queries.
+        Name of a representation -> encoded queries.
     place : dict of str to int64[n]
-        Place of each combination among a representation's distinct queries.
+        Name of a representation -> its distinct query in each combination.
     """
 
     which: np.ndarray
@@ -183,19 +193,19 @@ class CompositeQueries(Encoded):
 
     @property
     def batch(self) -> CompositeBatch:
-        """What the kernels take."""
+        """The arrays that the kernels read."""
         return CompositeBatch({name: part.batch for name, part in self.parts.items()}, self.place)
 
     def portable(self) -> "CompositeQueries | None":
-        """Return what a model made for the parts."""
+        """Return the output of models for the parts; see `EncodedQueries.portable`."""
         parts = {name: part.portable() for name, part in self.parts.items()}
         return replace(self, parts=parts) if any(part is not None for part in parts.values()) else None
 
     def item(self, q: int) -> dict[str, Any]:
-        """Return what the reference scorers of the parts take, by representation."""
+        """Return the documents for the plain scorers of the terms, keyed by representation."""
         return {name: part.item(int(self.place[name][q])) for name, part in self.parts.items()}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the signature records."""
+        """The settings that the signature records."""
         return {key: value for part in self.parts.values() for key, value in part.settings.items()}

@@ -1,18 +1,18 @@
-"""A composite from the values of its parts: a linear regression on standardised metrics. Plain scalar Python."""
+"""A composite from the values of its terms: a linear regression on standardised metrics. Plain scalar Python."""
 
 
 def term(value, mean, scale, weight):
-    """Return what one part adds to the score."""
+    """Return the summand of one term: its standardised value times its weight."""
     return weight * ((value - mean) / scale)
 
 
 def composite(values, terms, intercept):
-    """Return the score of one pair, summed in the order of the terms.
+    """Return the composite of one pair: the intercept, then the terms, summed in their order.
 
     Parameters
     ----------
     values : sequence of float
-        One for each term.
+        Value of the metric of each term.
     terms : sequence of objects with mean, scale and weight
     intercept : float
     """

@@ -1,0 +1,337 @@
+"""Rewards for training: a metric in the shape that TRL's GRPO trainer calls."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.api.given import MODELS, opened, split
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.reports import Reports, check_options
+from metric_oracle.errors import InputError, called, option
+from metric_oracle.indexes.index import Index
+from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.retrieval.checks import check_counted
+from metric_oracle.retrieval.groups import score_groups
+from metric_oracle.retrieval.options import DEFAULTS
+from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
+from metric_oracle.retrieval.pairs import load_sides
+from metric_oracle.sources.contract import Source, source_of
+from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
+from metric_oracle.sources.token_states import Encoding, load_encoding
+
+COLUMNS = ("reference", "ground_truth")  # of a data set: where references are looked for
+KEPT = 1 << 14  # references of which a model's results are kept
+
+
+@called("reward")
+def reward(
+    metric: str,
+    *,
+    index: str | Path | Index | None = None,
+    column: str | None = None,
+    sources: Mapping[str, Any] | None = None,
+) -> Callable[..., list[float | None]]:
+    """Return a reward function for TRL's GRPO trainer: the score of each completion with its reference.
+
+    Parameters
+    ----------
+    metric : str
+        Where lower is better, the reward is the score's negative, because a trainer looks for the greatest reward. A
+        metric whose scores depend on the other references of a call, such as ``cider-d``, is refused.
+    index : path or Index, optional
+        Corpus whose document frequencies count under ``cider-d:corpus``, which needs it.
+    column : str, optional
+        Column of the data set that holds the references, by default ``reference`` or, where there is none,
+        ``ground_truth``.
+    sources : dict, optional
+        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reports], opened once: a
+        RadGraph archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in
+        their order; the encoder of BERTScore; and `uncertain`, `device` and what else the models need. Each distinct
+        text of a call is given once. What is made of the last 16,384 references is kept.
+
+    Returns
+    -------
+    function
+        ``(prompts, completions, **columns) -> list of float or None``. Completions and references are texts or lists of
+        chat messages, whose last content counts. A completion whose reference is missing (None) belongs to another task
+        and gets None, as the trainer expects. An empty completion scores as the metric says, and so does one that
+        consists of a word for a missing report, such as "None".
+
+    Raises
+    ------
+    InputError
+        If the metric is refused, or lacks a model, an encoder or a corpus that it needs.
+
+    See Also
+    --------
+    consensus_reward : A reward without references.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> rewarded = mo.reward("rouge-l")
+    >>> rewarded(completions=["no acute disease", "Paris"], ground_truth=["no acute process", None])
+    [0.6666666666666666, None]
+    """
+    scorer = Scorer.open(metric, index, sources)
+
+    @called("reward")
+    def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        texts = _texts_of(completions, "completions")
+        name = column or next((name for name in COLUMNS if columns.get(name) is not None), COLUMNS[0])
+        truth = [None if is_missing(text) else text for text in _column(columns.get(name), name, len(texts))]
+        own = [i for i, text in enumerate(truth) if text is not None]
+        references = _texts_of([truth[i] for i in own], name)
+        rewards: list[float | None] = [None] * len(texts)
+        single = np.ones(len(own), np.int64)
+        for i, matrix in zip(own, scorer.matrices([texts[i] for i in own], references, single), strict=True):
+            rewards[i] = float(matrix[0, 0])
+        return rewards
+
+    return scorer.named(rewarded, "")
+
+
+@called("consensus_reward")
+def consensus_reward(
+    metric: str,
+    *,
+    index: str | Path | Index | None = None,
+    column: str = "prompts",
+    sources: Mapping[str, Any] | None = None,
+) -> Callable[..., list[float | None]]:
+    """Return a reward function for TRL's GRPO trainer: the mean score of each completion with the others of its group.
+
+    No reference is needed. The other completions of the same prompt are the references, each as often as it was
+    written; a completion is not compared with itself.
+
+    Parameters
+    ----------
+    metric : str
+        See [`reward`][metric_oracle.reward]. Where lower is better, the reward is the negative mean.
+    index : path or Index, optional
+        See [`reward`][metric_oracle.reward].
+    column : str, default "prompts"
+        What is equal for the completions of one group, and only for them: the prompts, or a column of the data set.
+        Name a column with the id of the study where studies share a prompt, for example because they differ in their
+        images.
+    sources : dict, optional
+        See [`reward`][metric_oracle.reward].
+
+    Returns
+    -------
+    function
+        ``(prompts, completions, **columns) -> list of float or None``; None for a completion without others.
+
+    Raises
+    ------
+    InputError
+        If the metric is refused, or lacks a model, an encoder or a corpus that it needs.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> rewarded = mo.consensus_reward("rouge-l")
+    >>> rewarded(prompts=["a", "a", "a", "b"], completions=["no edema", "no edema", "edema", "clear"])
+    [0.8333333333333333, 0.8333333333333333, 0.6666666666666666, None]
+    """
+    scorer = Scorer.open(metric, index, sources)
+
+    @called("consensus_reward")
+    def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        texts = _texts_of(completions, "completions")
+        given = prompts if column == "prompts" else columns.get(column)
+        groups: dict[str, list[int]] = {}
+        for i, value in enumerate(_column(given, column, len(texts))):
+            groups.setdefault(repr(value), []).append(i)
+        rewards: list[float | None] = [None] * len(texts)
+        ordered = [texts[i] for positions in groups.values() for i in positions]
+        sizes = np.array([len(positions) for positions in groups.values()], np.int64)
+        for positions, matrix in zip(groups.values(), scorer.matrices(ordered, None, sizes), strict=True):
+            if len(positions) > 1:
+                others = matrix.copy()
+                np.fill_diagonal(others, 0.0)
+                means = others.sum(axis=1) / (len(positions) - 1)
+                for i, mean in zip(positions, means.tolist(), strict=True):
+                    rewards[i] = mean
+        return rewards
+
+    return scorer.named(rewarded, "consensus ")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A metric with the models that it needs, opened once.
+
+    Attributes
+    ----------
+    record : Metric
+    models : dict
+        Functions of texts, by argument.
+    kept : dict
+        The same, with what they made of earlier texts.
+    settings : dict
+    encoding : Encoding or None
+    counted : Index or None
+    pair_model : PairModel or None
+        Of a metric whose model reads reference and candidate together.
+    """
+
+    record: Metric
+    models: dict[str, Any]
+    kept: dict[str, Any]
+    settings: dict[str, Any]
+    encoding: Encoding | None
+    counted: Index | None
+    pair_model: PairModel | None
+
+    @classmethod
+    def open(cls, metric: str, index: str | Path | Index | None, sources: Mapping[str, Any] | None) -> "Scorer":
+        """Check a metric and open its models."""
+        given = dict(sources or {})
+        check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
+        encoder = given.get("encoder")
+        record = get_metric(metric)
+        if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
+            instead = (
+                f"cider-d:corpus with {option('index', 'INDEX')}"
+                if record.kernel == "cider_d"
+                else "a metric that does not"
+            )
+            rule = "must be one whose scores do not depend on the other references of a call"
+            raise InputError(argument="metric", rule=rule, value=repr(record.name), step=f"Use {instead}.")
+        counted = None if index is None else opened(index)
+        check_counted(counted, [record], None)
+        models = {
+            source.argument: _model_of(source, given, record)
+            for source in (source_of(kind) for kind in record.representations if REPRESENTATIONS[kind].is_attached)
+        }
+        encoding: Encoding | None = None
+        if record.needs_encoder:
+            if encoder is None:
+                rule = f"must be given for metric {record.name!r}"
+                raise InputError(argument="encoder", rule=rule, value="None", step="Add a name or a folder.")
+            encoding = load_encoding(encoder, **split(given, ("device",)))
+        kept = {name: _Remembered(model) for name, model in models.items()}
+        pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
+        return cls(record, models, kept, split(given, ("uncertain",)), encoding, counted, pair_model)
+
+    def named(self, rewarded: Callable[..., Any], kind: str) -> Any:
+        """Return a reward function under the name that a trainer shows."""
+        rewarded.__name__ = f"{'' if self.record.higher_is_better else 'negative '}{kind}{self.record.name}"
+        return rewarded
+
+    def matrices(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> list[np.ndarray]:
+        """Return the rewards of the candidates of each group with its references, or with one another."""
+        if not candidates:
+            return [np.zeros((0, 0)) for _ in sizes]
+        sign = 1.0 if self.record.higher_is_better else -1.0
+        if self.pair_model is not None:
+            return [sign * matrix for matrix in self._read_together(candidates, references or candidates, sizes)]
+        asked, written = self._inputs(candidates, references)
+        return [
+            sign * matrix
+            for matrix in score_groups(asked, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
+        ]
+
+    def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> list[np.ndarray]:
+        """Return the scores of each group by a model that reads pairs, each distinct pair once."""
+        ends = np.cumsum(sizes)
+        groups = [range(end - size, end) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+        pairs = [(references[j], candidates[i]) for group in groups for i in group for j in group]
+        distinct = list(dict.fromkeys(pairs))
+        assert self.pair_model is not None
+        scores, _ = score_pairs(self.pair_model, distinct)
+        score_of = {pair: np.nan if score is None else score[0] for pair, score in zip(distinct, scores, strict=True)}
+        flat = np.array([score_of[pair] for pair in pairs])
+        cuts = np.split(flat, np.cumsum(sizes**2)[:-1])
+        return [matrix.reshape(n, n) for matrix, n in zip(cuts, sizes.tolist(), strict=True)]
+
+    def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Inputs, Inputs]:
+        keys = [str(i) for i in range(len(candidates))]
+        if references is None:
+            inputs = load_inputs(keys, candidates, encoding=self.encoding, **self.settings, **self.models).completed()
+            return inputs, inputs
+        of_references, of_candidates = (Reports(keys, side, "", {}, {}) for side in (references, candidates))
+        return load_sides(
+            of_references,
+            of_candidates,
+            dict(self.kept),
+            dict(self.models),
+            prepared=(None, None),
+            places=(range(len(keys)), range(len(keys))),
+            models=self.settings,
+            encoding=self.encoding,
+        )
+
+
+def _texts_of(given: Sequence[Any], what: str) -> list[str]:
+    """Return the texts of texts and chat messages; "" for a word that stands for a missing report."""
+    texts: list[str] = []
+    try:
+        texts.extend(map(_text_of, given))  # up to the first that is none
+    except (TypeError, LookupError):
+        raise InputError(
+            argument=what,
+            rule="must be texts, or lists of chat messages with a content each",
+            value=f"neither at position {len(texts)}" if hasattr(given, "__iter__") else type(given).__name__,
+            step="Pass what the trainer passes.",
+        ) from None
+    return ["" if is_missing(text) else text for text in texts]
+
+
+def _text_of(value: Any) -> Any:
+    """Return a text, or the last content of chat messages: a text too, or parts of which some are texts."""
+    content = value if isinstance(value, str) else value[-1]["content"]
+    if isinstance(content, list | tuple):
+        return "".join(part["text"] for part in content if part["type"] == "text")
+    return content
+
+
+def _column(values: Any, name: str, n: int) -> list[Any]:
+    """Return the values of a column, one for each completion."""
+    is_column = hasattr(values, "__len__") and not isinstance(values, str)
+    if not is_column or len(values) != n:
+        got = len(values) if is_column else "none" if values is None else type(values).__name__
+        step = "Name the column of the data set with column=NAME."
+        raise InputError(argument=name, rule=f"must be one value for each of {n} completions", value=got, step=step)
+    return list(values)
+
+
+def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
+    """Return what makes a source of texts: a function that was given, or one that runs the model that was."""
+    value = given.get(source.argument)
+    makers = [source_of(name) for name in (source.name, source.record.made_by) if name]
+    if value is None and source.record.made_by:
+        value = given.get(makers[-1].argument)
+        value = value if makers[-1].is_model(value) else None
+    for maker in makers:
+        if maker.is_model(value):
+            model = maker.open(value, given)
+            return lambda texts: source.answer(maker.run(model, texts))
+    if not callable(value):
+        rule = f"must be a model or a function of texts for metric {record.name!r}"
+        step = f"Pass its file, or what returns {source.record.plural} of a list of texts."
+        raise InputError(argument=source.argument, rule=rule, value=type(value).__name__, step=step)
+    return value
+
+
+class _Remembered:
+    """A model that keeps what it made of the last texts, `KEPT` of them."""
+
+    def __init__(self, model: Callable[[list[str]], Any]) -> None:
+        self._model = model
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, texts: list[str]) -> Any:
+        new = [text for text in dict.fromkeys(texts) if text not in self._made]
+        answers: Any = self._model(new) if new else []
+        is_by_position = isinstance(answers, Mapping)
+        self._made |= {text: answers.get(str(i)) if is_by_position else answers[i] for i, text in enumerate(new)}
+        rows = [self._made[text] for text in texts]
+        for text in list(self._made)[: max(len(self._made) - KEPT, 0)]:
+            del self._made[text]  # those that were made first
+        is_graph = any(isinstance(row, Mapping) for row in rows)
+        return {str(i): row for i, row in enumerate(rows) if row is not None} if is_graph else rows

@@ -1,0 +1,121 @@
+"""mine and pairs."""
+
+import json
+from functools import partial
+from typing import Any
+
+import typer
+
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, given, one_metric
+from metric_oracle.commands.output import Destination, progress
+from metric_oracle.errors import InputError, option
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@command(
+    app,
+    "mine",
+    "oracle mine INDEX -m radgraph -k 3 --min-score 0.4 --out positives.parquet",
+    'oracle mine INDEX -m rouge-l -k 5 --where "radgraph<=0.2" \\\n--exclude text,subject_id --out negatives.parquet',
+    endings=(".parquet",),
+    formats=("table", "jsonl"),
+)
+def mine(
+    index: o.Index,
+    bertscore: o.Bertscore,
+    to: Destination,
+    metric: o.Summed = o.BLEU,
+    k: o.NCandidates = 1,
+    backend: o.Backend = "auto",
+    threads: o.Threads = None,
+    max_memory: o.MaxMemory = None,
+    weights: o.Weights = None,
+    exclude: o.Exclude = None,
+    min_score: o.MinScore = None,
+    where: o.Where = None,
+    anchors: o.Anchors = None,
+    range_min: o.RangeMin = 0,
+    self_score: o.SelfScore = False,
+    with_text: o.WithText = False,
+) -> None:
+    """Find, for every report of an index, the other reports of it that score best: pairs to train a retriever on.
+
+    A report is never its own candidate. An interrupted run resumes when the same command runs again.
+    """
+    from metric_oracle import api
+    from metric_oracle.mining.mine import mine as run
+
+    if to.out is None:
+        raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+    options = api.SearchOptions(
+        k,
+        backend,
+        threads,
+        max_memory=max_memory,
+        **given(bertscore),
+        weights=weights,
+        exclude=exclude or (),
+        min_score=min_score,
+        where=where or (),
+    )
+    with progress("anchors") as step:
+        found = run(
+            api.open_index(index),
+            one_metric(metric),
+            to.out,
+            anchors=anchors,
+            range_min=range_min,
+            self_score=self_score,
+            text=with_text,
+            options=options,
+            progress=step,
+        )
+    _report(to, found.lines, found.summary())
+
+
+@command(
+    app,
+    "pairs",
+    "oracle pairs positives.parquet negatives.parquet --shape triplet \\\n--index INDEX --out triplets.parquet",
+    "oracle pairs positives.parquet --shape trec --index INDEX --out qrels.txt",
+    endings=(".parquet", ".txt", ".qrels"),
+    formats=("table", "jsonl"),
+)
+def pairs(
+    positives: o.Positives,
+    shape: o.Shape,
+    to: Destination,
+    negatives: o.Negatives = None,
+    index: o.IndexOption = None,
+) -> None:
+    """Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.
+
+    Negatives whose text is that of their positive or of their anchor are left out and counted.
+    """
+    from metric_oracle import api
+    from metric_oracle.mining.pairs import pairs as write
+
+    if to.out is None:
+        raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+    corpus = None if index is None else api.open_index(index)
+    with progress("blocks") as step:
+        found = write(positives, negatives, shape=shape, out=to.out, index=corpus, progress=step)
+    _report(to, found.counts, found.summary())
+
+
+def _report(to: Destination, lines: Any, summary: str) -> None:
+    """Say that a file was written, and show or print its counts."""
+    to.deliver(
+        partial(_view, lines), {"jsonl": lambda: [json.dumps(lines)]}, summary, lambda path: None, partial(_view, lines)
+    )
+
+
+def _view(lines: Any) -> list[str]:
+    width = max(map(len, lines), default=0)
+    return [f"{name:<{width}}  {_shown(value):>14}" for name, value in lines.items()]
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:z.4f}"

@@ -1,0 +1,175 @@
+"""consensus, best-of."""
+
+from pathlib import Path
+
+import typer
+
+from metric_oracle.choices import RESULTS, TABLES
+from metric_oracle.commands import options as o
+from metric_oracle.commands.command import command, given, metric_names
+from metric_oracle.commands.inputs import attached, check_device, check_installed
+from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
+from metric_oracle.commands.search import PLAIN
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+def _check(to: Destination, path: Path | None, argument: str) -> None:
+    """Raise unless a further result can be written."""
+    if path is not None:
+        from metric_oracle import api
+
+        api.check_out(path, to.inputs, argument=argument)
+
+
+@command(
+    app,
+    "consensus",
+    "oracle consensus samples.jsonl -m rouge-l --out chosen.csv",
+    "oracle consensus samples.jsonl -m radgraph,bleu --weighted \\\n"
+    "--radgraph samples_graphs.json --out chosen.csv --utilities utilities.csv",
+    endings=RESULTS,
+    formats=PLAIN,
+)
+def consensus(
+    candidates: o.SampledReports,
+    files: o.Files,
+    models: o.Models,
+    bertscore: o.Bertscore,
+    reading: o.SamplesReading,
+    to: Destination,
+    metric: o.Metrics = o.BLEU,
+    weighted: o.Weighted = False,
+    layer: o.Layer = None,
+    rescale_table: o.Rescaling = None,
+    index: o.IndexOption = None,
+    utilities: o.Utilities = None,
+    matrix: o.Matrix = None,
+) -> None:
+    """Choose, of several reports of a model for each study, the one that agrees best with the others.
+
+    The expected score of a sample is its mean score with the other samples as references (minimum Bayes risk). The
+    output is a file of predictions, which score, table, study and explore take; of several metrics each has a file of
+    its own, such as chosen-radgraph.csv.
+    """
+    from metric_oracle import api
+    from metric_oracle.samples.consensus import consensus as choose
+    from metric_oracle.samples.consensus import paths_of
+    from metric_oracle.samples.groups import write_table
+    from metric_oracle.samples.layout import consensus_table
+
+    names = list(dict.fromkeys(metric_names(metric) or ()))
+    out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
+    for argument, written in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
+        _check(to, written, argument)
+    check_installed(files, models.encoder)
+    check_device(files, models)
+    asked = attached(candidates, files, models, reading, layer=layer, rescale_table=rescale_table)
+    with progress("consensus") as step:
+        chosen = choose(
+            asked,
+            names,
+            weighted=weighted,
+            index=index,
+            options=api.SearchOptions(**given(bertscore)),
+            progress=step,
+        )
+    for written, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
+        if written is not None:
+            write_table(written, table(), chosen.signature)
+            note(f"{written}: {chosen.summary()}")
+    results = chosen.to_results()
+    to.out = next(iter(paths), out)
+    to.deliver(
+        lambda: [consensus_table(chosen)],
+        {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)},
+        ", also ".join([f"{len(chosen.samples.ids):,} reports", *map(str, list(paths)[1:])]),
+        lambda path: chosen.write(out or path),
+        lambda: [consensus_table(chosen)],
+    )
+
+
+@command(
+    app,
+    "best-of",
+    "oracle best-of samples.jsonl test.csv -m rouge-l,bleu --plot curve.png",
+    "oracle best-of samples.jsonl test.csv -m radgraph \\\n"
+    "--radgraph test_graphs.json --out best.md \\\n"
+    "--predicted-radgraph samples_graphs.json",
+    endings=TABLES,
+    formats=o.FORMATS,
+    plot=True,
+)
+def best_of(
+    candidates: o.SampledReports,
+    references: o.Corpus,
+    files: o.Files,
+    predicted_files: o.PredictedFiles,
+    models: o.Models,
+    bertscore: o.Bertscore,
+    reading: o.Reading,
+    to: Destination,
+    metric: o.Metrics = o.BLEU,
+    column: o.Column = None,
+    predicted_id_column: o.PredictedIdColumn = None,
+    predicted_text_column: o.PredictedTextColumn = None,
+    inner: o.Inner = False,
+    results: o.OtherResults = None,
+    best_scores: o.BestScores = None,
+    layer: o.Layer = None,
+    rescale_table: o.Rescaling = None,
+    index: o.IndexOption = None,
+    seed: o.Seed = 0,
+) -> None:
+    """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.
+
+    Of the samples of each study n are drawn without replacement; the expected best is computed in closed form.
+    Selectors are the first sample, the one with the highest log-probability, the longest, the consensus under each
+    metric, and the greatest value of --column. --results adds the corpus oracle and chance, which oracle retrieve and
+    oracle baseline write.
+    """
+    from metric_oracle import api
+    from metric_oracle.samples.best_of import best_of as measure
+    from metric_oracle.samples.curve_plot import plot_best_of
+    from metric_oracle.samples.layout import best_of_tables, latex_of, markdown_of, write_best_of
+
+    names = list(dict.fromkeys(metric_names(metric) or ()))
+    _check(to, best_scores, "scores")
+    check_installed(files, models.encoder)
+    check_device(files, models)
+    sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
+    written = api.reports(candidates, **sources, id_column=predicted_id_column, text_column=predicted_text_column)
+    asked = attached(references, files, models, reading, layer=layer, rescale_table=rescale_table)
+    with progress("best of n") as step:
+        best = measure(
+            written,
+            asked,
+            names,
+            column=column,
+            inner=inner,
+            results=results or (),
+            index=index,
+            options=api.SearchOptions(**given(bertscore)),
+            seed=seed,
+            progress=step,
+        )
+    if to.plot is not None:
+        plot_best_of(best, to.plot)
+        note(f"{to.plot}: {best.summary()}")
+    if best_scores is not None:
+        scores = best.to_scores()
+        scores.write(best_scores)
+        note(f"{best_scores}: {scores.signature['system']}, {scores.table.num_rows:,} studies")
+    numbers = best.to_results()
+    texts = {
+        "jsonl": numbers.json_lines,
+        "csv": lambda: csv_lines(numbers.table),
+        "md": lambda: [markdown_of(best).removesuffix("\n")],
+        "tex": lambda: [latex_of(best).removesuffix("\n")],
+    }
+    to.deliver(
+        lambda: [*best_of_tables(best), signed(best.signature)],
+        texts,
+        best.summary(),
+        lambda path: write_best_of(best, path),
+    )

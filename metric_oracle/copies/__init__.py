@@ -1,0 +1,1 @@
+"""Copies and leakage: sets of reports against a training corpus."""

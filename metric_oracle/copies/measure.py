@@ -1,0 +1,171 @@
+"""One set of reports against a corpus: a number for each report, from exact searches."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.api.searching import retrieve
+from metric_oracle.copies.runs import shared_runs
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.ngrams import positions, tokenize_rouge
+from metric_oracle.indexes.store import BATCH, Strings, string_parts, to_arrow
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.sources.inputs import Inputs
+
+NEAR = ("rouge-l", "bleu-2", "jaccard:3")
+NOVELTY = 4  # words of an n-gram
+LONG = 30  # words of a long run
+# What takes the place of names, dates and numbers in public reports: ___ (MIMIC-CXR), XXXX (IU X-ray), [** **]
+# (MIMIC-III), and dates.
+MARKER = re.compile(
+    r"_{2,}|\bx{3,}\b|\[\*\*.*?\*\*\]|\b(?:\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})|\d{4}-\d{1,2}-\d{1,2})\b", re.IGNORECASE
+)
+_WEIGHTS = np.random.default_rng(0).integers(1, 1 << 63, 256, np.uint64)  # of each byte
+_WEIGHTS[ord("A") : ord("Z") + 1] = _WEIGHTS[ord("a") : ord("z") + 1]
+_WEIGHTS[[byte for byte in range(256) if byte > 127 or chr(byte).isspace()]] = 0
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n{2,}")
+
+
+def masked(text: str) -> str:
+    """Return a text without markers of de-identification."""
+    return MARKER.sub(" ", text)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A set of reports against a corpus.
+
+    Attributes
+    ----------
+    reports : Reports
+    is_copy : bool[n]
+        Whether the text is that of a training report, see `corpora.folded`.
+    best : dict of str to float64[n]
+        Score of the best training report under each metric of `NEAR`.
+    run : int64[n]
+        Words of the longest run that a training report has too.
+    n_grams, n_new : int64[n]
+        Word 4-grams of a report, and those that no training report has.
+    is_same : dict of str to bool[n]
+        Whether the corpus has a report of that id, and of that value in each column that both sides have: by ``id`` and
+        the name of the column.
+    is_marked : bool[n]
+        Whether the text has a marker of de-identification.
+    nearest : pyarrow.Table
+        The best training report by ROUGE-L: candidate_id, row, n_ties.
+    is_nearer : dict of str to bool[n]
+        By metric: whether the best training report scores higher than the human report of the study; empty where that
+        is not known.
+    """
+
+    reports: Reports
+    is_copy: np.ndarray
+    best: dict[str, np.ndarray]
+    run: np.ndarray
+    n_grams: np.ndarray
+    n_new: np.ndarray
+    is_same: dict[str, np.ndarray]
+    is_marked: np.ndarray
+    nearest: pa.Table
+    is_nearer: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def folded_texts(self) -> list[str]:
+        """The texts as they are compared."""
+        return [folded(text) for text in self.reports.texts]
+
+    def sentences(self, n: int) -> list[tuple[str, int]]:
+        """Return the n most frequent sentences, and how many reports have each; equal ones in order of appearance."""
+        counts: Counter[str] = Counter()
+        for text in self.reports.texts:
+            counts.update(list(dict.fromkeys(filter(None, map(folded, _SENTENCE.split(text))))))
+        return counts.most_common(n)
+
+
+def measure(
+    index: Index, reports: Reports, is_same: dict[str, np.ndarray], is_marked: np.ndarray, options: SearchOptions
+) -> Measured:
+    """Compare a set of reports with a corpus."""
+    inputs = Inputs(reports.ids, reports.texts)
+    best: dict[str, np.ndarray] = {}
+    nearest: Any = None
+    for name in NEAR:
+        answers = retrieve(index, inputs, name, options=options).table
+        best[name] = answers["score"].to_numpy()
+        nearest = answers.select(["candidate_id", "row", "n_ties"]) if nearest is None else nearest
+    words = [tuple(tokenize_rouge(text)) for text in reports.texts]
+    runs = shared_runs(words, [shard.part("words") for shard in index.shards()], NOVELTY)
+    ptr = np.zeros(len(words) + 1, np.int64)
+    np.cumsum([len(sequence) for sequence in words], out=ptr[1:])
+    _, report = positions(ptr, NOVELTY)
+    return Measured(
+        reports,
+        _are_copies(index, [folded(text) for text in reports.texts]),
+        best,
+        runs.longest,
+        np.bincount(report, minlength=len(words)),
+        np.bincount(report[~runs.shared], minlength=len(words)),
+        is_same,
+        is_marked,
+        nearest,
+    )
+
+
+def same_values(index: Index, reports: Reports) -> dict[str, np.ndarray]:
+    """Return which ids a corpus has, and which values of each column that both sides have: bool[n] by name."""
+    columns = {name: reports.columns[name] for name in index.columns if name in reports.columns}
+    same = {name: _are_in(index, name, values) for name, values in columns.items()}
+    return {"id": _are_in(index, "study_id", reports.ids), **same}
+
+
+def _are_in(index: Index, column: str, values: Sequence[str]) -> np.ndarray:
+    """Return which values a column of the corpus has: bool[n]; an empty value is nowhere."""
+    import pyarrow.compute as pc
+
+    asked = Strings(values).arrow
+    found = np.array([value != "" for value in values], np.bool_)
+    in_shards = [pc.is_in(asked, value_set=shard.strings(column)).to_numpy() for shard in index.shards()]
+    return found & np.any(in_shards, axis=0)
+
+
+def _are_copies(index: Index, texts: Sequence[str]) -> np.ndarray:
+    """Return which folded texts are those of training reports: bool[n].
+
+    Only training reports are folded that have the letters of one of the texts, or a character that is not ASCII.
+    """
+    import pyarrow.compute as pc
+
+    asked = set(texts)
+    held: set[str] = set()
+    letters = _letters(to_arrow(list(asked)))
+    for shard in index.shards():
+        for first in range(0, len(shard.distinct), BATCH):
+            column = shard.distinct["text"].slice(first, BATCH).combine_chunks()
+            like = np.isin(_letters(column), letters) | ~pc.string_is_ascii(column).to_numpy(zero_copy_only=False)
+            held.update(map(folded, column.take(to_arrow(np.flatnonzero(like))).to_pylist()))
+    return np.array([text in held for text in texts], np.bool_)
+
+
+def _letters(texts: pa.Array) -> np.ndarray:
+    """Return a number for each text, uint64[n], that depends on its ASCII characters but not on case, order, space."""
+    ptr, flat = string_parts(texts)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_WEIGHTS[flat[ptr[0] : ptr[-1]]], dtype=np.uint64)])
+    return np.diff(sums[ptr - ptr[0]])
+
+
+def without_markers(reports: Reports) -> Reports:
+    """Return reports without markers of de-identification."""
+    texts = [masked(text) for text in reports.texts]
+    return Reports(reports.ids, texts, reports.source, {}, {}, columns=reports.columns)
+
+
+def have_markers(texts: Sequence[str]) -> np.ndarray:
+    """Return which texts have a marker of de-identification: bool[n]."""
+    return np.array([MARKER.search(text) is not None for text in texts], np.bool_)

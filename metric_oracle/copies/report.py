@@ -1,0 +1,376 @@
+"""The report on copies: lines with intervals, and with the paired difference from the human test reports."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.api.attached import AttachedReports, attached
+from metric_oracle.api.given import Given, opened, say, section_of
+from metric_oracle.api.scoring import score
+from metric_oracle.api.searching import build_index
+from metric_oracle.copies.measure import (
+    LONG,
+    NEAR,
+    NOVELTY,
+    Measured,
+    have_markers,
+    measure,
+    same_values,
+    without_markers,
+)
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.index import Index
+from metric_oracle.metrics import METRICS
+from metric_oracle.progress import Progress, silent
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.statistics import LEVEL, Array, Interval, Resampled, checked_resamples, resample_means
+
+HUMAN = "human"
+LIMITS = (0.9, 0.8, 0.7)
+N_SENTENCES = 5
+
+
+class Line(NamedTuple):
+    """One line of the table, for one set.
+
+    Attributes
+    ----------
+    columns : float64[c, n]
+        Numbers of each report.
+    value : function
+        Returns the value of the line from the means of the columns, float64[..., c].
+    method : {"bca", "percentile"}
+        Of the interval.
+    """
+
+    columns: Array
+    value: Callable[[Array], Array]
+    method: str = "bca"
+
+
+class Cell(NamedTuple):
+    """Value of a line for a set, its interval, and the paired difference from the human test reports with its own."""
+
+    value: float
+    interval: Interval | None
+    difference: float | None = None
+    difference_interval: Interval | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Overlap(OneLine):
+    """Copies and near copies of a training corpus in sets of reports.
+
+    Attributes
+    ----------
+    sets : dict of str to Measured
+        Numbers of each report, by the name of the set; ``human`` are the human test reports.
+    cells : dict of (str, str) to Cell
+        By set and line. Lines that are counted otherwise for the human reports have no difference.
+    distinct : dict of str to int
+        Distinct texts of each set.
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    sets: dict[str, Measured]
+    cells: dict[tuple[str, str], Cell]
+    distinct: dict[str, int]
+    signature: dict[str, Any]
+
+    @property
+    def lines(self) -> list[str]:
+        """Names of the lines."""
+        return list(dict.fromkeys(line for _, line in self.cells))
+
+    @property
+    def table(self) -> pa.Table:
+        """Columns set, line, value, low, high, difference, difference_low, difference_high, reports."""
+        rows = []
+        for (name, line), cell in self.cells.items():
+            ends = cell.interval[:2] if cell.interval else (None, None)
+            others = cell.difference_interval[:2] if cell.difference_interval else (None, None)
+            rows.append((name, line, cell.value, *ends, cell.difference, *others, len(self.sets[name].reports.ids)))
+        kinds = (pa.string(), pa.string(), *[pa.float64()] * 6, pa.int64())
+        names = ("set", "line", "value", "low", "high", "difference", "difference_low", "difference_high", "reports")
+        columns = zip(*rows, strict=True)
+        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
+
+    def pairs(self, text: bool = False) -> pa.Table:
+        """Return every report and its nearest training report by ROUGE-L, the worst copies first.
+
+        Parameters
+        ----------
+        text : bool
+            Whether the texts of the reports are a column. Texts of training reports are in the index.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns set, query_id, candidate_id, row, n_ties, a score of each of the three metrics, longest_run, copy,
+            same_id, ``same_`` and the name of each column that both sides have, and text. Sorted by the longest run and
+            then by ROUGE-L.
+        """
+        parts = []
+        for name, numbers in self.sets.items():
+            columns: dict[str, Any] = {"set": [name] * len(numbers.run), "query_id": numbers.reports.ids}
+            columns |= {column: numbers.nearest[column] for column in numbers.nearest.column_names}
+            columns |= dict(numbers.best) | {"longest_run": numbers.run, "copy": numbers.is_copy}
+            columns |= {f"same_{column}": same for column, same in numbers.is_same.items()} | (
+                {"text": numbers.reports.texts} if text else {}
+            )
+            parts.append(pa.table(columns))
+        joined = pa.concat_tables(parts)
+        return joined.sort_by([("longest_run", "descending"), ("rouge-l", "descending")])
+
+    def sentences(self) -> pa.Table:
+        """Return the most frequent sentences of each set: columns set, reports, share, sentence."""
+        rows = [
+            (name, count, count / len(numbers.reports.ids), sentence)
+            for name, numbers in self.sets.items()
+            for sentence, count in numbers.sentences(N_SENTENCES)
+        ]
+        names = ("set", "reports", "share", "sentence")
+        return pa.table([list(column) for column in zip(*rows, strict=True)], names=names)
+
+    def summary(self) -> str:
+        """Return one line: the exact copies of each set."""
+        shares = ", ".join(f"{name} {self.cells[name, 'copy: text'].value:.1%}" for name in self.sets)
+        return f"exact copies {shares}; {self.signature['reports']:,} reports each"
+
+
+@called("overlap")
+def overlap(
+    corpus: str | Path | Index,
+    sets: Mapping[str, Given],
+    references: Given | None = None,
+    *,
+    mask: bool = False,
+    resamples: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Overlap:
+    """Measure what sets of reports copy from a training corpus, compared with the human test reports.
+
+    Parameters
+    ----------
+    corpus : path or Index
+        Index or shard set of the training reports, with ``rouge-l`` and ``bleu-2``. Columns that it keeps and the
+        references have too, such as ``subject_id``, have a line each: the share whose value a training report has.
+    sets : mapping of str to reports
+        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reports] returns.
+    references : path, container or AttachedReports, optional
+        The human test reports, the set ``human``. Every other set must have a report for each of their ids, and has
+        the paired difference from them. Without them the sets need not have the same ids, and nothing is compared.
+    mask : bool
+        Whether markers of de-identification (``___``, ``XXXX``, ``[** **]``, dates) are removed from all reports
+        before they are compared. The corpus is then indexed again, in a temporary folder.
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
+    threads : int, optional
+        Worker threads of the searches, by default one for each core.
+    progress : function, optional
+        Called as ``progress(step, done, total)``.
+
+    Returns
+    -------
+    Overlap
+        The table, the nearest training report of every report, and the signature.
+
+    Raises
+    ------
+    InputError
+        If the index lacks a metric, a set lacks a report, or there is no set.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX", metrics="rouge-l,bleu-2")
+    >>> result = mo.overlap(index, {"strong": "strong.csv"}, "test.csv", resamples=1000)
+    >>> round(result.cells["strong", "copy: text"].value, 3)
+    0.042
+    """
+    resamples, step = checked_resamples(resamples), progress or silent
+    index = opened(corpus)
+    for name in NEAR:
+        index.check_holds(METRICS[name])
+    if not sets and references is None:
+        raise InputError("there must be a set of reports; got none.", "Name the reports of a model, or references.")
+    if HUMAN in sets and references is not None:
+        raise InputError(
+            argument="sets", rule=f"must not contain {HUMAN!r}", value=HUMAN, step="That is the name of the references."
+        )
+    given = _read(index, sets, references)
+    marked = {name: have_markers(reports.texts) for name, reports in given.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        compared, searched = given, index
+        if mask:
+            step("index without markers", None, None)
+            compared = {name: without_markers(reports) for name, reports in given.items()}
+            ids, texts = (
+                [string for shard in index.shards() for string in shard.strings(column).to_pylist()]
+                for column in ("study_id", "text")
+            )
+            corpus_reports = Reports(ids, texts, "a corpus", {}, {})
+            searched = build_index(
+                without_markers(corpus_reports), Path(folder) / "INDEX", metrics=["rouge-l", "bleu-2"]
+            )
+        measured = {}
+        for name, reports in compared.items():
+            step(name, None, None)
+            same = same_values(index, reports)
+            measured[name] = measure(searched, reports, same, marked[name], SearchOptions(text=False, threads=threads))
+    if references is not None:
+        for name, numbers in measured.items():
+            if name != HUMAN:
+                measured[name] = _with_truth(numbers, measured[HUMAN])
+    step("intervals", None, None)
+    signature: dict[str, Any] = {
+        "command": "overlap",
+        "index": index.fingerprint,
+        "section": index.section[0],
+        "metrics": {name: {} for name in NEAR},
+        "limits": list(LIMITS),
+        "masked": mask,
+        "reports": max(len(numbers.run) for numbers in measured.values()),
+        "sets": {},
+        "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
+        "version": version("metric-oracle"),
+    }
+    distinct = {name: len(set(numbers.folded_texts)) for name, numbers in measured.items()}
+    return Overlap(measured, _cells(measured, resamples, seed), distinct, signature)
+
+
+def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:
+    """Return the reports of each set, those of the models in the order of the references."""
+    read: dict[str, Reports] = {}
+    if references is not None:
+        asked = attached(references)
+        both = [name for name in asked.column_names() if name in index.columns] if index.columns else []
+        keep = () if isinstance(asked.data, Reports) else both
+        human, prepared = asked.read(like=section_of(index), keep=keep)
+        columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in both}
+        read[HUMAN] = replace(human, columns=columns)
+        _say(human, asked)
+    for name, data in sets.items():
+        written = attached(data)
+        reports, _ = written.read(predictions=True)
+        _say(reports, written)
+        if references is not None:
+            place = {study: row for row, study in enumerate(reports.ids)}
+            lacking = [study for study in read[HUMAN].ids if study not in place]
+            if lacking:
+                raise InputError(
+                    f"set {name!r} has no report for {len(lacking):,} of {len(read[HUMAN].ids):,} references "
+                    f"({shown_names(lacking[:3])}).",
+                    "Add them, or leave these studies out of the references.",
+                )
+            rows = [place[study] for study in read[HUMAN].ids]
+            texts = [reports.texts[row] for row in rows]
+            reports = Reports(read[HUMAN].ids, texts, reports.source, {}, {}, columns=read[HUMAN].columns)
+        read[name] = reports
+    return read
+
+
+def _say(reports: Reports, side: AttachedReports) -> None:
+    if reports.left_out:
+        say(reports.left_out, side.models.get("tell"))
+
+
+def _with_truth(numbers: Measured, human: Measured) -> Measured:
+    """Add whether a report is nearer to its best training report than to the human report of its study."""
+    with_truth = score(numbers.reports, human.reports, list(NEAR)).table
+    nearer = {name: numbers.best[name] > with_truth[name].to_numpy() for name in NEAR}
+    return replace(numbers, is_nearer=nearer)
+
+
+def _share(values: np.ndarray) -> Line:
+    return Line(np.asarray(values, np.float64)[None, :], lambda means: means[..., 0])
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> Line:
+    """Return the line of one sum over another."""
+
+    def value(means: Array) -> Array:
+        return np.divide(means[..., 0], means[..., 1], out=np.full(means.shape[:-1], np.nan), where=means[..., 1] > 0)
+
+    return Line(np.array([above, below], np.float64), value)
+
+
+def _median(values: np.ndarray) -> Line:
+    """Return the line of a median, the lower one of an even number, from the shares that are at most each value."""
+    levels = np.unique(values)
+
+    def value(means: Array) -> Array:
+        return levels[np.argmax(means >= 0.5 - 1e-9, axis=-1)].astype(np.float64)
+
+    return Line((values[None, :] <= levels[:, None]).astype(np.float64), value, "percentile")
+
+
+def lines_of(numbers: Measured) -> dict[str, Line]:
+    """Return the lines of a set by name."""
+    texts = numbers.folded_texts
+    frequent, _ = Counter(texts).most_common(1)[0]
+    lines = {"copy: text": _share(numbers.is_copy), "copy: tokens": _share(numbers.best["rouge-l"] == 1.0)}
+    lines |= {f"{name} ≥ {limit}": _share(numbers.best[name] >= limit) for name in NEAR for limit in LIMITS}
+    lines["longest run, median"] = _median(numbers.run)
+    lines[f"longest run ≥ {LONG}"] = _share(numbers.run >= LONG)
+    lines[f"new {NOVELTY}-grams"] = _ratio(numbers.n_new, numbers.n_grams)
+    lines["most frequent report"] = _share(np.array([text == frequent for text in texts]))
+    lines |= {f"nearer to training: {name}": _share(values) for name, values in numbers.is_nearer.items()}
+    lines |= {f"same {name}": _share(values) for name, values in numbers.is_same.items()}
+    return lines | {"marker": _share(numbers.is_marked)}
+
+
+def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[tuple[str, str], Cell]:
+    """Return all cells; with human reports the studies of all sets are drawn together."""
+    lines = {name: lines_of(numbers) for name, numbers in measured.items()}
+    alike = [list(measured)] if HUMAN in measured else [[name] for name in measured]
+    cells = {}
+    for names in alike:
+        columns = [line.columns for name in names for line in lines[name].values()]
+        means = _means(np.concatenate(columns), resamples, seed)
+        parts, begin = {}, 0
+        for name in names:
+            for label, line in lines[name].items():
+                parts[name, label] = means.map(_slice(begin, len(line.columns), line.value))
+                begin += len(line.columns)
+        for (name, label), part in parts.items():
+            method, human = lines[name][label].method, parts.get((HUMAN, label))
+            cell = Cell(float(part.value), _interval(part, method))
+            if human is not None and name != HUMAN:
+                between = Resampled(
+                    part.value - human.value, part.resampled - human.resampled, part.left_out - human.left_out
+                )
+                cell = cell._replace(difference=float(between.value), difference_interval=_interval(between, method))
+            cells[name, label] = cell
+    return cells
+
+
+def _slice(begin: int, size: int, value: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda means: value(means[..., begin : begin + size])
+
+
+def _means(columns: Array, resamples: int, seed: int) -> Resampled:
+    """Return the means of columns; of one report nothing varies."""
+    return resample_means(np.repeat(columns, 2, axis=1) if columns.shape[1] < 2 else columns, resamples, seed)
+
+
+def _interval(part: Resampled, method: str) -> Interval | None:
+    if not np.isfinite(part.value):
+        return None
+    if np.ptp(part.resampled) == 0:
+        return Interval(float(part.value), float(part.value), degenerate=True)
+    return part.interval(method)

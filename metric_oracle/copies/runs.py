@@ -1,0 +1,101 @@
+"""Runs of words that reports share with one report of a corpus, exactly, without scoring pairs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.indexes.features import lookup
+from metric_oracle.indexes.ngrams import NgramIndex, flatten, positions
+
+LARGEST_TABLE = 1 << 24  # entries of a table of keys, 64 MiB; a search among more keys needs no table
+
+
+class Runs(NamedTuple):
+    """What reports share with a corpus.
+
+    Attributes
+    ----------
+    longest : int64[n]
+        Words of the longest run that a report shares with one report of the corpus.
+    shared : bool[G]
+        Whether the corpus has a run of `order` words, for all runs of the reports in order.
+    """
+
+    longest: np.ndarray
+    shared: np.ndarray
+
+
+def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramIndex], order: int) -> Runs:
+    """Find the longest shared run of each sequence, and the n-grams that the corpus has.
+
+    A run of n words is shared only if its first n - 1 words are. So the runs grow by one word in each pass, and a pass
+    reads only the places of the corpus that still match: linear in the corpus for two words, and less for each further
+    word. The passes end with the longest run that is shared.
+
+    Parameters
+    ----------
+    sequences : sequence of tuple of str
+        Words of each report.
+    corpora : sequence of NgramIndex
+        Word sequences of the corpus, one for each shard.
+    order : int
+        n of the n-grams.
+    """
+    ptr = np.zeros(len(sequences) + 1, np.int64)
+    np.cumsum([len(words) for words in sequences], out=ptr[1:])
+    longest = np.zeros(len(sequences), np.int64)
+    begin, _ = positions(ptr, order)
+    is_shared = np.zeros(int(ptr[-1]), np.bool_)  # by the place of the first word
+    report_of = np.repeat(np.arange(len(sequences)), np.diff(ptr) + 1)  # a separator follows each report
+    for corpus in corpora:
+        word, _ = flatten(sequences, corpus.word_id)
+        distinct, gram = np.unique(word[word >= 0], return_inverse=True)
+        number, n_words, n_grams = np.full(len(corpus.vocabulary), -1, np.int32), len(distinct), len(distinct)
+        number[distinct] = np.arange(n_words)
+        # Words by their number among the distinct ones of the reports; -1 for others, and after each report.
+        own, of_corpus = _separated(word, ptr), _separated(number[corpus.sequence], corpus.sequence_ptr)
+        own[own >= 0] = gram
+        asked = np.flatnonzero(own >= 0)
+        place = np.flatnonzero(of_corpus >= 0)
+        of_place, n = of_corpus[place], 1
+        while len(asked):
+            at = asked - report_of[asked]
+            np.maximum.at(longest, report_of[asked], n)
+            if n == order:
+                is_shared[at] = True
+            asked, key = _longer(own, asked, gram, n, n_words)
+            keys, gram = np.unique(key, return_inverse=True)
+            place, key = _longer(of_corpus, place, of_place, n, n_words)
+            of_place = _numbers(keys, n_grams * n_words, key)
+            place, of_place = place[of_place >= 0], of_place[of_place >= 0]
+            held = np.zeros(len(keys), np.bool_)
+            held[of_place] = True
+            asked, gram = asked[held[gram]], gram[held[gram]]
+            n, n_grams = n + 1, len(keys)
+    return Runs(longest, is_shared[begin])
+
+
+def _separated(words: np.ndarray, ptr: np.ndarray) -> np.ndarray:
+    """Return the words of reports with -1 after each report: int32[T + n]."""
+    separated = np.full(len(words) + len(ptr) - 1, -1, np.int32)
+    is_word = np.ones(len(separated), np.bool_)
+    is_word[ptr[1:] + np.arange(len(ptr) - 1)] = False
+    separated[is_word] = words
+    return separated
+
+
+def _longer(words: np.ndarray, place: np.ndarray, gram: np.ndarray, n: int, n_words: int) -> tuple[np.ndarray, ...]:
+    """Return the places whose run of n words goes on with a known word, and the key of each longer run."""
+    following = words[place + n]
+    more = following >= 0
+    return place[more], gram[more].astype(np.int64) * n_words + following[more]
+
+
+def _numbers(keys: np.ndarray, end: int, wanted: np.ndarray) -> np.ndarray:
+    """Return the place of each wanted key in the ascending `keys`, which are below `end`; -1 if it is missing."""
+    if end > min(LARGEST_TABLE, 16 * len(wanted)):
+        return lookup(keys, wanted)
+    table = np.full(end, -1, np.int32)
+    table[keys] = np.arange(len(keys))
+    return table[wanted]

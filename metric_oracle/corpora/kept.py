@@ -1,0 +1,50 @@
+"""Columns that are kept with reports, such as the patient of each study; values are strings, "" where there is none."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError
+
+RESERVED = ("self", "text", "same")  # rules of exclusion, which a column of such a name would hide
+_OWN = ("row", "study_id", "distinct_id")  # columns of an index
+
+
+def check_kept(names: object) -> tuple[str, ...]:
+    """Return the names of the columns to keep: one name, several with commas between, or a sequence."""
+    found = names.split(",") if isinstance(names, str) else names
+    if not isinstance(found, Iterable) or not all(isinstance(name, str) and name.strip() for name in found):
+        raise InputError(
+            argument="keep", rule="must be names of columns", value=repr(names), step='Name them, such as "subject_id".'
+        )
+    kept = tuple(dict.fromkeys(name.strip() for name in found))
+    taken = [name for name in kept if name in (*RESERVED, *_OWN)]
+    if taken:
+        raise InputError(
+            argument="keep",
+            rule=f"must be other columns than {', '.join((*RESERVED, *_OWN))}",
+            value=repr(taken[0]),
+            step="Rename the column.",
+        )
+    return kept
+
+
+def kept_values(cells: Iterable[object]) -> list[str]:
+    """Return cells as strings; in a column of numbers only, a trailing ".0" goes, as in ids."""
+    values = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
+    if all(re.fullmatch(r"\d+(?:\.0)?|", value) for value in values):
+        values = [value.removesuffix(".0") for value in values]
+    return values
+
+
+def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:
+    """Return the value of each id; rows of one id are images of one study and must have one value."""
+    found: dict[str, str] = {}
+    for study, value in zip(ids, values, strict=True):
+        if found.setdefault(study, value) != value:
+            raise InputError(
+                f"{where} has an id with several values of {name!r}: {shown_names([study])}.",
+                "Keep one value for each id, or another column.",
+            )
+    return found

@@ -1,0 +1,399 @@
+"""Samples: several reports that a model wrote for each study, from files, frames and dicts."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.reports import Reports, check_left_out, check_section, section_of_column
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.tables import (
+    ENDINGS,
+    Table,
+    canonical_ids,
+    existing_file,
+    file_ending,
+    number_of,
+    read_table,
+    shown_names,
+)
+from metric_oracle.errors import InputError, option
+
+LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
+SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
+_TEXTS = ("report", "report_text", "text", "prediction", "model_prediction", "impression", "findings")
+_Cell = TypeVar("_Cell")
+
+
+@dataclass(frozen=True, repr=False)
+class Samples(OneLine):
+    """Reports that a model sampled, a group for each study. Made by [`read_samples`][metric_oracle.read_samples].
+
+    Parameters
+    ----------
+    ids : list of str
+        Study ids, each once.
+    texts : list of list of str
+        The samples of each study, at least one. Samples may be equal, and may be empty.
+    names : list of list of str
+        Name of each sample within its study: "0", "1", ... or what the column ``sample`` has.
+    source : str
+        One line that says what was read.
+    logprobs : list of list of float, optional
+        Log-probability of each sample, where they are known.
+    values : list of list of float, optional
+        Values of a further column, one for each sample.
+    section : (str or None, str)
+        The section of the reports and how it is known, as in [`Reports`][metric_oracle.Reports].
+
+    Examples
+    --------
+    >>> samples = mo.read_samples({"s1": ["No edema.", "Edema."], "s2": ["Clear."]})
+    >>> samples.sizes
+    [2, 1]
+    """
+
+    ids: list[str]
+    texts: list[list[str]]
+    names: list[list[str]]
+    source: str
+    logprobs: list[list[float]] | None = None
+    values: list[list[float]] | None = None
+    section: tuple[str | None, str] = (None, "")
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of samples of each study."""
+        return [len(group) for group in self.texts]
+
+    def summary(self) -> str:
+        """Return one line without ids and texts.
+
+        Returns
+        -------
+        str
+            Numbers of studies and samples, and what was read.
+        """
+        sizes = self.sizes
+        each = str(max(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        return f"{len(sizes):,} studies, {each} samples each; {self.source}"
+
+    def reports(self) -> Reports:
+        """Return every sample as a report, for models that read single reports.
+
+        Returns
+        -------
+        Reports
+            Its ids are ``study/sample``, such as "50000001/0". Texts may repeat and be empty.
+
+        Examples
+        --------
+        >>> samples = mo.read_samples({"s1": ["No edema.", "Edema."], "s2": ["Edema."]})
+        >>> samples.reports().ids
+        ['s1/0', 's1/1', 's2/0']
+        """
+        ids = [f"{study}/{name}" for study, names in zip(self.ids, self.names, strict=True) for name in names]
+        texts = [text for group in self.texts for text in group]
+        states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
+        return Reports(ids, texts, self.source, {"rows": len(ids), "kept": len(ids)}, states, *self.section)
+
+    def distinct(self) -> Reports:
+        """Return each distinct text once, as reports.
+
+        Returns
+        -------
+        Reports
+            Its ids are those of the first sample with that text, ``study/sample`` such as "50000001/0". What metrics
+            read in addition to the texts is joined on these ids, or on the texts.
+
+        Examples
+        --------
+        >>> samples = mo.read_samples({"s1": ["No edema.", "Edema.", "No edema."], "s2": ["Edema."]})
+        >>> samples.distinct().ids
+        ['s1/0', 's1/1']
+        """
+        first: dict[str, str] = {}
+        for study, group, names in zip(self.ids, self.texts, self.names, strict=True):
+            for text, name in zip(group, names, strict=True):
+                first.setdefault(text, f"{study}/{name}")
+        counts = {"rows": sum(self.sizes), "duplicate": sum(self.sizes) - len(first), "kept": len(first)}
+        states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
+        return Reports(list(first.values()), list(first), self.source, counts, states, *self.section)
+
+
+def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bool:
+    """Return whether data are several reports for each study: lists of reports, or several rows of samples for an id.
+
+    Parameters
+    ----------
+    data : path or container
+        Reports of any kind.
+    id_column : str, optional
+        Column of the ids.
+    **reading
+        Options for reading; `encoding` and `separator` count.
+    """
+    if isinstance(data, Samples):
+        return True
+    if isinstance(data, Mapping) and data and all(isinstance(group, list | tuple) for group in data.values()):
+        return True
+    if isinstance(data, str | Path):
+        path = Path(data)
+        if not path.is_file() or file_ending(path) not in ENDINGS:
+            return False
+        try:
+            table = read_table(path, encoding=reading.get("encoding"), separator=reading.get("separator"))
+        except InputError:  # files of other layouts, which are no tables
+            return False
+    else:
+        in_a_table, _ = in_memory(data)
+        if in_a_table is None:
+            return False
+        table = in_a_table
+    if LISTS in table.names:
+        return True
+    ids = table.id_cells(id_column) if SAMPLE in table.names else None
+    return ids is not None and len({*map(str, ids[0])}) < table.n_rows
+
+
+def read_samples(
+    data: Any,
+    *,
+    id_column: str | None = None,
+    text_column: str | None = None,
+    column: str | None = None,
+    section: str | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> Samples:
+    """Read several reports for each study: what a model sampled.
+
+    Parameters
+    ----------
+    data : path, dict, list, table or dataset
+        One row for each study, with a list of reports in the column ``candidates`` and, where they are known, a list of
+        log-probabilities in ``logprobs``: JSON Lines, Parquet, a frame or a Hugging Face dataset. Or one row for each
+        sample, with columns for the study, ``sample`` and ``logprob`` (both optional) and the report: also CSV. Or a
+        dict of study id to list of reports, or a list of lists, whose ids are "0", "1", ...
+    id_column, text_column : str, optional
+        Columns, where their names do not tell.
+    column : str, optional
+        Further column with a number for each sample, such as the score of a reward model.
+    section : {"impression", "findings", "findings+impression"}, optional
+        Section of the reports, where the name of the column does not say it.
+    encoding, separator : str, optional
+        Encoding and separator of a text file, as in [`read_reports`][metric_oracle.read_reports].
+
+    Returns
+    -------
+    Samples
+        In the order of the file. An empty report, or one that is nothing but a word for a missing report such as
+        "nan", is a failure of the model and counts as an empty report.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, an id occurs twice, a study has no sample, a report is not text, or there is not a
+        finite number for each sample.
+
+    Examples
+    --------
+    >>> samples = mo.read_samples({"s1": ["No edema.", "Edema."], "s2": ["Clear."]})
+    >>> samples
+    <Samples: 2 studies, 1 to 2 samples each; the dict in memory>
+    """
+    if section is not None:
+        check_section(section)
+    if isinstance(data, Samples):
+        own = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
+        own |= {"encoding": encoding, "separator": separator}
+        check_left_out([name for name, value in own.items() if value is not None], (), "samples that are read")
+        return data
+    if isinstance(data, str | Path):
+        path = existing_file(Path(data), "candidates")
+        table = read_table(path, encoding=encoding, separator=separator)
+    else:
+        given = {"encoding": encoding, "separator": separator}
+        check_left_out([name for name, value in given.items() if value is not None], (), "samples in memory")
+        table = _in_memory(data)
+    if not table.n_rows:
+        raise InputError(f"{table.path} has no samples.", "Check the file.")
+    id_cells = table.id_cells(id_column)
+    if id_cells is None:
+        raise InputError(
+            f"{table.path} has no column with a usual id name.",
+            f"Pass {option('id_column', 'NAME')}; columns: {table.header}.",
+        )
+    ids = canonical_ids(id_cells[0], f"{id_cells[1]!r} in {table.path}")
+    name = _text_name(table, text_column)
+    cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, "", is_text=True)]
+    said = (section, "caller") if section else (section_of_column(name), "column" if section_of_column(name) else "")
+    if any(isinstance(cell, list | tuple) for cell in cells):
+        return _of_lists(table, ids, cells, column, said)
+    return _of_rows(table, ids, cells, column, said)
+
+
+def _in_memory(data: Any) -> Table:
+    """Return a dict or list of lists as a table with one row for each study, and other containers as they are."""
+    type_name = type(data).__name__
+    if isinstance(data, Mapping) and data and not any(isinstance(group, str | Mapping) for group in data.values()):
+        groups = list(data.values())
+        return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), [str(i) for i in data])
+    if isinstance(data, Sequence) and data and all(isinstance(group, list | tuple) for group in data):
+        keys = [str(place) for place in range(len(data))]
+        return Table(f"the {type_name} in memory", type_name, [LISTS], [list(data)], len(data), keys)
+    table, _ = in_memory(data)
+    if table is None:
+        raise InputError(
+            argument="candidates",
+            rule="must be a list of reports for each study",
+            value=f"a {type_name} of texts",
+            step="Pass a dict of study id to list of reports.",
+        )
+    return table
+
+
+def _text_name(table: Table, text_column: str | None) -> str:
+    """Return the name of the column of reports."""
+    if text_column is not None:
+        return text_column
+    names = [name for name in table.names if name.lower() in ((LISTS,) if LISTS in table.names else _TEXTS)]
+    if len(names) != 1:
+        shown = f"; candidates are {shown_names(names)}" if names else ""
+        raise InputError(
+            f"{table.path} has no column that is clearly the sampled reports{shown}.",
+            f"Pass {option('text_column', 'NAME')}; columns: {table.header}.",
+        )
+    return names[0]
+
+
+def _of_lists(
+    table: Table, ids: list[str], groups: list[Any], column: str | None, section: tuple[str | None, str]
+) -> Samples:
+    """Return samples from a table with one row for each study."""
+    first: dict[str, int] = {}
+    for row, study in enumerate(ids):
+        if first.setdefault(study, row) != row:
+            raise InputError(
+                f"{table.place_of(row)} has id {shown_names([study])}, which {table.place_of(first[study])} has, too.",
+                "Keep one row for each study.",
+            )
+    texts = []
+    for row, group in enumerate(groups):
+        if not isinstance(group, list | tuple) or not group:
+            raise InputError(
+                f"{table.place_of(row)} has no candidates for id {shown_names([ids[row]])}.",
+                "Each study needs at least one; leave the study out.",
+            )
+        texts.append(_checked(group, [table.place_of(row)] * len(group)))
+    has_logprobs = LOGPROBS in table.names
+    numbers = {name: _lists_of_numbers(table, name, texts) for name in [LOGPROBS] * has_logprobs + _listed(column)}
+    names = [[str(place) for place in range(len(group))] for group in texts]
+    return _made(table, ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""), section)
+
+
+def _of_rows(
+    table: Table, ids: list[str], cells: list[Any], column: str | None, section: tuple[str | None, str]
+) -> Samples:
+    """Return samples from a table with one row for each sample."""
+    rows_of: dict[str, list[int]] = {}
+    for row, study in enumerate(ids):
+        rows_of.setdefault(study, []).append(row)
+    places = [table.place_of(row) for row in range(table.n_rows)]
+    # An empty cell of a CSV or Excel file is an empty report.
+    is_typed = table.kind in ("CSV", "TSV", "Excel")
+    reports = _checked(["" if cell is None and is_typed else cell for cell in cells], places, is_list=False)
+    labels = [""] * table.n_rows
+    if SAMPLE in table.names:
+        labels = canonical_ids(table.column(SAMPLE, ""), f"{SAMPLE!r} in {table.path}", mimic=False)
+        first: dict[tuple[str, str], int] = {}
+        for row, key in enumerate(zip(ids, labels, strict=True)):
+            if first.setdefault(key, row) != row:
+                raise InputError(
+                    f"{places[row]} has sample {shown_names([key[1]])} of id {shown_names([key[0]])}, which "
+                    f"{places[first[key]]} has, too.",
+                    "Keep one row for each sample.",
+                )
+    has_logprob = LOGPROB in table.names
+    by_row = {name: _numbers(table, name) for name in [LOGPROB] * has_logprob + _listed(column)}
+    texts = [_picked(reports, rows) for rows in rows_of.values()]
+    names = [
+        _picked(labels, rows) if SAMPLE in table.names else [str(place) for place in range(len(rows))]
+        for rows in rows_of.values()
+    ]
+    numbers = {name: [_picked(column, rows) for rows in rows_of.values()] for name, column in by_row.items()}
+    return _made(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
+
+
+def _made(
+    table: Table,
+    ids: list[str],
+    texts: list[list[str]],
+    names: list[list[str]],
+    logprobs: list[list[float]] | None,
+    values: list[list[float]] | None,
+    section: tuple[str | None, str],
+) -> Samples:
+    """Return samples, with words that stand for a missing report as empty ones."""
+    n_words = sum(is_missing(text) for group in texts for text in group)
+    if n_words:
+        texts = [["" if is_missing(text) else text for text in group] for group in texts]
+    words = f"{n_words:,} words for a missing report count as empty reports" if n_words else ""
+    source = ", ".join(filter(None, [str(table.path), table.note, words]))
+    return Samples(ids, texts, names, source, logprobs, values, section)
+
+
+def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:
+    """Return cells that are text, or raise with the place of the first that is not."""
+    for number, cell in enumerate(cells):
+        if not isinstance(cell, str):
+            which = f"candidate {number + 1}" if is_list else "the report"
+            got = "missing" if is_missing(cell) else type(cell).__name__
+            raise InputError(
+                f"{places[number]} has no text as {which}: it is {got}.", "Write an empty text for a failure."
+            )
+    return list(cells)
+
+
+def _listed(column: str | None) -> list[str]:
+    return [] if column is None else [column]
+
+
+def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
+    return [column[row] for row in rows]
+
+
+def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
+    """Return a column with a finite number for each sample, one list for each study."""
+    found = []
+    for row, (cell, group) in enumerate(zip(table.column(name, "", is_text=True), texts, strict=True)):
+        cell = cell.tolist() if hasattr(cell, "tolist") else cell
+        if not isinstance(cell, list | tuple) or len(cell) != len(group):
+            got = f"{len(cell)} numbers" if isinstance(cell, list | tuple) else "no list"
+            raise InputError(
+                f"{table.place_of(row)} has {len(group)} candidates, and {got} in {_shown(name)}.",
+                "Write one number for each candidate.",
+            )
+        found.append([_finite(value, table, name, row) for value in cell])
+    return found
+
+
+def _numbers(table: Table, name: str) -> list[float]:
+    """Return a column with a finite number for each row."""
+    return [_finite(cell, table, name, row) for row, cell in enumerate(table.column(name, ""))]
+
+
+def _finite(cell: Any, table: Table, name: str, row: int) -> float:
+    number = number_of(cell)
+    if not math.isfinite(number):
+        raise InputError(
+            f"{table.place_of(row)} has no finite number in {_shown(name)}.", "Complete the column, or leave it out."
+        )
+    return number
+
+
+def _shown(name: str) -> str:
+    return f"column {shown_names([name])}"

@@ -1,0 +1,86 @@
+"""Several reports of a model for a test report, with their scores, for its page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.api import pairwise
+from metric_oracle.corpora.samples import Samples
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
+
+
+@dataclass(frozen=True)
+class SampledCases:
+    """Reports that a model sampled for the test reports.
+
+    Attributes
+    ----------
+    samples : Samples
+    """
+
+    samples: Samples
+    _position: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_position", {study: i for i, study in enumerate(self.samples.ids)})
+
+    def check(self, ids: Sequence[str]) -> None:
+        """Raise unless a test report has samples."""
+        if not any(study in self._position for study in ids):
+            raise InputError(
+                argument="sampled",
+                rule="must have the ids of the test reports",
+                value="none of them",
+                step="Check that the files belong together.",
+            )
+
+    def of(self, study: str, reference: str | None, metrics: Sequence[str]) -> dict[str, Any] | None:
+        """Return the samples of a test report, as its page shows them.
+
+        Parameters
+        ----------
+        study : str
+            Id of the test report.
+        reference : str or None
+            Its text. Without it there are no scores.
+        metrics : sequence of str
+            Of these, the metrics that read nothing but the texts are scored.
+
+        Returns
+        -------
+        dict or None
+            ``metrics`` and ``rows``, in the order of the samples: name, log-probability or None, text, and the scores,
+            each with whether it is the best of this study. None if the test report has no samples.
+        """
+        place = self._position.get(study)
+        if place is None:
+            return None
+        texts, names = self.samples.texts[place], self.samples.names[place]
+        logprobs = [None] * len(texts) if self.samples.logprobs is None else self.samples.logprobs[place]
+        scored = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if reference is not None else []
+        columns = [np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in scored]
+        best = [
+            of.max() if METRICS[name].higher_is_better else of.min() for name, of in zip(scored, columns, strict=True)
+        ]
+        rows = [
+            {
+                "name": name,
+                "logprob": logprob,
+                "text": text,
+                "scores": [(float(of[i]), bool(of[i] == top)) for of, top in zip(columns, best, strict=True)],
+            }
+            for i, (name, logprob, text) in enumerate(zip(names, logprobs, texts, strict=True))
+        ]
+        return {"metrics": scored, "has_logprobs": self.samples.logprobs is not None, "rows": rows}
+
+
+def _reads_texts(metric: str) -> bool:
+    """Return whether the score of a pair depends on its two texts alone."""
+    record = METRICS.get(metric)
+    if record is None or record.terms or record.counts_corpus:
+        return False
+    representation = REPRESENTATIONS[record.representation]
+    return representation.is_of_texts and not representation.counts_queries

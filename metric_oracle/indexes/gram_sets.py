@@ -1,0 +1,187 @@
+"""Representation of the Jaccard coefficient: sets of n-grams, made from the word sequences that an index stores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.indexes.features import (
+    Encoded,
+    FeatureDocuments,
+    buckets_of,
+    check_features,
+    invert,
+    lookup,
+    pack_queries,
+)
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked, tokenize_rouge
+from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
+from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
+from metric_oracle.metrics import Metric
+from metric_oracle.sources.inputs import Inputs
+
+Gram = tuple[str, ...]
+
+
+def grams_of(words: Sequence[str], order: int) -> frozenset[Gram]:
+    """Return the set of n-grams of a sequence of words; empty if it is shorter than n."""
+    return frozenset(tuple(words[i : i + order]) for i in range(len(words) - order + 1))
+
+
+@dataclass(frozen=True)
+class GramSets(FeatureDocuments):
+    """Distinct sets of n-grams of a corpus, sorted by ascending size. It has no files of its own.
+
+    Attributes
+    ----------
+    order : int
+        The n of the n-grams.
+    words : NgramIndex
+        The word sequences from which the sets are made.
+    features : Features
+        Each n-gram is a feature.
+    sequence_of : int64[D]
+        A document of `words` that has each set.
+    gram_keys : list of int64[...]
+        Ascending keys of the n-grams of order 2 and up: number of the first n - 1 words * vocabulary size + last word.
+    """
+
+    order: ClassVar[int]
+    words: NgramIndex
+    features: Features
+    sequence_of: np.ndarray
+    gram_keys: list[np.ndarray]
+
+    @classmethod
+    def join(cls, parts: dict[str, Any]) -> "GramSets":
+        """Build the sets: number the n-grams of the sequences, and collect the distinct ones."""
+        words: NgramIndex = parts["words"]
+        flat, ptr, n_words = words.sequence, words.sequence_ptr, len(words.vocabulary)
+        gram, gram_keys = flat.copy(), []
+        for order in range(2, cls.order + 1):
+            keys, place = ranked(number_grams(ptr, flat, gram, order, n_words, 2**31))
+            position, _ = positions(ptr, order)
+            gram[position] = place[gram[position]]
+            gram_keys.append(keys)
+        n_grams = len(gram_keys[-1]) if gram_keys else n_words
+        check_features(n_grams)
+        set_ptr, ids = _sets(gram, ptr, cls.order, n_grams)
+        set_of_sequence, first = distinct_lists(set_ptr, ids)
+        by_size = np.argsort(np.diff(set_ptr)[first], kind="stable")
+        rank = np.empty(len(by_size), np.int64)
+        rank[by_size] = np.arange(len(by_size))
+        sequence_of = first[by_size]
+        set_ptr, ids = reorder(set_ptr, ids, sequence_of)
+        sizes = np.diff(set_ptr).astype(np.int32)[None, :]
+        document_of_row = np.where(words.document_of_row >= 0, rank[set_of_sequence][words.document_of_row], -1)
+        features = invert(set_ptr, ids, sizes, sizes[0], document_of_row, n_grams)
+        for array in features:
+            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
+        return cls(words, features, sequence_of, gram_keys)
+
+    @cached_property
+    def buckets(self) -> np.ndarray:
+        """Length buckets of sets of equal size, see `indexes.features.buckets_of`."""
+        size = self.features.sizes[0]
+        return buckets_of(size, size, size, size)
+
+    def corpus(self, metric: Metric, encoded: Encoded) -> SetCorpus:
+        """Return the arrays that the kernels read."""
+        return SetCorpus(self.features, self.buckets)
+
+    def item(self, document: int) -> frozenset[Gram]:
+        """Return the n-grams of a document."""
+        return grams_of(self.words.item(self.sequence_of[document]), self.order)
+
+    def encode(self, inputs: Inputs) -> "GramSetQueries":
+        """Collect the n-grams of queries, and look up those that the corpus has."""
+        sequences, which = distinct_sequences(inputs.texts, tokenize_rouge)
+        number: dict[frozenset[Gram], int] = {}
+        of_sequence = [number.setdefault(grams_of(words, self.order), len(number)) for words in sequences]
+        which = np.array(of_sequence, np.int64)[which] if len(which) else which
+        example: dict[int, tuple[str, ...]] = {}  # a sequence with each set
+        for q, words in zip(of_sequence, sequences, strict=True):
+            example.setdefault(q, words)
+        query, gram = self._find(list(example.values()))
+        sizes = np.array([[len(grams)] for grams in number], np.int32).reshape(-1, 1)
+        n_grams = len(self.features.post_ptr) - 1
+        return GramSetQueries(which, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
+
+    def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of a sequence and an n-gram that the corpus has, without repetition: int64[P] and int64[P]."""
+        flat, ptr = flatten(sequences, self.words.word_id)
+        gram, n_words = flat.copy(), len(self.words.vocabulary)
+        for order, keys in enumerate(self.gram_keys, 2):
+            position, _ = positions(ptr, order)
+            last = flat[position + order - 1]
+            key = np.where((gram[position] >= 0) & (last >= 0), gram[position] * n_words + last, -1)
+            gram = np.full(len(flat), -1, np.int64)
+            gram[position] = lookup(keys, key)
+        n_grams = len(self.features.post_ptr) - 1
+        position, query = positions(ptr, self.order)
+        is_known = gram[position] >= 0
+        query, gram = np.divmod(np.unique(query[is_known] * n_grams + gram[position][is_known]), max(n_grams, 1))
+        return query, gram
+
+
+def _sets(gram: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct n-grams of each sequence, ascending: offsets, int64[D + 1], and n-grams, int32[P]."""
+    position, sequence = positions(ptr, order)
+    sequence, ids = np.divmod(np.unique(sequence * n_grams + gram[position]), max(n_grams, 1))
+    set_ptr = np.zeros(len(ptr), np.int64)
+    np.cumsum(np.bincount(sequence, minlength=len(ptr) - 1), out=set_ptr[1:])
+    return set_ptr, ids.astype(np.int32)
+
+
+class WordSets(GramSets):
+    """Sets of words."""
+
+    order = 1
+
+
+class BigramSets(GramSets):
+    """Sets of pairs of words."""
+
+    order = 2
+
+
+class TrigramSets(GramSets):
+    """Sets of runs of three words."""
+
+    order = 3
+
+
+class FourgramSets(GramSets):
+    """Sets of runs of four words."""
+
+    order = 4
+
+
+@dataclass(frozen=True)
+class GramSetQueries(Encoded):
+    """Distinct sets of n-grams of a batch of queries.
+
+    Attributes
+    ----------
+    which : int64[Q]
+        Distinct set of each query.
+    items : list of frozenset of tuple of str
+        The distinct sets.
+    queries : Queries
+        Their n-grams that the corpus has.
+    """
+
+    which: np.ndarray
+    items: list[frozenset[Gram]]
+    queries: Queries
+
+    @property
+    def batch(self) -> SetBatch:
+        """The arrays that the kernels read."""
+        return SetBatch(self.queries)
+
+    def item(self, q: int) -> frozenset[Gram]:
+        """Return the n-grams of a distinct query."""
+        return self.items[q]

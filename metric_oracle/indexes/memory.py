@@ -1,0 +1,97 @@
+"""An index of reports whose pairs are scored: representations in memory, without what only a search reads."""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.indexes.build import kinds_of
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.store import REPORTS, Strings
+from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.progress import Progress, silent
+from metric_oracle.sources.inputs import Inputs
+
+
+class MemoryIndex(Index):
+    """An index without files, for scores of pairs, which are those of an index with files. It is not searched.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The reports, at least one, with what the metrics read.
+    metrics : sequence of str
+        What to build for.
+    progress : function
+        Called as ``progress(name, None, None)`` before each representation is built.
+
+    Raises
+    ------
+    InputError
+        If the inputs lack what a metric needs.
+    """
+
+    def __init__(self, inputs: Inputs, metrics: Sequence[str], *, progress: Progress = silent) -> None:
+        self.folder = Path("memory")
+        self._inputs = inputs
+        self._opened: dict[str, Any] = {}
+        self._counted: Index | None = None
+        place: dict[str, int] = {}
+        row_text = np.fromiter(
+            (place.setdefault(text, len(place)) for text in inputs.texts), np.int64, len(inputs.texts)
+        )
+        texts, described = list(place), {}
+        records = [get_metric(name) for name in metrics]
+        single = [part for record in records for part in ([term.metric for term in record.terms.values()] or [record])]
+        for kind in kinds_of(inputs, metrics):
+            progress(kind, None, None)
+            readers = [metric for metric in single if kind in metric.representations]
+            self._opened[kind], described[kind] = _build(kind, inputs, (texts, row_text), readers)
+        self._built = dict(self._opened)
+        counts = {"reports": len(inputs.ids), "distinct_texts": len(texts)}
+        self.manifest = {"content": {"counts": counts, "representations": described}, "fingerprint": ""}
+
+    @cached_property
+    def reports(self) -> pa.Table:
+        """Columns study_id and text."""
+        columns = {"study_id": Strings(self._inputs.ids).arrow, "text": Strings(self._inputs.texts).arrow}
+        return pa.table(columns, pa.schema([REPORTS.field(name) for name in columns]))
+
+    def _load(self, kind: str) -> Any:
+        return self._built[kind]
+
+
+def _build(
+    kind: str, inputs: Inputs, texts: tuple[Sequence[str], np.ndarray], readers: Sequence[Metric]
+) -> tuple[Any, dict[str, Any]]:
+    """Return a representation for the metrics that read it, and what the manifest of an index records of it."""
+    representation = REPRESENTATIONS[kind].load_class()
+    if REPRESENTATIONS[kind].is_encoded and inputs.scratch is None:
+        # Token states are written as they are made. The file is mapped, and stays until the mapping is gone.
+        with tempfile.TemporaryDirectory() as folder:
+            built = representation.build_for_pairs(kind, replace(inputs, scratch=Path(folder)), *texts, readers)
+    else:
+        built = representation.build_for_pairs(kind, inputs, *texts, readers)
+    # As in a mapped file: for arrays that can be written the kernels would be compiled once more.
+    freeze([built])
+    attachment = inputs.attached.get(kind)
+    made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
+    return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}
+
+
+def freeze(values: Iterable[Any]) -> None:
+    """Make arrays read-only, and those in data classes, named tuples and mappings."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        elif is_dataclass(value):
+            freeze(getattr(value, field.name) for field in fields(value))
+        elif isinstance(value, Mapping):
+            freeze(value.values())
+        elif isinstance(value, tuple):
+            freeze(value)

@@ -1,0 +1,97 @@
+"""The distinct pairs of a query and a document among the cells of many matrices."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+
+
+class Cells(NamedTuple):
+    """Matrices of candidates (rows) and references (columns), one after another in one array, row by row.
+
+    Attributes
+    ----------
+    row_ptr, column_ptr, cell_ptr : int64[G + 1]
+        First row, column and cell of each matrix.
+    matrix : int64[R]
+        Matrix of each column.
+    document : int64[H]
+        Document of each row, -1 for none.
+    opposite : int64[R]
+        Document of each column where the scores are symmetric, so that only one of two mirrored cells is scored; -1
+        where both are.
+    column_of_query_ptr, column_of_query : int64[Q + 1], int64[...]
+        Columns of each distinct query.
+    """
+
+    row_ptr: np.ndarray
+    column_ptr: np.ndarray
+    cell_ptr: np.ndarray
+    matrix: np.ndarray
+    document: np.ndarray
+    opposite: np.ndarray
+    column_of_query_ptr: np.ndarray
+    column_of_query: np.ndarray
+
+
+@jit
+def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair):
+    """List the distinct pairs of the distinct queries first .. last - 1, query by query, and the cells of each.
+
+    Parameters
+    ----------
+    cells : Cells
+    first, last, n_documents : int
+
+    Writes
+    ------
+    query, document : int64[n]
+        The pairs.
+    cell, pair : int64[m]
+        Cells, and the place of the pair of each.
+
+    Returns
+    -------
+    n, m : int
+    """
+    place = np.full(n_documents, -1, np.int64)
+    n = m = 0
+    for q in range(first, last):
+        begin = n
+        for c in cells.column_of_query[cells.column_of_query_ptr[q] : cells.column_of_query_ptr[q + 1]]:
+            g = cells.matrix[c]
+            width = cells.column_ptr[g + 1] - cells.column_ptr[g]
+            at = cells.cell_ptr[g] + c - cells.column_ptr[g]
+            for row in range(cells.row_ptr[g], cells.row_ptr[g + 1]):
+                d = cells.document[row]
+                if d >= 0 and d >= cells.opposite[c]:
+                    if place[d] < begin:
+                        place[d] = n
+                        query[n] = q
+                        document[n] = d
+                        n += 1
+                    cell[m] = at
+                    pair[m] = place[d]
+                    m += 1
+                at += width
+    return n, m
+
+
+@jit
+def fill_cells(scores, cell, pair, out):
+    """Write the scores of pairs into their cells."""
+    for i in range(len(cell)):
+        out[cell[i]] = scores[pair[i]]
+
+
+@jit
+def mirror_cells(cells, out):
+    """Copy the scores of symmetric matrices to the cells that were not scored."""
+    for g in range(len(cells.cell_ptr) - 1):
+        first = cells.row_ptr[g]
+        n = cells.row_ptr[g + 1] - first
+        for i in range(n):
+            for j in range(n):
+                if cells.document[first + i] < cells.document[first + j]:
+                    out[cells.cell_ptr[g] + i * n + j] = out[cells.cell_ptr[g] + j * n + i]

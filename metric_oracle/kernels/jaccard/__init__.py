@@ -1,0 +1,1 @@
+"""Jaccard coefficient of the sets of word n-grams of two reports."""

@@ -1,0 +1,120 @@
+"""Search by the Jaccard coefficient with Numba: its bound for the shared driver, one thread a call."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels import _overlap_search as driver
+from metric_oracle.kernels._errors import sample_size
+from metric_oracle.kernels._jit import compiled_for, jit
+from metric_oracle.kernels._overlap import Features, count_all, count_marked, features_of, matches, set_marks
+from metric_oracle.kernels._overlap_counts import bound
+from metric_oracle.kernels.jaccard.score import jaccard
+from metric_oracle.kernels.topk.cpu import begin
+
+
+class Jaccard(NamedTuple):
+    """The scorer: the coefficient of a document's set with that of one query.
+
+    Attributes
+    ----------
+    size : int
+        Of the query's set.
+    index : Features
+    buckets : int64[C, 8]
+        Of documents of equal size, see `kernels._overlap_search.find_best`.
+    mark : uint8[V]
+        Query bitmap.
+    """
+
+    size: int | np.integer
+    index: Features  # type: ignore[assignment]
+    buckets: np.ndarray
+    mark: np.ndarray
+
+
+@compiled_for(bound, Jaccard)
+def _(scorer, j, a, b):
+    size = scorer.buckets[j, 2]  # all documents of a bucket are of one size
+    return jaccard(min(a, size), size, scorer.size)
+
+
+@compiled_for(driver.score, Jaccard)
+def _(scorer, d, j):
+    begin, end = scorer.index.fwd_ptr[d], scorer.index.fwd_ptr[d + 1]
+    return jaccard(np.int64(count_marked(scorer.index.fwd_id, begin, end, scorer.mark)), end - begin, scorer.size)
+
+
+@compiled_for(driver.is_excluded, Jaccard)
+def _(scorer, d):
+    return False
+
+
+@jit
+def search_jaccard(queries, first, last, index, buckets, k, work, answers):
+    """Find the k best rows of the corpus for the queries first .. last - 1.
+
+    Parameters
+    ----------
+    queries : Queries
+        Sets of n-grams, one family.
+    index, buckets : Features, int64[C, 8]
+        As in `Jaccard`.
+    first, last, k, work, answers
+        As in `kernels.bleu.cpu.search_bleu`.
+
+    Exactness
+    ---------
+    Counts are integers; scores are `score.py` compiled; a document is dropped only by a bound.
+    """
+    visits = driver.new_visits(buckets[:, 2].copy())
+    n_sampled = sample_size(len(queries.sizes))
+    for q in range(first, last):
+        begin(work.best, answers, q)
+        ids = features_of(queries, q, 0, 1)
+        size = np.int64(queries.sizes[q, 0])
+        set_marks(ids, work.mark, 1)
+        scorer = Jaccard(size, index, buckets, work.mark)
+        driver.find_by_family(scorer, 0, ids, size, visits, index, buckets, k, work)
+        driver.finish(scorer, q, n_sampled, ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        work.counts[0] = 0
+        set_marks(ids, work.mark, 0)
+
+
+@dataclass(frozen=True)
+class Backend(driver.DrivenKernel):
+    """Jaccard coefficient on CPUs."""
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Find the k best rows of the corpus for queries first .. last - 1; see `search_jaccard`."""
+        search_jaccard(batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers)
+        driver.require_bounds(workspace)
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the coefficient of every document with each of the chosen queries: float64[D]."""
+        sizes = corpus.features.sizes[0].astype(np.int64)
+        for q in chosen:
+            shared = count_all(batch.queries, q, 0, 1, corpus.features)[0].astype(np.int64)
+            yield _coefficients(shared, sizes, np.int64(batch.queries.sizes[q, 0]))
+
+    def score_pairs(self, corpus, batch, query, document):
+        """Return the coefficients of pairs of a distinct query and a document, float64[n], and their components."""
+        shared, sizes, n_reference = _counts(corpus, batch, query, document)
+        return _coefficients(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
+
+    def components(self, corpus, batch, query, document, scores):
+        """Return precision and recall of pairs of a distinct query and a document: float64[n] each."""
+        shared, sizes, n_reference = _counts(corpus, batch, query, document)
+        return {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
+
+
+def _counts(corpus, batch, query, document):
+    """Return the shared n-grams, those of the candidates and those of the references: int64[n] each."""
+    shared = matches(corpus, batch, query, document)[0]
+    return shared, corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
+
+
+def _coefficients(shared, n_candidate, n_reference):
+    """Return `jaccard` of arrays: the same division of the same integers."""
+    return shared / np.maximum(n_candidate + n_reference - shared, 1)

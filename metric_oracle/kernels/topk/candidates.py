@@ -1,0 +1,55 @@
+"""The k best rows of queries, each of which has some scored documents, by the tie rule of `cpu`."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
+
+
+class Candidates(NamedTuple):
+    """Scored documents of some queries.
+
+    Attributes
+    ----------
+    query : int64[n]
+    ptr : int64[n + 1]
+        Offsets of the documents of each query.
+    document, score : int64[m], float64[m]
+    unseen : float64[n]
+        No other document scores more with the query.
+    is_final : bool[n]
+        Output: whether no other document can be in the lists of the query.
+    """
+
+    query: np.ndarray
+    ptr: np.ndarray
+    document: np.ndarray
+    score: np.ndarray
+    unseen: np.ndarray
+    is_final: np.ndarray
+
+
+@jit
+def put_best(candidates, row_ptr, row_id, k, best, answers):
+    """Write the k best rows of the lists of queries, and `candidates.is_final`.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Rows of each document, ascending.
+    k : int
+    best : Best
+    answers : Answers
+        Its rows, scores and ties are written; see `cpu.expand`.
+    """
+    ptr = candidates.ptr
+    for i in range(len(candidates.query)):
+        begin(best, answers, candidates.query[i])
+        for p in range(ptr[i], ptr[i + 1]):
+            insert(candidates.document[p], candidates.score[p], row_ptr, k, best)
+        # Every list has k rows that score more, or a document outside is below the limit.
+        candidates.is_final[i] = candidates.unseen[i] < threshold(best, k)
+        expand(best, row_ptr, row_id, k, answers, candidates.query[i])

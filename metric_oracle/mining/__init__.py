@@ -1,0 +1,1 @@
+"""A corpus searched against itself, and the views of it that training libraries read."""

@@ -1,0 +1,372 @@
+"""Files of mined pairs as training libraries read them: texts with labels, and relevance judgements."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.api.given import opened
+from metric_oracle.choices import SHAPES
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.errors import InputError, called
+from metric_oracle.files import checksum, replacing
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.store import to_arrow, to_numpy
+from metric_oracle.progress import Progress, counter
+from metric_oracle.retrieval import sealed
+from metric_oracle.retrieval.results import SIGNATURE, check_out
+
+TREC = "trec"
+_WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives
+_NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")
+_TEXTS = ("anchor_text", "candidate_text")
+
+
+@dataclass(frozen=True, repr=False)
+class Paired(OneLine):
+    """What `pairs` wrote.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    counts : dict of str to int
+        Rows of the file (``rows``), negatives left out because their text is that of their positive
+        (``equal to the positive``) or of their anchor (``equal to the anchor``), and positives left out because fewer
+        negatives are left than the shape has (``too few negatives``).
+    """
+
+    path: Path
+    counts: dict[str, int]
+
+    def summary(self) -> str:
+        """Return one line: the counts."""
+        counts = self.counts
+        return (
+            f"{counts['rows']:,} rows; negatives left out: {counts['equal to the positive']:,} equal to the positive, "
+            f"{counts['equal to the anchor']:,} to the anchor; positives left out: {counts['too few negatives']:,}"
+        )
+
+
+@called("pairs")
+def pairs(
+    positives: str | Path,
+    negatives: str | Path | None = None,
+    *,
+    shape: str,
+    out: str | Path,
+    index: str | Path | Index | None = None,
+    progress: Progress | None = None,
+) -> Paired:
+    """Write mined pairs in the shape that a training library reads.
+
+    A negative whose text is that of its positive or of its anchor, after case, white space and Unicode form, is left
+    out. Anchors without a positive have no row. The files are read block by block.
+
+    Parameters
+    ----------
+    positives, negatives : path
+        Files that [`mine`][metric_oracle.mine] wrote, of one index. Without negatives, an n-tuple has two texts, and
+        every label is 1; a triplet and a labeled-list need them.
+    shape : {"triplet", "n-tuple", "labeled-pair", "labeled-list", "trec"}
+        ``"triplet"``: columns anchor, positive, negative, a row for each positive and each negative of an anchor.
+        ``"n-tuple"``: anchor, positive, negative_1, negative_2 and so on, as many negatives as the search of the
+        negatives listed. ``"labeled-pair"``: anchor, candidate and label (1 or 0), a row for each candidate.
+        ``"labeled-list"``: anchor, candidates (a list, the positive first) and labels (a list), a row for each
+        positive. ``"trec"``: lines ``query 0 doc gain`` with ids. The gain of a positive is the number of the anchor's
+        positives that score no better, itself included; that of a negative is 0.
+    out : path
+        File to write: .parquet, for ``"trec"`` .txt or .qrels.
+    index : path or Index, optional
+        The index that was searched. It has the texts, where the files were written without.
+    progress : function, optional
+        Called with the number of finished blocks and of all.
+
+    Returns
+    -------
+    Paired
+        The number of rows and of what was left out.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, a file is not one that `mine` wrote, or the files are of different indexes.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> reports = ["small effusion", "large effusion", "no acute process"]
+    >>> index = mo.build_index(reports, f"{folder}/INDEX", metrics="rouge-l")
+    >>> options = mo.SearchOptions(k=1, min_score=0.5)
+    >>> positives = mo.mine(index, "rouge-l", f"{folder}/positives.parquet", options=options)
+    >>> mo.pairs(positives.path, shape="n-tuple", out=f"{folder}/train.parquet", index=index).counts["rows"]
+    2
+    """
+    if shape not in SHAPES:
+        raise InputError(
+            argument="shape", rule=f"must be one of {', '.join(SHAPES)}", value=repr(shape), step="Choose one."
+        )
+    path = Path(out)
+    check_out(path, [positives, negatives], endings=(".txt", ".qrels") if shape == TREC else (".parquet",))
+    if negatives is None and shape in _WITH_NEGATIVES:
+        raise InputError(
+            argument="negatives", rule=f"must be given for the shape {shape}", value="None", step="Mine them first."
+        )
+    sides = [_Mined(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
+    corpus = None if index is None else opened(index)
+    fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
+    if len(set(fingerprints)) > 1:
+        raise InputError(
+            "positives, negatives and index must be of one index; they are of several.",
+            "Mine both in the same index.",
+        )
+    if corpus is None and not all(side.has_texts for side in sides):
+        raise InputError(
+            argument="index",
+            rule="must be given for files without texts",
+            value="None",
+            step="Name the index that was searched.",
+        )
+    n_negatives = sides[1].signature["k"] if len(sides) > 1 else 0
+    counts = {"rows": 0, "equal to the positive": 0, "equal to the anchor": 0, "too few negatives": 0}
+    count = counter(progress, "", len(sides[0]))
+    with replacing(path) as (temporary,), ExitStack() as stack:
+        file = stack.enter_context(temporary.open("wb"))
+        writer: Any = None
+        for of_block in _blocks(sides):
+            block = _Block(*of_block, corpus)
+            if shape == TREC:
+                lines = block.judgements(counts)
+                file.write("".join(f"{line}\n" for line in lines).encode())
+                counts["rows"] += len(lines)
+            else:
+                table = block.shaped(shape, n_negatives, counts)
+                if writer is None:
+                    writer = stack.enter_context(_writer(file, table.schema, shape, sides))
+                writer.write_table(table)
+                counts["rows"] += table.num_rows
+            count(1)
+    return Paired(path, counts)
+
+
+def _writer(file: Any, schema: pa.Schema, shape: str, sides: list["_Mined"]) -> Any:
+    """Return a writer of Parquet whose file says what it was made of."""
+    from pyarrow import parquet
+
+    signature = {"kind": "pairs", "shape": shape, "mined": [side.signature for side in sides]}
+    described = schema.with_metadata({SIGNATURE: json.dumps(signature)})
+    return parquet.ParquetWriter(file, described, write_page_checksum=True)
+
+
+class _Mined:
+    """A file that `mine` wrote: its signature, and its blocks by the rows of their anchors."""
+
+    def __init__(self, path: Path, argument: str) -> None:
+        from pyarrow import parquet
+
+        self._path, self._argument = path, argument
+        if not path.is_file():
+            raise InputError(
+                argument=argument, rule="must be an existing file", value=path, step="Write one with oracle mine."
+            )
+        try:
+            self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
+            record = json.loads(self._file.schema_arrow.metadata[SIGNATURE])
+            self.signature: Any = sealed.opened(record, checksum(record["row_groups"]))
+            columns = self._file.schema_arrow.names
+            if record["kind"] != "mined" or not {*_NEEDED} <= {*columns}:
+                raise ValueError
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+            raise self._wrong("another file or damaged") from error
+        if self.signature is None or len(self.signature["row_groups"]) != len(self):
+            raise self._wrong("altered")
+        self.has_texts = {*_TEXTS} <= {*columns}
+
+    def __len__(self) -> int:
+        return self._file.num_row_groups
+
+    def _wrong(self, how: str) -> InputError:
+        return InputError(
+            argument=self._argument,
+            rule="must be a file that oracle mine wrote",
+            value=f"{self._path}, which is {how}",
+            step="Write it again.",
+        )
+
+    def block(self, number: int) -> pa.Table:
+        """Return a block, after a check that it is as it was written."""
+        try:
+            table = self._file.read_row_group(number)
+        except (OSError, pa.ArrowException) as error:
+            raise self._wrong("damaged") from error
+        if sealed.hash_table(table) != self.signature["row_groups"][number]:
+            raise self._wrong("altered")
+        return table.select([*_NEEDED, *(_TEXTS if self.has_texts else ())])
+
+    def of_anchors(self, first: int, last: int) -> pa.Table:
+        """Return the pairs of the anchors with rows from `first` to `last`."""
+        parts = [self._file.schema_arrow.empty_table().select([*_NEEDED, *(_TEXTS if self.has_texts else ())])]
+        parts[0] = parts[0].replace_schema_metadata(None)
+        for number, (low, high) in enumerate(self._ranges):
+            if low <= last and high >= first:
+                block = self.block(number)
+                ends = np.searchsorted(to_numpy(block["anchor_row"]), [first, last + 1])
+                parts.append(block.slice(ends[0], ends[1] - ends[0]).replace_schema_metadata(None))
+        return pa.concat_tables(parts)
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]]:
+        """The first and the last row of the anchors of each block."""
+        column = self._file.schema_arrow.names.index("anchor_row")
+        groups = [self._file.metadata.row_group(number).column(column) for number in range(len(self))]
+        return [(group.statistics.min, group.statistics.max) for group in groups]
+
+
+def _blocks(sides: list[_Mined]) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield the positives of each block of anchors, and the negatives of these anchors."""
+    for number in range(max(len(sides[0]), 1)):
+        positives = sides[0].block(number) if len(sides[0]) else sides[0].of_anchors(0, -1)
+        anchors = to_numpy(positives["anchor_row"])
+        first, last = (int(anchors[0]), int(anchors[-1])) if len(anchors) else (0, -1)
+        yield positives, sides[-1].of_anchors(first, last) if len(sides) > 1 else positives.slice(0, 0)
+
+
+class _Block:
+    """Positives and negatives of some anchors; both are sorted by the rows of their anchors."""
+
+    def __init__(self, positives: pa.Table, negatives: pa.Table, corpus: Index | None) -> None:
+        self._tables, self._corpus = (positives, negatives), corpus
+        self._anchor, self._negative_anchor = (to_numpy(table["anchor_row"]) for table in self._tables)
+        self._positive, self._negative = (to_numpy(table["candidate_row"]) for table in self._tables)
+
+    @cached_property
+    def _texts(self) -> tuple[np.ndarray, pa.Array]:
+        """The rows of all reports of the block, ascending, and their texts."""
+        columns = [(table, side) for table in self._tables for side in ("anchor", "candidate")]
+        rows = np.concatenate([to_numpy(table[f"{side}_row"]) for table, side in columns])
+        distinct, first = np.unique(rows, return_index=True)
+        if self._corpus is not None:
+            texts = self._corpus.take("text", distinct)
+        else:
+            chunks = [chunk for table, side in columns for chunk in table[f"{side}_text"].chunks]
+            texts = pa.chunked_array(chunks, pa.large_string()).take(to_arrow(first))
+        return distinct, texts.combine_chunks()
+
+    def _text(self, rows: np.ndarray) -> pa.Array:
+        distinct, texts = self._texts
+        return texts.take(to_arrow(np.searchsorted(distinct, rows)))
+
+    def _kept(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pairs of a positive and a negative of one anchor, without negatives of equal text; count these."""
+        begin = np.searchsorted(self._negative_anchor, self._anchor)
+        size = np.searchsorted(self._negative_anchor, self._anchor, side="right") - begin
+        positive = np.repeat(np.arange(len(self._anchor)), size)
+        negative = np.arange(len(positive)) + np.repeat(begin - (np.cumsum(size) - size), size)
+        of_anchor, of_positive, of_negative = (
+            self._folded(rows) for rows in (self._anchor[positive], self._positive[positive], self._negative[negative])
+        )
+        is_positive, is_anchor = of_negative == of_positive, of_negative == of_anchor
+        counts["equal to the positive"] += int(is_positive.sum())
+        counts["equal to the anchor"] += int((is_anchor & ~is_positive).sum())
+        kept = ~(is_positive | is_anchor)
+        return positive[kept], negative[kept]
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        """The number of the folded text of each report of the block."""
+        _, texts = self._texts
+        codes: dict[str, int] = {}
+        return np.array([codes.setdefault(folded(text), len(codes)) for text in texts.to_pylist()], np.int64)
+
+    def _folded(self, rows: np.ndarray) -> np.ndarray:
+        return self._codes[np.searchsorted(self._texts[0], rows)]
+
+    def _judged(self, counts: dict[str, int]) -> np.ndarray:
+        """Return the negatives that differ from their anchor and from each of its positives; count the others."""
+        _, negative = self._kept(dict.fromkeys(counts, 0))
+        n_kept = np.bincount(negative, minlength=len(self._negative))
+        begin, end = (np.searchsorted(self._anchor, self._negative_anchor, side) for side in ("left", "right"))
+        is_anchor = self._folded(self._negative) == self._folded(self._negative_anchor)
+        counts["equal to the anchor"] += int(((end > begin) & is_anchor).sum())
+        counts["equal to the positive"] += int((~is_anchor & (n_kept < end - begin)).sum())
+        return np.flatnonzero((end > begin) & (n_kept == end - begin))
+
+    def shaped(self, shape: str, n_negatives: int, counts: dict[str, int]) -> pa.Table:
+        """Return the rows of the block in a shape of texts."""
+        if shape == "labeled-pair":
+            negative = self._judged(counts)
+            anchor = np.concatenate([self._anchor, self._negative_anchor[negative]])
+            candidate = np.concatenate([self._positive, self._negative[negative]])
+            label = np.repeat(np.array([1, 0]), [len(self._anchor), len(negative)])
+            order = np.argsort(anchor, kind="stable")
+            columns = [self._text(anchor[order]), self._text(candidate[order]), to_arrow(label[order])]
+            return pa.table(columns, names=["anchor", "candidate", "label"])
+        positive, negative = self._kept(counts)
+        if shape == "triplet":
+            sides = self._anchor[positive], self._positive[positive], self._negative[negative]
+            return pa.table([self._text(rows) for rows in sides], names=["anchor", "positive", "negative"])
+        size = np.bincount(positive, minlength=len(self._anchor))
+        enough = size == n_negatives if shape == "n-tuple" else size > 0
+        counts["too few negatives"] += int((~enough).sum())
+        anchor = self._text(self._anchor[enough])
+        of_enough = self._negative[negative[enough[positive]]]
+        if shape == "n-tuple":
+            places = of_enough.reshape(-1, n_negatives).T if n_negatives else []
+            names = ["anchor", "positive", *(f"negative_{place}" for place in range(1, n_negatives + 1))]
+            return pa.table(
+                [anchor, self._text(self._positive[enough]), *(self._text(rows) for rows in places)], names=names
+            )
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(size[enough] + 1)])
+        label = np.zeros(ends[-1], np.int64)
+        label[ends[:-1]] = 1
+        rows = np.empty(ends[-1], np.int64)
+        rows[label == 1], rows[label == 0] = self._positive[enough], of_enough
+        lists = [
+            pa.ListArray.from_arrays(to_arrow(ends.astype(np.int32)), values)
+            for values in (self._text(rows), to_arrow(label))
+        ]
+        return pa.table([anchor, *lists], names=["anchor", "candidates", "labels"])
+
+    def judgements(self, counts: dict[str, int]) -> list[str]:
+        """Return the lines of the block as relevance judgements."""
+        import pyarrow.compute as pc
+
+        negative = self._judged(counts)
+        order = np.argsort(np.concatenate([self._anchor, self._negative_anchor[negative]]), kind="stable")
+        gain = np.concatenate([self._gains(), np.zeros(len(negative), np.int64)])[order]
+        sides = self._tables[0], self._tables[1].take(to_arrow(negative))
+        ids = pa.concat_tables(side.select(["anchor_id", "candidate_id"]) for side in sides).take(to_arrow(order))
+        for column in ids.columns:
+            wrong = column.filter(pc.match_substring_regex(column, r"\s"))
+            if len(wrong):
+                raise InputError(
+                    argument="ids",
+                    rule="must be without white space for the shape trec",
+                    value=f"{len(wrong):,} others",
+                    step="Rename the reports.",
+                )
+        text = pa.large_string()
+        gains = to_arrow(gain).cast(text)
+        return pc.binary_join_element_wise(
+            *(column.combine_chunks() for column in ids.columns[:1]),
+            pa.scalar("0", text),
+            ids.columns[1].combine_chunks(),
+            gains,
+            pa.scalar(" ", text),
+        ).to_pylist()
+
+    def _gains(self) -> np.ndarray:
+        """Return, for each positive, how many positives of its anchor score no better."""
+        score, place = to_numpy(self._tables[0]["score"]), np.arange(len(self._anchor))
+        is_first = np.r_[True, self._anchor[1:] != self._anchor[:-1]]
+        is_new = is_first | np.r_[True, score[1:] != score[:-1]]
+        begin_of_tie = np.maximum.accumulate(np.where(is_new, place, 0))
+        return np.searchsorted(self._anchor, self._anchor, side="right") - begin_of_tie

@@ -1,0 +1,227 @@
+"""Which rows the lists of a search leave out: queries and rows in groups, by what `SearchOptions.exclude` names.
+
+Every rule is a column: a value for each query and each row, and a row with the query's value is left out. Queries of
+one representation that exclude different rows have lists of their own, and share a search as far as they are few.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.errors import InputError, option
+from metric_oracle.indexes.contract import Representation
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.store import Strings, to_arrow
+from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
+from metric_oracle.metrics import Metric
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.sharded import ShardedIndex
+from metric_oracle.sources.inputs import Inputs
+
+SELF, TEXT, SAME = RESERVED
+AT_ONCE = 64  # lists of a distinct query that share a search: their rows in common raise the threshold
+_FOLDED: WeakKeyDictionary[Index, pa.Array] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The result lists of a search of one index.
+
+    A list has the k best rows of a distinct query without the rows that one set of exclusions leaves out. A distinct
+    query has several lists where equal test reports exclude different rows. Lists are searched in rounds.
+
+    Attributes
+    ----------
+    query : int64[L]
+        Distinct query of each list, ascending within a round.
+    of_query : int64[Q]
+        List of each query.
+    ends : list of int
+        End of each round: in a round a distinct query has `AT_ONCE` lists at most.
+    exclusion : Exclusion
+        Excluded rows of all lists; its `first` is empty, `rounds` sets it for each round.
+    """
+
+    query: np.ndarray
+    of_query: np.ndarray
+    ends: list[int]
+    exclusion: Exclusion
+
+    def rounds(self, n: int) -> Iterable[tuple[int, Exclusion]]:
+        """Yield the first list of each round, and what its lists leave out, for n distinct queries."""
+        begin = 0
+        for end in self.ends:
+            if self.exclusion is NOTHING:
+                yield begin, NOTHING
+            else:
+                first = np.searchsorted(self.query[begin:end], np.arange(n + 1)).astype(np.int64)
+                yield begin, self.exclusion._replace(first=first, wanted=self.exclusion.wanted[begin:end].copy())
+            begin = end
+
+
+class Excluded:
+    """What the lists of some queries leave out of an index, or of the shards of a set.
+
+    Parameters
+    ----------
+    index : Index
+        The whole corpus.
+    queries : Inputs
+    record : Metric
+    names : sequence of str
+        Rules and kept columns.
+    """
+
+    def __init__(self, index: Index, queries: Inputs, record: Metric, names: Sequence[str]) -> None:
+        self._names, self._index, self._record = names, index, _of_order(record)
+        self._values: dict[str, Any] = {}
+        for name in names:
+            if name == SELF:
+                self._values[name] = Strings(queries.ids).arrow
+            elif name == TEXT:
+                self._values[name] = pa.chunked_array([pa.array(map(folded, queries.texts), pa.large_string())])
+            elif name == SAME:
+                self._values[name] = self._documents(queries)
+            elif name in queries.columns:
+                self._values[name] = Strings(queries.columns[name]).arrow
+            else:
+                raise InputError(
+                    f"the test reports have no column {name!r}, which exclude names.",
+                    "Read it with them, or give reports that build-index --keep prepared.",
+                )
+
+    def of(self, shard: Index, representation: Representation, which: np.ndarray) -> Lists:
+        """Return the lists of the queries in a shard, whose distinct queries are `which`."""
+        n = int(which.max()) + 1 if len(which) else 0
+        if not self._names:
+            return Lists(np.arange(n), which, [n], NOTHING)
+        wanted, groups, offset = [], [], 0
+        for name in self._names:
+            of_query, of_row, size = self._codes(name, shard)
+            has_rows = np.append(np.bincount(of_row[of_row >= 0], minlength=size) > 0, False)
+            wanted.append(np.where(has_rows[of_query], of_query + offset, -1))
+            groups.append(np.where(of_row >= 0, of_row + offset, -1))
+            offset += size
+        group = np.stack(groups)
+        keys = np.stack([which, *wanted], axis=1)
+        distinct, of_query = np.unique(keys, axis=0, return_inverse=True)
+        first = np.searchsorted(distinct[:, 0], np.arange(n))
+        number = (np.arange(len(distinct)) - first[distinct[:, 0]]) // AT_ONCE
+        order = np.argsort(number, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ends = np.cumsum(np.bincount(number)).tolist()
+        column, row = np.nonzero(group >= 0)
+        found = group[column, row]
+        by_group = np.argsort(found, kind="stable")
+        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(found, minlength=offset))])
+        document = np.full(shard.n_reports, -1, np.int64)
+        document[: len(representation.document_of_row)] = representation.document_of_row
+        exclusion = Exclusion(
+            np.empty(0, np.int64),
+            np.ascontiguousarray(distinct[order, 1:]),
+            np.ascontiguousarray(group),
+            ptr.astype(np.int64),
+            row[by_group].astype(np.int64),
+            document,
+        )
+        return Lists(distinct[order, 0], place[of_query.reshape(-1)], ends, exclusion)
+
+    def _codes(self, name: str, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the group of each query and of each row by a rule, -1 for none, and how many groups there are."""
+        import pyarrow.compute as pc
+
+        values = self._values[name]
+        if name == SAME:
+            return self._same(values, shard)
+        known = values.unique()
+        if name not in (SELF, TEXT):
+            known = known.filter(pc.not_equal(known, ""))
+
+        def codes(strings: Any) -> np.ndarray:
+            found = pc.fill_null(pc.index_in(strings, value_set=known), -1)
+            return np.asarray(found).astype(np.int64)
+
+        if name == TEXT:
+            of_row = codes(_folded(shard))[np.asarray(shard.reports["distinct_id"])]
+        else:
+            of_row = codes(shard.strings("study_id" if name == SELF else name))
+        return codes(values), of_row, len(known)
+
+    def _documents(self, queries: Inputs) -> np.ndarray:
+        """Return the document of each query, which is a row of the index, in the representation of all shards."""
+        import pyarrow.compute as pc
+
+        ids = Strings(queries.ids).arrow
+        rows = np.full(len(ids), -1, np.int64)
+        for shard in self._index.shards():
+            place = np.asarray(pc.fill_null(pc.index_in(ids, value_set=shard.strings("study_id")), -1)).astype(np.int64)
+            rows = np.where(place >= 0, place + shard.first_row, rows)
+        texts = None if (rows < 0).any() else self._index.take("text", rows)
+        if texts is None or not texts.combine_chunks().equals(Strings(queries.texts).arrow.combine_chunks()):
+            raise InputError(
+                argument="exclude",
+                rule="must be other than same for test reports that are no rows of the index",
+                value="reports with other ids or texts",
+                step=f"Give {option('exclude', 'text')}, or the reports of the index.",
+            )
+        document_of_row = representation_of(self._index, self._record).document_of_row
+        found = np.full(max(len(document_of_row), self._index.n_reports), -1, np.int64)
+        found[: len(document_of_row)] = document_of_row
+        return found[rows]
+
+    def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
+        of_row = np.full(shard.n_reports, -1, np.int64)
+        whole, representation = (representation_of(index, self._record) for index in (self._index, shard))
+        if isinstance(whole, ShardedIndex):
+            # Documents of two shards are equal where their keys are.
+            distinct, documents = np.unique(documents, return_inverse=True)
+            keys: dict[Any, int] = {}
+            of_place = [whole.parts[place].key(own) for place, own in map(whole.place, distinct.tolist())]
+            group = np.array([keys.setdefault(key, len(keys)) for key in of_place])
+            of_document = [
+                keys.get(representation.key(document), -1) for document in range(len(representation.row_ptr) - 1)
+            ]
+            of_row[: len(representation.document_of_row)] = np.array([*of_document, -1])[representation.document_of_row]
+            return group[documents.reshape(-1)], of_row, len(keys)
+        of_row[: len(representation.document_of_row)] = representation.document_of_row
+        return documents, of_row, len(representation.row_ptr) - 1
+
+
+def _of_order(record: Metric) -> Metric:
+    """Return the record without the metrics of conditions: reports are the same if the metrics of the order say so."""
+    ordered: Any = record.options.get("ordered")
+    if ordered is None:
+        return record
+    if len(ordered) == 1:
+        return record.terms[ordered[0]].metric
+    return replace(record, options={**record.options, "terms": {name: record.terms[name] for name in ordered}})
+
+
+def _folded(shard: Index) -> pa.Array:
+    """Return the folded form of each distinct text of an index, made once."""
+    if shard not in _FOLDED:
+        texts = shard.distinct["text"].to_pylist()
+        _FOLDED[shard] = to_arrow([folded(text) for text in texts])
+    return _FOLDED[shard]
+
+
+def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
+    """Return the names that `exclude` gives, after a check that the index has these columns."""
+    found = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
+    known = (*RESERVED, *index.columns)
+    wrong = [name for name in found if not isinstance(name, str) or name.strip() not in known]
+    if wrong:
+        raise InputError(
+            argument="exclude",
+            rule=f"must be among {', '.join(known)}",
+            value=repr(wrong[0]),
+            step=f"Columns are stored with {option('keep', 'COLUMN')} of build-index.",
+        )
+    return tuple(dict.fromkeys(name.strip() for name in found))

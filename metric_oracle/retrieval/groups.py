@@ -1,0 +1,203 @@
+"""Scores of all candidates with all references of each of many groups, in memory."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.memory import MemoryIndex
+from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
+from metric_oracle.kernels.contract import Kernel
+from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched
+from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.pairs import EMPTY, places_of
+from metric_oracle.retrieval.pool import n_threads, run_blocks
+from metric_oracle.sources.contract import Attachment
+from metric_oracle.sources.inputs import Inputs
+
+AT_ONCE, LEAST = 1 << 17, 1 << 12  # cells of a task: at most, and at least where there are so many
+
+
+def score_groups(
+    references: Inputs,
+    candidates: Inputs,
+    sizes: tuple[np.ndarray, np.ndarray],
+    metric: Metric,
+    options: SearchOptions,
+    counted: Index | None = None,
+) -> list[np.ndarray]:
+    """Return the exact scores of the candidates of each group with its references: float64[candidates, references].
+
+    Each distinct report is prepared once, and each distinct pair of all groups is scored once.
+
+    Parameters
+    ----------
+    references, candidates : Inputs
+        Those of all groups, one group after another; the same object where candidates are compared with one another.
+    sizes : (int64[G], int64[G])
+        Numbers of references and of candidates in each group.
+    metric : Metric
+    options : SearchOptions
+        Of them `idf`, `rescale` and `threads` are used.
+    counted : Index
+        Corpus whose document frequencies count, see `retrieval.pairs.score`.
+    """
+    check_searched(metric)
+    check_counted(counted, [metric], options.idf)
+    n_references, n_candidates = sizes
+    ends = np.cumsum(n_candidates * n_references)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0)
+    if len(out):
+        row = np.arange(len(references.ids)) if references is candidates else None
+        reports = candidates
+        if row is None and not metric.terms and REPRESENTATIONS[metric.representation].is_of_texts:
+            reports = Inputs([*candidates.ids, *references.ids], [*candidates.texts, *references.texts])
+            row = np.arange(len(candidates.ids), len(reports.ids))
+        index = with_frequencies(MemoryIndex(reports, [metric.name]), counted, [metric], options.idf)
+        if references is candidates:
+            references = _with_states(references, index)
+        out = _scores(index, references, candidates, row, sizes, metric, options)
+    shapes = zip(ends.tolist(), n_candidates.tolist(), n_references.tolist(), strict=True)
+    return [out[end - n * m : end].reshape(n, m) for end, n, m in shapes]
+
+
+def _with_states(inputs: Inputs, index: Index) -> Inputs:
+    """Return the reports of an index as its queries, with the token states that it has made."""
+    made = {}
+    for kind in index.content["representations"]:
+        if REPRESENTATIONS[kind].is_encoded:
+            part = index.part(kind)
+            made[kind] = Attachment(part, part.document_of_row, {"cut_length": -1})
+    return replace(inputs, attached={**inputs.attached, **made})
+
+
+def _scores(
+    index: Index,
+    references: Inputs,
+    candidates: Inputs,
+    row: np.ndarray | None,
+    sizes: tuple[np.ndarray, np.ndarray],
+    record: Metric,
+    options: SearchOptions,
+) -> np.ndarray:
+    """Return the scores of all cells, one matrix after another: float64[C].
+
+    `row` is the row of each reference, int64[R], where the index has them too.
+    """
+    if record.terms:
+        parts = [
+            _scores(index, references, candidates, row, sizes, term.metric, options) for term in record.terms.values()
+        ]
+        return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
+    kind = record.representations[0]
+    representation = representation_of(index, record)
+    document = np.full(index.n_reports, -1, np.int64)  # of each row: candidates, and references where `row` says so
+    document[: len(representation.document_of_row)] = representation.document_of_row
+    places = places_of(references, kind)
+    complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
+    _check_complete(record, references, candidates, complete, document)
+    batch = None if row is None else representation.own_batch()
+    # A blank report without a graph has no entity, and shares none.
+    out = np.zeros(int(np.sum(sizes[0] * sizes[1])))
+    if not len(complete) or not len(representation.row_id):
+        return out
+    if batch is not None and row is not None:
+        # The references are documents of the index.
+        encoded, which = None, document[row[complete]]
+    else:
+        asked = references if len(complete) == len(references.ids) else references.take(complete)
+        check_queries(asked, record, index)
+        settings = {name: value for name, value in options.settings.items() if name in record.settings}
+        if REPRESENTATIONS[kind].is_encoded:
+            settings["wordless"] = True
+        encoded = representation.encode(asked, **settings)
+        batch, which = encoded.batch, encoded.which
+    is_half = record.is_symmetric and encoded is None and references.ids is candidates.ids
+    cells = _cells(sizes, complete, which, document, is_half)
+    corpus = representation.corpus(record, encoded)
+    _score_cells(cells, corpus, batch, load_kernel(record, "cpu"), options.threads or n_threads(), out)
+    if is_half:
+        mirror_cells(cells, out)
+    return out
+
+
+def _check_complete(
+    record: Metric, references: Inputs, candidates: Inputs, complete: np.ndarray, document: np.ndarray
+) -> None:
+    """Raise unless every report has what the metric reads, or is blank where that has a meaning."""
+    kind = record.representations[0]
+    lacking = [(references, np.setdiff1d(np.arange(len(references.ids)), complete))]
+    if references.ids is not candidates.ids:
+        lacking.append((candidates, np.flatnonzero(document[: len(candidates.ids)] < 0)))
+    empty = EMPTY.get(kind)
+    unusable = [
+        side.ids[place] for side, places in lacking for place in places if empty is None or side.texts[place].strip()
+    ]
+    if unusable:
+        source = REPRESENTATIONS[kind].source
+        noun = "words" if source is None else source.noun
+        raise InputError(
+            argument="every report",
+            rule=f"must have {noun} for metric {record.name!r}",
+            value=f"{len(unusable)} without ({shown_names(unusable[:3])})",
+            step="Give them, or leave these reports out.",
+        )
+
+
+def _cells(
+    sizes: tuple[np.ndarray, np.ndarray], complete: np.ndarray, which: np.ndarray, document: np.ndarray, is_half: bool
+) -> Cells:
+    """Return the cells of all groups; `which` is the distinct query of each complete reference.
+
+    Of matrices that are symmetric, where a query is a document, half of the cells are scored (`is_half`).
+    """
+    n_references, n_candidates = sizes
+    rows, columns, cells = (
+        np.concatenate([[0], np.cumsum(n)]) for n in (n_candidates, n_references, n_candidates * n_references)
+    )
+    n_queries = int(which.max()) + 1
+    return Cells(
+        rows,
+        columns,
+        cells,
+        np.repeat(np.arange(len(n_references)), n_references),
+        document,
+        document if is_half else np.full(int(columns[-1]), -1, np.int64),
+        np.concatenate([[0], np.cumsum(np.bincount(which, minlength=n_queries))]),
+        complete[np.argsort(which, kind="stable")],
+    )
+
+
+def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
+    """Write the scores of all cells, some distinct queries at a time on each thread."""
+    n_documents = len(corpus.row_ptr) - 1
+    rows = np.diff(cells.row_ptr)[cells.matrix[cells.column_of_query]]  # cells of each column
+    before = np.concatenate([[0], np.cumsum(rows)])[cells.column_of_query_ptr]
+    edges = _edges(before, threads)
+
+    def run(block: int) -> int:
+        first, last = edges[block], edges[block + 1]
+        query, document, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
+        n, m = distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
+        scores = kernel.pair_scores(corpus, batch, query[:n], document[:n])
+        fill_cells(np.asarray(scores), cell[:m], pair[:m], out)
+        return last - first
+
+    run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])
+
+
+def _edges(before: np.ndarray, threads: int) -> list[int]:
+    """Cut the distinct queries into blocks of `AT_ONCE` cells at most, or of one query that has more."""
+    most = min(AT_ONCE, max(int(before[-1]) // (4 * threads), LEAST))
+    edges = [0]
+    while edges[-1] < len(before) - 1:
+        last = int(np.searchsorted(before, before[edges[-1]] + most, side="right")) - 1
+        edges.append(max(last, edges[-1] + 1))
+    return edges

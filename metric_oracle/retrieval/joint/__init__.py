@@ -1,0 +1,1 @@
+"""Searches by one metric among the reports that fulfil conditions on others."""

@@ -1,0 +1,90 @@
+"""Sums of metrics and conditions on metrics: the text that people type, and the record of a search by them."""
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isfinite
+from types import MappingProxyType
+from typing import Any
+
+from metric_oracle.errors import InputError
+from metric_oracle.metrics import COMPOSITE, Metric, Term, check_searched, get_metric
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+JOINT = "joint"  # kernel of a search under conditions
+_CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
+
+
+def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
+    """Return metric, operator and number of each condition, such as ``"radgraph>=0.4"``; commas separate several."""
+    found = []
+    for text in where.split(",") if isinstance(where, str) else where:
+        parts = _CONDITION.fullmatch(text)
+        try:
+            value = float(parts[3]) if parts else float("nan")
+        except ValueError:
+            value = float("nan")
+        if parts is None or not isfinite(value):
+            raise InputError(
+                argument="where",
+                rule="must be METRIC, one of >=, >, <=, <, and a number",
+                value=repr(text),
+                step='Write it as "radgraph>=0.4".',
+            )
+        found.append((get_metric(parts[1]).name, parts[2], value))
+    return tuple(found)
+
+
+def summands(metric: str) -> list[Metric]:
+    """Return the metrics of a sum, such as ``"radgraph+chexbert:agreement"``."""
+    return [get_metric(name.strip()) for name in metric.split("+")]
+
+
+def listed(ordered: Sequence[str], conditions: Sequence[tuple[str, str, float]]) -> tuple[str, ...]:
+    """Return the metrics whose scores the result has in columns: those of a sum, then those of the conditions."""
+    return tuple(dict.fromkeys([*(ordered if len(ordered) > 1 else ()), *(name for name, *_ in conditions)]))
+
+
+def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, float]]) -> Metric:
+    """Return the record of a search by a metric, or by the sum of several, among the reports that fulfil conditions."""
+    names = tuple(metric.name for metric in ordered)
+    metrics = {metric.name: metric for metric in (*ordered, *(get_metric(name) for name, *_ in conditions))}
+    for metric in metrics.values():
+        check_searched(metric)
+        if metric.terms:
+            raise InputError(
+                argument="where" if conditions else "metric",
+                rule="must be conditions on single metrics, in a search by a single metric or a sum"
+                if conditions
+                else "must be a sum of single metrics",
+                value=repr(metric.name),
+                step="Name its parts.",
+            )
+    if len(set(names)) < len(names) or len({metric.higher_is_better for metric in ordered}) > 1:
+        raise InputError(
+            argument="metric",
+            rule="must be a sum of different metrics, under all of which higher or under all of which lower is better",
+            value=repr("+".join(names)),
+            step="Leave one out.",
+        )
+    terms = {name: Term(metric, 0.0, 1.0, 1.0) for name, metric in metrics.items()}
+    options = {"terms": terms, "ordered": names, "conditions": tuple(conditions)}
+    is_sum = len(names) > 1
+    return replace(
+        ordered[0],
+        name="+".join(names),
+        representation=COMPOSITE,
+        kernel=JOINT,
+        source="sum of the scores of its metrics" if is_sum else ordered[0].source,
+        tool="" if is_sum else ordered[0].tool,
+        options=MappingProxyType(options),
+        fallback=False,
+        cheap=False,
+        composable=False,
+    )

@@ -1,0 +1,83 @@
+"""Search by a metric or a sum of metrics among the documents that fulfil conditions on others: `ways` says how."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
+from metric_oracle.kernels.topk.cpu import new_best
+from metric_oracle.metrics import Term
+from metric_oracle.retrieval.joint.conditions import listed
+from metric_oracle.retrieval.joint.ways import Block, Workspace
+from metric_oracle.retrieval.kernels import load_kernel
+
+
+@dataclass(frozen=True)
+class Backend(Kernel):
+    """Searches under conditions on CPUs.
+
+    Attributes
+    ----------
+    terms : mapping of str to Term
+        The metrics of the search, and those of the conditions.
+    ordered : sequence of str
+        The metrics of the search, whose scores are added in this order.
+    conditions : sequence of (str, str, float)
+        Metric, operator and number: a listed document fulfils all.
+    kept : dict
+        What is computed once for all queries of a search; see `Block`.
+    """
+
+    terms: Mapping[str, Term]
+    ordered: Sequence[str]
+    conditions: Sequence[tuple[str, str, float]]
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
+
+    @cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels of the metrics."""
+        return {name: load_kernel(term.metric, "cpu") for name, term in self.terms.items()}
+
+    def new_workspace(self, corpus: Any) -> Workspace:
+        """Return the workspace of one thread."""
+        return Workspace(new_best(len(corpus.row_ptr) - 1), {})
+
+    def search(
+        self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Workspace
+    ) -> None:
+        """Find, for the distinct queries first .. last - 1, the k best corpus rows that fulfil all conditions.
+
+        They are written to `answers`.
+        """
+        Block(self, corpus, batch, k, answers, workspace).search(np.arange(first, last))
+
+    def score_pairs(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the score of pairs of a distinct query and a document, float64[n], and those that `listed` names."""
+        scores = np.zeros(len(query))
+        for name in self.ordered:
+            scores += self.of_metric(name, corpus, batch, query, document)
+        return scores, self.components(corpus, batch, query, document, scores)
+
+    def components(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return the scores of pairs by the metrics of a sum and of the conditions: float64[n] each."""
+        names = listed(self.ordered, self.conditions)
+        return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
+
+    def kind(self, name: str) -> str:
+        """Return the representation of a metric."""
+        return self.terms[name].metric.representation
+
+    def of_metric(self, name: str, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs by one of the metrics: float64[n]."""
+        kind = self.kind(name)
+        own = corpus.document_of[kind][document].astype(np.int64)
+        side = corpus.parts[name], batch.parts[kind]
+        return self.kernels[name].pair_scores(*side, batch.place[kind][query], own)

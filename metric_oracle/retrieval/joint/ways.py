@@ -1,0 +1,364 @@
+"""Four ways to answer a search under conditions. All give the same answer; a query goes to the first that can give it.
+
+1. Metrics of which few documents are distinct, such as labels, say which documents fulfil their conditions. Where these
+   are few, they are scored pair by pair.
+2. A search by the metric of a condition lists all documents that fulfil it, where they are few.
+3. A search by the metric of the order lists the best documents, then more of them, until k rows fulfil all conditions.
+   Of a sum it is the metric of many documents; the others have few, so that the most they can add is known.
+4. All documents are scored.
+
+A list of 2 and 3 is final where no other document can be in it: one that is not listed scores no more than the last.
+"""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from metric_oracle.kernels._errors import FLOAT64, gamma
+from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.topk.candidates import Candidates, put_best
+from metric_oracle.kernels.topk.cpu import Best
+from metric_oracle.kernels.topk.exclusion import Exclusion
+from metric_oracle.retrieval.joint.conditions import OPERATORS
+
+if TYPE_CHECKING:
+    from metric_oracle.retrieval.joint.cpu import Backend
+
+FEW = 1024  # most candidates of a query that are scored pair by pair without a search
+DISTINCT = 4096  # most documents of a metric whose scores with a query are kept
+RANGE = 64  # most documents that a condition lists
+SAMPLE = 100  # queries by which it is decided whether a condition lists its documents
+DEPTH, DEEPER = 16, 4  # documents that the metric of the order lists first; how many times as many it lists next
+ALL = 1 << 62  # more than any number of candidates
+SHARE = 8  # a list has at most this part of the documents, and so has a metric of few documents
+
+
+class Workspace(NamedTuple):
+    """Workspace of one thread: of the selection, and of the search by each metric."""
+
+    best: Best
+    searches: dict[str, Any]
+
+
+class Block:
+    """Some queries of a search under conditions.
+
+    Parameters
+    ----------
+    backend : Backend
+        The metrics. Its `kept` has, for all threads, what is computed once: scores of distinct queries with all
+        documents of a metric of few, the rows of `_by_document`, and how often a condition listed its documents.
+    corpus, batch : CompositeCorpus, CompositeBatch
+    k : int
+    answers : Answers
+    workspace : Workspace
+    """
+
+    def __init__(
+        self, backend: "Backend", corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace
+    ) -> None:
+        self.backend, self.corpus, self.batch, self.k, self.workspace = backend, corpus, batch, k, workspace
+        self.sign = 1.0 if backend.terms[backend.ordered[0]].metric.higher_is_better else -1.0
+        self.answers = answers._replace(limit=self.sign * answers.limit)
+        self.n_documents = len(corpus.row_ptr) - 1
+        self.few = [name for name in backend.terms if self._is_of_few(name)]
+        self.conditions = sorted(backend.conditions, key=lambda one: one[0] not in self.few)
+
+    def search(self, queries: np.ndarray) -> None:
+        """Write the answers of distinct queries, whose numbers ascend."""
+        left = queries
+        for way in (self._of_few, self._of_condition, self._of_order, self._of_all):
+            if len(left):
+                left = way(left)
+        if self.sign < 0:
+            for q in queries.tolist():
+                for place in self.answers.exclusion.lists(q):
+                    self.answers.scores[place] *= -1.0
+
+    def _of_few(self, queries: np.ndarray) -> np.ndarray:
+        """Answer the queries for which metrics of few documents leave few candidates; return the others."""
+        found = [self._fulfilling(q) for q in queries.tolist()]
+        chosen = np.array([n <= FEW for n, *_ in found])
+        if not chosen.any():
+            return queries
+        documents = [
+            self._combinations(kind, documents)[1]
+            for (_, kind, documents), is_chosen in zip(found, chosen, strict=True)
+            if is_chosen
+        ]
+        query = np.repeat(queries[chosen], [len(one) for one in documents])
+        self._put(queries[chosen], query, np.concatenate(documents), np.full(len(documents), -np.inf))
+        return queries[~chosen]
+
+    def _of_condition(self, queries: np.ndarray) -> np.ndarray:
+        """Answer the queries for which a condition lists all that fulfil it; return the others."""
+        for name, symbol, value in self.backend.conditions:
+            better = ">" if self.backend.terms[name].metric.higher_is_better else "<"
+            if symbol[0] != better or name in self.backend.ordered or not self._may_list(name, RANGE):
+                continue
+            n, n_whole = tried = self.backend.kept.setdefault(("tried", name), [0, 0])
+            if len(queries) and (n < SAMPLE or 2 * n_whole >= n):
+                query, document, last = self._listed(name, queries, RANGE, np.full(len(queries), value))
+                whole = ~np.isfinite(last)
+                tried[0], tried[1] = n + len(queries), n_whole + int(whole.sum())
+                kept = np.isin(query, queries[whole])
+                self._put(queries[whole], query[kept], document[kept], np.full(int(whole.sum()), -np.inf))
+                queries = queries[~whole]
+        return queries
+
+    def _of_order(self, queries: np.ndarray) -> np.ndarray:
+        """Answer queries from longer and longer lists by the metric of the order; return those that none answers."""
+        ordered = self.backend.ordered
+        many = [name for name in ordered if name not in self.few]
+        if len(many) != 1:
+            return queries
+        (name,) = many
+        own = [
+            value for other, symbol, value in self.conditions if other == name and (symbol[0] == ">") == (self.sign > 0)
+        ]
+        least = max((self.sign * value for value in own), default=-np.inf)
+        depth = max(DEPTH, 2 * self.k)
+        while len(queries) and self._may_list(name, depth):
+            limit = self.answers.limit[queries] if len(ordered) == 1 else -np.inf
+            limit = np.broadcast_to(self.sign * np.maximum(limit, least), queries.shape)
+            query, document, last = self._listed(name, queries, depth, limit)
+            unseen = np.zeros(len(queries))
+            for part in ordered:
+                unseen += self.sign * last if part == name else self._most(part, queries)
+            queries = queries[~self._put(queries, query, document, unseen)]
+            depth *= DEEPER
+        return queries
+
+    def _of_all(self, queries: np.ndarray) -> np.ndarray:
+        """Answer queries by the scores of all documents; none is left."""
+        for q in queries.tolist():
+            n, kind, documents = self._fulfilling(q)
+            if n * SHARE <= self.n_documents:
+                documents = self._combinations(kind, documents)[1]
+            else:
+                documents = self._best_of_all(q)
+            self._put(np.array([q]), np.full(len(documents), q), documents, np.full(1, -np.inf))
+        return queries[:0]
+
+    def _best_of_all(self, q: int) -> np.ndarray:
+        """Return all documents that fulfil the conditions, but for those that surely score too little."""
+        documents = np.arange(self.n_documents)
+        for name, symbol, value in self.conditions:
+            scores, error = self._bounded(name, q)
+            if error:
+                unsure = np.flatnonzero(np.abs(scores - value) <= error)
+                scores[unsure] = self._exact(name, q, unsure)
+            own = self.corpus.document_of[self.backend.kind(name)][documents]
+            documents = documents[OPERATORS[symbol](scores[own], value)]
+        sums, size, error = np.zeros(len(documents)), 0.0, 0.0
+        for name in self.backend.ordered:
+            scores, of_scores = self._bounded(name, q)
+            sums += scores[self.corpus.document_of[self.backend.kind(name)][documents]]
+            size, error = size + float(np.abs(scores).max(initial=0.0)), error + of_scores
+        n = self.answers.exclusion.n_documents(q, self.k)
+        if len(documents) <= n:
+            return documents
+        if error:
+            error += gamma(2 * len(self.backend.ordered), FLOAT64) * size
+        sums *= self.sign
+        return documents[sums >= np.partition(sums, len(sums) - n)[len(sums) - n] - 2.0 * error]
+
+    def _put(self, queries: np.ndarray, query: np.ndarray, document: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+        """Write the k best rows of each query among the pairs that fulfil the conditions.
+
+        Parameters
+        ----------
+        queries : int64[Q]
+        query, document : int64[n]
+            Pairs, in the order of the queries.
+        unseen : float64[Q]
+            For each query, the signed score that no other document exceeds which fulfils the conditions.
+
+        Returns
+        -------
+        bool[Q]
+            Whether no other document can be in the lists of a query.
+        """
+        for name, symbol, value in self.conditions:
+            holds = OPERATORS[symbol](self._scores(name, query, document), value)
+            query, document = query[holds], document[holds]
+        scores = np.zeros(len(query))
+        for name in self.backend.ordered:
+            scores += self._scores(name, query, document)
+        ptr = np.append(np.searchsorted(query, queries), len(query))
+        is_final = unseen == -np.inf
+        candidates = Candidates(queries, ptr, document, self.sign * scores, unseen, is_final.copy())
+        put_best(candidates, self.corpus.row_ptr, self.corpus.row_id, self.k, self.workspace.best, self.answers)
+        return is_final | candidates.is_final
+
+    def _scores(self, name: str, query: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs, query after query, by a metric: float64[n]."""
+        if name not in self.few:
+            return self.backend.of_metric(name, self.corpus, self.batch, query, document)
+        own = self.corpus.document_of[self.backend.kind(name)][document]
+        found = np.empty(len(query))
+        starts = np.flatnonzero(np.diff(query, prepend=-1)) if len(query) else query
+        for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(query)], strict=False):
+            found[begin:end] = self._whole(name, int(query[begin]))[own[begin:end]]
+        return found
+
+    def _is_of_few(self, name: str) -> bool:
+        """Return whether so few documents of a metric are distinct that their scores with a query are kept."""
+        kind = self.backend.kind(name)
+        n = len(self.corpus.parts[name].row_ptr) - 1
+        error = self.backend.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[kind])
+        return not error and n <= DISTINCT and n * SHARE <= self.n_documents
+
+    def _whole(self, name: str, q: int) -> np.ndarray:
+        """Return the scores of a query with all documents of a metric of few: float64[D]."""
+        key = "scores", name, self.batch.of(q, self.backend.kind(name))
+        if key not in self.backend.kept:
+            self.backend.kept[key] = self._bounded(name, q)[0]
+        return self.backend.kept[key]
+
+    def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
+        """Return how many candidates the metrics of few documents leave of a query, and by which documents of which.
+
+        That is a representation and its documents; the number is `ALL` where no condition is on a metric of few.
+        """
+        least = ALL, "", np.empty(0, np.int64)
+        for kind in dict.fromkeys(self.backend.kind(name) for name, *_ in self.conditions if name in self.few):
+            key = "fulfilling", kind, self.batch.of(q, kind)
+            if key not in self.backend.kept:
+                holds = [
+                    OPERATORS[symbol](self._whole(name, q), value)
+                    for name, symbol, value in self.conditions
+                    if name in self.few and self.backend.kind(name) == kind
+                ]
+                documents = np.flatnonzero(np.logical_and.reduce(holds))
+                ptr, _ = self._of_document(kind)
+                self.backend.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), kind, documents
+            least = min(least, self.backend.kept[key], key=lambda one: one[0])
+        return least
+
+    def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
+        """Return the best signed score of queries under a metric of few documents and its conditions: float64[Q]."""
+        found = np.empty(len(queries))
+        for i, q in enumerate(queries.tolist()):
+            scores = self._whole(name, q)
+            holds = [OPERATORS[symbol](scores, value) for other, symbol, value in self.conditions if other == name]
+            found[i] = (self.sign * scores[np.logical_and.reduce(holds)] if holds else self.sign * scores).max(
+                initial=-np.inf
+            )
+        return found
+
+    def _may_list(self, name: str, depth: int) -> bool:
+        """Return whether a search by a metric may list so many of its documents."""
+        return depth * SHARE <= len(self.corpus.parts[name].row_ptr) - 1
+
+    def _listed(
+        self, name: str, queries: np.ndarray, depth: int, limit: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Search by one metric.
+
+        Parameters
+        ----------
+        name : str
+        queries : int64[Q]
+        depth : int
+            Number of documents of the metric.
+        limit : float64[Q]
+            Documents that score worse may be left out.
+
+        Returns
+        -------
+        query, document : int64[n]
+            Pairs, query after query.
+        last : float64[Q]
+            Documents that are not listed score no better, but for those that the limit leaves out: where these are
+            all, the worst of scores.
+        """
+        kernel, kind = self.backend.kernels[name], self.backend.kind(name)
+        sign = 1.0 if self.backend.terms[name].metric.higher_is_better else -1.0
+        places, which = np.unique(self.batch.place[kind][queries], return_inverse=True)
+        n = self._n_queries(kind)
+        least = np.full(len(places), np.inf)  # of queries that are the same for the metric the least demanding
+        np.minimum.at(least, which, sign * limit)
+        limits = np.full(n, sign * np.inf)
+        limits[places] = sign * least
+        first = np.searchsorted(places, np.arange(n + 1)).astype(np.int64)
+        rows, scores = np.full((len(places), depth), -1, np.int64), np.zeros((len(places), depth))
+        answers = Answers(rows, scores, np.zeros_like(rows), limits, _lists_of(first, len(places)))
+        corpus = self._by_document(name)
+        searches = self.workspace.searches
+        if name not in searches:
+            searches[name] = kernel.new_workspace(corpus)
+        edges = np.flatnonzero(np.diff(places, prepend=-2, append=n + 1) != 1)
+        for begin, end in pairwise(edges.tolist()):
+            a, b = int(places[begin]), int(places[end - 1]) + 1
+            kernel.search(corpus, self.batch.parts[kind], a, b, depth, answers, searches[name])
+        # A kernel without negative scores leaves out those of 0.
+        is_full = rows[:, -1] >= 0
+        has_zeros = ~is_full & (least <= 0.0) & (not kernel.capabilities.signed)
+        last = np.where(is_full, scores[:, -1], np.where(has_zeros, 0.0, -sign * np.inf))
+        number = (rows >= 0).sum(axis=1)[which]
+        listed = rows[which][np.arange(depth) < number[:, None]]
+        of_list, document = self._combinations(kind, listed)
+        return np.repeat(queries, number)[of_list], document, last[which]
+
+    def _n_queries(self, kind: str) -> int:
+        key = "queries", kind
+        if key not in self.backend.kept:
+            self.backend.kept[key] = int(self.batch.place[kind].max()) + 1
+        return self.backend.kept[key]
+
+    def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the combinations of each document of a representation: offsets int64[n + 1], int64[D]."""
+        key = "combinations", kind
+        if key not in self.backend.kept:
+            own = self.corpus.document_of[kind]
+            n = max(
+                len(self.corpus.parts[name].row_ptr) - 1
+                for name in self.backend.terms
+                if self.backend.kind(name) == kind
+            )
+            ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(own, minlength=n))])
+            self.backend.kept[key] = ptr, np.argsort(own, kind="stable")
+        return self.backend.kept[key]
+
+    def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the combinations that contain given documents: position in `documents`, and combination."""
+        ptr, combination = self._of_document(kind)
+        sizes = ptr[documents + 1] - ptr[documents]
+        place = np.repeat(np.arange(len(documents)), sizes)
+        offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return place, combination[ptr[documents][place] + offset]
+
+    def _by_document(self, name: str) -> Any:
+        """Return the arrays of a metric's corpus with one row for each document, so that a search lists documents."""
+        key = "by document", name
+        if key not in self.backend.kept:
+            corpus = self.corpus.parts[name]
+            held = corpus.features if hasattr(corpus, "features") else corpus
+            ptr = np.arange(len(held.row_ptr), dtype=np.int64)
+            row = ptr[:-1].copy()
+            for array, stored in ((ptr, held.row_ptr), (row, held.row_id)):
+                array.flags.writeable = stored.flags.writeable  # otherwise kernels are compiled once more
+            changed = held._replace(row_ptr=ptr, row_id=row)
+            self.backend.kept[key] = corpus._replace(features=changed) if held is not corpus else changed
+        return self.backend.kept[key]
+
+    def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
+        """Return the scores of all documents of a metric with a query, float64[D], and a bound of their error."""
+        kind = self.backend.kind(name)
+        side = self.corpus.parts[name], self.batch.parts[kind]
+        kernel = self.backend.kernels[name]
+        return next(iter(kernel.score_all(*side, [self.batch.of(q, kind)]))), kernel.score_error(*side)
+
+    def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
+        """Return the exact scores of documents of a metric with a query: float64[n]."""
+        kind = self.backend.kind(name)
+        which = np.full(len(documents), self.batch.of(q, kind))
+        return self.backend.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
+
+
+def _lists_of(first: np.ndarray, n: int) -> Exclusion:
+    """Return one list, which leaves nothing out, for each query that has one by `first`, of n in all."""
+    none = np.empty(0, np.int64)
+    return Exclusion(first, np.empty((n, 0), np.int64), np.empty((0, 0), np.int64), np.zeros(1, np.int64), none, none)

@@ -1,0 +1,117 @@
+"""Means of the scores of random retrieval, estimated from a stratified sample of the corpus rows.
+
+The rows are in the order of their documents, which metrics over token states keep by length, and are cut into strata of
+as many rows as there are groups of queries. In a *round*, a random permutation of each stratum gives every group one of
+its rows: each group gets a random row of each stratum, and every row of the corpus is used once. What is particular to
+a row or to a query thus cancels in the mean over all queries. Only what is particular to the pair is left, and
+differences between independent rounds within a stratum show how much that is.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from metric_oracle.kernels.bertscore.all_pairs import QUERIES
+from metric_oracle.progress import Progress, counter
+from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.plan import SearchPlan
+from metric_oracle.retrieval.pool import n_threads, run_blocks
+from metric_oracle.retrieval.sharded import score_some, sides_of
+from metric_oracle.sources.inputs import Inputs
+
+GROUPS, STRATA = 16, 32  # fewest of a sample
+ROUNDS = 2  # first ones, which show how many are needed
+SPARE = 1.1  # more rounds than they show, because their number is estimated
+MOST = 0.5  # share of all pairs from which on all are scored
+
+
+@dataclass(frozen=True)
+class SampledMeans:
+    """Estimated means of the scores of each query with all corpus rows.
+
+    Attributes
+    ----------
+    means : float64[Q]
+        Unbiased; equal queries have equal means.
+    standard_error : float
+        Of the mean of `means`.
+    rows : int
+        Number of rows drawn for each query, greatest of all.
+    """
+
+    means: np.ndarray
+    standard_error: float
+    rows: int
+
+
+def sampled_means(
+    plan: SearchPlan, queries: Inputs, *, error: float, seed: int = 0, progress: Progress | None = None
+) -> SampledMeans | None:
+    """Estimate the mean score of each query with all corpus rows, from which random retrieval draws.
+
+    Parameters
+    ----------
+    plan : SearchPlan
+        Index, metric and options: see `retrieval.plan.plan_scores`.
+    queries : Inputs
+    error : float
+        Greatest standard error of the mean over all queries. Rows are drawn until it is reached.
+    seed : int
+    progress : function
+        Called as ``progress("", done, total)`` with numbers of queries, in the first rounds.
+
+    Returns
+    -------
+    SampledMeans or None
+        None where a sample would need half of all pairs or more, or there are too few of them for a standard error;
+        see `retrieval.expectation` for exact means.
+
+    Notes
+    -----
+    The standard error is that of the sample, for given queries and corpus. With T[h, r] the sum of the scores of
+    stratum h in round r, over all groups and their queries, the variance of the mean is
+    (G / (N Q))^2 sum_h var_r(T[h, r]) / R for G groups, N rows, Q queries and R rounds.
+    """
+    record, representation = plan.metric, plan.representation
+    n_queries, n_rows = len(queries.ids), len(representation.row_id)
+    n_groups = n_queries // max(min(QUERIES, n_queries // GROUPS), 1)
+    n_strata = -(-n_rows // n_groups)
+    if n_groups < GROUPS or n_strata < STRATA:
+        return None
+    encoded = plan.encode(queries)
+    kernel, sides = load_kernel(record, "cpu"), sides_of(record, representation, encoded)
+    document_of = np.repeat(np.arange(len(representation.row_ptr) - 1), np.diff(representation.row_ptr))
+    rng = np.random.default_rng(seed)
+    groups = np.array_split(rng.permutation(n_queries), n_groups)
+    sums = np.zeros(n_queries)
+    rounds: list[np.ndarray] = []  # sums over all groups, float64[n_strata] each
+    wanted = ROUNDS
+    while True:
+        drawn = rng.permuted(np.tile(np.arange(n_groups), (wanted - len(rounds), n_strata, 1)), axis=2)
+        rows = drawn + n_groups * np.arange(n_strata)[:, None]  # [rounds, strata, groups]; the last ones are no rows
+        of_group = np.zeros((n_groups, *rows.shape[:2]))
+
+        def run(g: int, rows: np.ndarray = rows, of_group: np.ndarray = of_group) -> int:
+            inside = rows[:, :, g] < n_rows
+            documents, place = np.unique(document_of[rows[:, :, g][inside]], return_inverse=True)
+            asked, which = np.unique(encoded.which[groups[g]], return_inverse=True)
+            scored = score_some(kernel, representation, sides, asked.tolist(), documents)
+            scores = np.array([of_query[place] for of_query in scored])
+            sums[groups[g]] += scores.sum(axis=1)[which]
+            of_group[g][inside] = np.bincount(which) @ scores
+            return 1
+
+        count = counter(progress, "", n_queries) if not rounds else None
+        run_blocks(run, range(n_groups), n_groups, plan.options.threads or n_threads(), count, n_queries)
+        rounds += list(of_group.sum(axis=0))
+        variance = float(np.var(rounds, axis=0, ddof=1).sum()) / len(rounds)
+        standard_error = n_groups / (n_rows * n_queries) * math.sqrt(variance)
+        if standard_error <= error:
+            break
+        wanted = max(math.ceil(SPARE * len(rounds) * (standard_error / error) ** 2), len(rounds) + 1)
+        if wanted > MOST * n_groups:
+            return None
+    of_query = np.bincount(encoded.which, sums) / np.bincount(encoded.which)
+    scale = n_groups / (n_rows * len(rounds))
+    return SampledMeans(scale * of_query[encoded.which], standard_error, n_strata * len(rounds))

@@ -1,0 +1,424 @@
+"""The expected best of n samples of a study, and how near selectors come to the best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.api.attached import attached
+from metric_oracle.api.given import Given, opened, section_of
+from metric_oracle.api.scoring import own_sources, shared_models
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.samples import Samples
+from metric_oracle.corpora.sections import check_sections
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.index import Index
+from metric_oracle.metrics import Metric
+from metric_oracle.progress import Progress, silent
+from metric_oracle.retrieval import pairs
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.retrieval.search import digest
+from metric_oracle.samples.consensus import expected_scores
+from metric_oracle.samples.expected_best import Array, expected_best, points
+from metric_oracle.samples.groups import (
+    Groups,
+    checked_metrics,
+    entries,
+    matrices,
+    places_of,
+    scores_with,
+    signature_of,
+)
+from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, intervals, paired_test, resample_means
+from metric_oracle.tables.systems import (
+    CHANCE,
+    aligned,
+    best_of_name,
+    check_signatures,
+    common_metrics,
+    read_system,
+)
+from metric_oracle.tables.systems import Given as Row
+
+MEAN = "mean of the samples"
+
+
+@dataclass(frozen=True, repr=False)
+class BestOf(OneLine):
+    """The expected best of n samples, and selectors. Made by [`best_of`][metric_oracle.best_of].
+
+    Parameters
+    ----------
+    curve : pyarrow.Table
+        ``metric``, ``n``, ``studies`` (those with at least n samples), ``mean``, ``low`` and ``high`` (the ends of the
+        95 % interval over studies) and ``degenerate``.
+    selectors : pyarrow.Table
+        ``metric``, ``selector``, ``studies``, ``mean``, ``low``, ``high``; ``share`` of the headroom with ``share_low``
+        and ``share_high``; ``difference`` from the mean of the samples with ``difference_low``, ``difference_high``,
+        ``p_value`` and ``p_adjusted``.
+    levels : pyarrow.Table
+        ``metric``, ``level`` ("corpus oracle", "chance" or the name of a system), ``studies``, ``mean``, ``low``,
+        ``high`` and ``degenerate``: the means of other results for the same studies. Without such results it is empty.
+    scores : dict of str to list of numpy.ndarray
+        Metric -> for each study the score of each sample, float64[N].
+    samples : Samples
+        The samples of the studies that have a reference, in the order of the references.
+    signature : dict
+        What is needed to compute the same numbers again.
+
+    Examples
+    --------
+    >>> best = mo.best_of("samples.jsonl", "test.csv", "rouge-l")
+    >>> best.curve["n"].to_pylist()
+    [1, 2, 4, 8]
+    """
+
+    curve: pa.Table
+    selectors: pa.Table
+    levels: pa.Table
+    scores: dict[str, list[Array]]
+    samples: Samples
+    signature: dict[str, Any]
+
+    def summary(self) -> str:
+        """Return one line without ids and texts.
+
+        Returns
+        -------
+        str
+            Numbers of studies and samples, and the metrics.
+        """
+        n = len(self.samples.ids)
+        return f"{n:,} studies, {sum(self.samples.sizes):,} samples: {', '.join(self.scores)}"
+
+    def to_results(self) -> Results:
+        """Return the curve, the selectors and the levels in one table, with the signature.
+
+        Returns
+        -------
+        Results
+            Rows of the curve have ``n``, rows of selectors ``selector`` and rows of levels ``level``; a column that a
+            row does not have is null.
+        """
+        columns = [*_NAMES, *(name for name in self.selectors.column_names if name not in _NAMES)]
+        table = pa.concat_tables([self.curve, self.selectors, self.levels], promote_options="default")
+        return Results(table.select(columns), self.signature)
+
+    def to_scores(self, n: int | None = None) -> Scores:
+        """Return the expected best of n samples of each study, which [`compare`][metric_oracle.compare] takes as a row.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of samples drawn, by default the largest number of samples of a study.
+
+        Returns
+        -------
+        Scores
+            One row for each study, null where it has fewer than n samples. With ``write`` it is a file for
+            ``oracle table``.
+
+        Raises
+        ------
+        InputError
+            If no study has n samples.
+
+        Examples
+        --------
+        >>> best = mo.best_of("samples.jsonl", "test.csv", "rouge-l")
+        >>> mo.compare({"strong": mo.score("test.csv", "strong.csv", "rouge-l"), "best of 8": best.to_scores()})
+        <Comparison: 2 systems, 24 studies: rouge-l>
+        """
+        largest = max(self.samples.sizes)
+        n = largest if n is None else n
+        if type(n) is not int or not 1 <= n <= largest:
+            raise InputError(
+                argument="n", rule=f"must be an int from 1 to {largest:,}", value=n, step="Choose another number."
+            )
+        columns: dict[str, Any] = {"query_id": pa.array(self.samples.ids, pa.large_string())}
+        for metric, how in self.signature["metrics"].items():
+            is_higher = how["direction"] == "higher"
+            columns[metric] = pa.array(
+                [
+                    expected_best(of, n, higher_is_better=is_higher) if len(of) >= n else None
+                    for of in self.scores[metric]
+                ],
+                pa.float64(),
+            )
+        shared = ("metrics", "references", "section", "n", "version", "left_out", "samples")
+        signature = {name: self.signature[name] for name in shared if name in self.signature}
+        return Scores(pa.table(columns), {"kind": "scores", "system": best_of_name(n), **signature})
+
+
+_NAMES = ("metric", "n", "selector", "level")
+
+
+def _first(values: Sequence[float] | Array) -> int:
+    """Return the place of the greatest value, the first of equal ones."""
+    return int(np.argmax(np.asarray(values)))
+
+
+def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | None) -> dict[str, list[int]]:
+    """Return, for each selector, the place of the sample that it chooses in each study; the first of ties.
+
+    Parameters
+    ----------
+    samples : Samples
+    consensus : dict of str to list of int
+        What the consensus under each metric chooses.
+    column : str or None
+        Name of the column of `samples.values`.
+    """
+    places_by_selector = {"first sample": [0] * len(samples.ids)}
+    if samples.logprobs is not None:
+        places_by_selector["highest log-probability"] = [_first(values) for values in samples.logprobs]
+    places_by_selector["longest"] = [_first([len(text.split()) for text in group]) for group in samples.texts]
+    places_by_selector |= {f"consensus under {metric}": places for metric, places in consensus.items()}
+    if column is not None and samples.values is not None:
+        places_by_selector[f"highest {column}"] = [_first(values) for values in samples.values]
+    return places_by_selector
+
+
+@called("best_of")
+def best_of(
+    candidates: Given,
+    references: Given,
+    metrics: str | Sequence[str],
+    *,
+    column: str | None = None,
+    inner: bool = False,
+    results: Sequence[Row] = (),
+    index: str | Path | Index | None = None,
+    options: SearchOptions | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> BestOf:
+    """Return how good the best of n samples is expected to be, and how near selectors come to the best of all.
+
+    Of the N samples of a study, n are drawn without replacement; the expected best is computed in closed form, without
+    simulation. Means are over studies, with BCa intervals over studies.
+
+    Parameters
+    ----------
+    candidates : path, dict, table, Samples or AttachedReports
+        Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
+        addition to the texts is attached by [`reports`][metric_oracle.reports], by text or by ids such as "50000001/0".
+    references : path, container or AttachedReports
+        Test reports. A model or an encoder that is attached to them serves both sides.
+    metrics : str or sequence of str
+        Names of metrics.
+    column : str, optional
+        Column of the candidates with a number for each sample, by whose greatest value a selector chooses.
+    inner : bool, default False
+        Use the studies that have both samples and a reference; otherwise a study without one of them is an error.
+    results : sequence of path, Results, Scores or Expectation, optional
+        Results for the same references whose means are compared with the curve: the corpus oracle of
+        [`retrieve`][metric_oracle.retrieve], chance by [`expectation`][metric_oracle.expectation] or
+        [`baseline`][metric_oracle.baseline], or the scores of another model.
+    index : path or Index, optional
+        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it.
+    options : SearchOptions, optional
+        `idf` and `rescale` of BERTScore, and `threads`.
+    seed : int, default 0
+        Seed of the bootstrap and of the tests.
+    progress : function, optional
+        Called as ``progress(step, done, total)``.
+
+    Returns
+    -------
+    BestOf
+        The curve for n = 1, 2, 4, ... N, and the selectors: the first sample, the one with the highest log-probability,
+        the longest (in words), the consensus under each metric, and the greatest value of `column`. The share of the
+        headroom is (selector - mean) / (best of N - mean).
+
+    Raises
+    ------
+    InputError
+        If candidates or references cannot be read or do not share ids, fewer than two studies are left, or a metric is
+        unknown or lacks what it reads. If a result is of other metrics, references or studies.
+
+    Examples
+    --------
+    >>> mo.best_of("samples.jsonl", "test.csv", "rouge-l")
+    <BestOf: 24 studies, 192 samples: rouge-l>
+    """
+    options = options or DEFAULTS
+    counted = None if index is None else opened(index)
+    records = checked_metrics(metrics, options, counted)
+    others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
+    asked, written = attached(references), attached(candidates)
+    models, encoded = shared_models(asked, written)
+    tell = models.get("tell") or (lambda line: None)
+    samples = written.read_samples(column)
+    truth, prepared = asked.read(like=section_of(counted))
+    check_sections(truth.said, samples.section)
+    firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
+    of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, tell)
+    if len(of_samples) < 2:
+        raise InputError(
+            f"{len(of_samples)} studies have samples and a reference.",
+            "One study has no interval; pass at least 2.",
+        )
+    samples = _taken(samples, of_samples)
+    texts = samples.distinct()
+    queries, corpus = pairs.load_sides(
+        truth,
+        texts,
+        dict(asked.sources),
+        own_sources(asked, written),
+        prepared=(prepared, None),
+        places=(of_truth, range(len(texts.ids))),
+        models=models,
+        encoding=None if encoded is None else encoded.open_encoding(progress),
+    )
+    groups = Groups(samples, corpus, places_of(samples))
+    scores: dict[str, list[Array]] = {}
+    consensus: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        (progress or silent)(record.name, place, len(records))
+        scores[record.name] = scores_with(groups, queries, record, options, counted)
+        sign = 1 if record.higher_is_better else -1
+        utilities = [expected_scores(matrix) for matrix in matrices(groups, record, options, counted)]
+        consensus[record.name] = [_first(sign * of) if len(of) > 1 else 0 for of in utilities]
+    chosen = chosen_by(samples, consensus, column)
+    curve = [row for record in records for row in _curve(record, scores[record.name], seed)]
+    rows = [row for record in records for row in _selectors(record, scores[record.name], chosen, seed)]
+    tested = [row for row in rows if row["p_value"] is not None]
+    for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
+        row["p_adjusted"] = p
+    signature = {
+        "kind": "best of n",
+        "metrics": entries(groups, queries, records, options, counted),
+        "samples": signature_of(samples, written.data),
+        "references": digest(queries),
+        **({"section": queries.section[0]} if queries.section[0] else {}),
+        "interval": {"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
+        "left_out": left_out,
+        "n": len(samples.ids),
+        "version": version("metric-oracle"),
+    }
+    best = BestOf(
+        pa.Table.from_pylist(curve), pa.Table.from_pylist(rows), _LEVELS.empty_table(), scores, samples, signature
+    )
+    levels = [row for other in others for row in _levels(best.to_scores(), other, seed)]
+    twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
+    if twice:
+        raise InputError(
+            argument="results",
+            rule="must have each row once under each metric",
+            value=f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
+            step="Leave one of them out.",
+        )
+    signature["results"] = [other.signature for other in others]
+    return replace(best, levels=pa.Table.from_pylist(levels, _LEVELS))
+
+
+_LEVELS = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("level", pa.string()),
+        ("studies", pa.int64()),
+        *((name, pa.float64()) for name in ("mean", "low", "high")),
+        ("degenerate", pa.bool_()),
+    ]
+)
+
+
+def _is_of(row: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+    """Return whether one of the others is the same level under the same metric."""
+    return any(row["metric"] == other["metric"] and row["level"] == other["level"] for other in others)
+
+
+def _levels(best: Scores, other: Scores, seed: int) -> list[dict[str, Any]]:
+    """Return a row for each metric of other scores: their mean over the studies that have samples."""
+    system = str(other.signature.get("system"))
+    both = {"samples": best, system: other}
+    metrics, _ = common_metrics(both, {})
+    check_signatures(both, metrics)
+    values, _ = aligned(both, metrics)
+    rows = []
+    for metric in metrics:
+        of_metric = values[metric][1]
+        of_metric = of_metric[~np.isnan(of_metric)]
+        name = "corpus oracle" if system == f"{metric} oracle" else "chance" if system in CHANCE else system
+        (ends,) = intervals(of_metric[None], seed=seed)
+        rows.append(
+            {"metric": metric, "level": name, "studies": len(of_metric), "mean": float(of_metric.mean())}
+            | {"low": ends.low, "high": ends.high, "degenerate": ends.degenerate}
+        )
+    return rows
+
+
+def _taken(samples: Samples, places: Sequence[int]) -> Samples:
+    """Return the samples of the studies at some places."""
+
+    def taken(column: Any) -> Any:
+        return None if column is None else [column[place] for place in places]
+
+    return Samples(
+        taken(samples.ids),
+        taken(samples.texts),
+        taken(samples.names),
+        samples.source,
+        taken(samples.logprobs),
+        taken(samples.values),
+        samples.section,
+    )
+
+
+def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any]]:
+    """Return a row for each n: the mean over the studies that have at least n samples, two or more."""
+    rows = []
+    for n in points(max(map(len, scores))):
+        values = np.array(
+            [expected_best(of, n, higher_is_better=record.higher_is_better) for of in scores if len(of) >= n]
+        )
+        if len(values) > 1:
+            (ends,) = intervals(values[None], seed=seed)
+            rows.append(
+                {"metric": record.name, "n": n, "studies": len(values), "mean": float(values.mean())}
+                | {"low": ends.low, "high": ends.high, "degenerate": ends.degenerate}
+            )
+    return rows
+
+
+def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
+    """Return a row for the mean of the samples, each selector and the best of all samples."""
+    sign = 1 if record.higher_is_better else -1
+    values = {MEAN: np.array([of.mean() for of in scores])}
+    for name, places in chosen.items():
+        values[name] = np.array([of[place] for of, place in zip(scores, places, strict=True)])
+    values["best of all samples"] = np.array([sign * (sign * of).max() for of in scores])
+    columns = np.array([*values.values()])
+    means, ends = resample_means(columns, RESAMPLES, seed), intervals(columns, seed=seed)
+    rows = []
+    for place, (name, of) in enumerate(values.items()):
+
+        def share(averages: Array, place: int = place) -> Array:
+            headroom = averages[..., -1] - averages[..., 0]
+            gain = averages[..., place] - averages[..., 0]
+            return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=sign * headroom > 0)
+
+        shares = means.map(share)
+        is_fixed = place in (0, len(values) - 1)
+        of_share = None if is_fixed else shares.interval()
+        row: dict[str, Any] = {"metric": record.name, "selector": name, "studies": len(of), "mean": float(of.mean())}
+        row |= {"low": ends[place].low, "high": ends[place].high, "degenerate": ends[place].degenerate}
+        row["share"] = float(shares.value) if np.isfinite(shares.value) else None
+        row |= {"share_low": of_share and of_share.low, "share_high": of_share and of_share.high}
+        names = ("difference", "difference_low", "difference_high", "p_value", "p_adjusted")
+        row |= dict.fromkeys(names)
+        if place:
+            difference = of - values[MEAN]
+            between, p = paired_test(difference, RESAMPLES, seed)
+            row["difference"], row["difference_low"], row["difference_high"] = float(difference.mean()), *between[:2]
+            # The best of all samples is no selector: it is never below the mean, so its test would mean nothing.
+            row["p_value"] = None if is_fixed else p
+        rows.append(row)
+    return rows

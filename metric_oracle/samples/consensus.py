@@ -1,0 +1,358 @@
+"""Consensus: of several reports of a study the one that agrees best with the others (minimum Bayes risk)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metric_oracle.api.attached import attached
+from metric_oracle.api.given import Given, opened, say
+from metric_oracle.corpora.samples import Samples
+from metric_oracle.corpora.shown import OneLine
+from metric_oracle.errors import InputError, called
+from metric_oracle.indexes.index import Index
+from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress, silent
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.results import Results, check_out
+from metric_oracle.samples.groups import Groups, checked_metrics, matrices, places_of, signature_of, write_table
+from metric_oracle.sources.inputs import load_inputs
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class Consensus(OneLine):
+    """The chosen sample of each study, for each metric. Made by [`consensus`][metric_oracle.consensus].
+
+    Parameters
+    ----------
+    samples : Samples
+        What was chosen from.
+    chosen : dict of str to list of int
+        Metric -> place of the chosen sample of each study.
+    utilities : dict of str to list of numpy.ndarray
+        Metric -> for each study the expected score of each sample, float64[N]; NaN for the only sample of a study.
+    matrices : dict of str to list of numpy.ndarray
+        Metric -> for each study the scores of all pairs, float64[N, N]: row i, column j is sample i with sample j as
+        the reference.
+    signature : dict
+        What is needed to make the same choice again.
+
+    Examples
+    --------
+    >>> chosen = mo.consensus({"s1": ["no edema", "no edema seen", "clear"]}, "rouge-l")
+    >>> chosen.predictions("rouge-l")
+    {'s1': 'no edema'}
+    """
+
+    samples: Samples
+    chosen: dict[str, list[int]]
+    utilities: dict[str, list[Array]]
+    matrices: dict[str, list[Array]]
+    signature: dict[str, Any]
+
+    def summary(self) -> str:
+        """Return one line without ids and texts.
+
+        Returns
+        -------
+        str
+            Numbers of studies and samples, and the metrics.
+        """
+        n = len(self.samples.ids)
+        return f"{n:,} studies, {sum(self.samples.sizes):,} samples: {', '.join(self.chosen)}"
+
+    def predictions(self, metric: str) -> dict[str, str]:
+        """Return the chosen report of each study under a metric.
+
+        Parameters
+        ----------
+        metric : str
+            One of the metrics of the consensus.
+
+        Returns
+        -------
+        dict of str to str
+            Study id -> report; [`score`][metric_oracle.score] takes it as predictions.
+        """
+        texts = self.samples.texts
+        places = self.chosen[self._name(metric)]
+        return {study: group[place] for study, group, place in zip(self.samples.ids, texts, places, strict=True)}
+
+    def table(self, metric: str) -> pa.Table:
+        """Return the chosen reports under a metric, in the columns of the file that `write` writes.
+
+        Parameters
+        ----------
+        metric : str
+            One of the metrics of the consensus.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``study_id``, ``report``, ``sample`` (its name), ``samples`` (their number), ``metric`` and ``utility``, the
+            expected score, null for the only sample of a study.
+        """
+        name, samples = self._name(metric), self.samples
+        places = self.chosen[name]
+        utilities = [of[place] for of, place in zip(self.utilities[name], places, strict=True)]
+        return pa.table(
+            {
+                "study_id": pa.array(samples.ids, pa.large_string()),
+                "report": pa.array([*self.predictions(name).values()], pa.large_string()),
+                "sample": pa.array([of[place] for of, place in zip(samples.names, places, strict=True)]),
+                "samples": pa.array(samples.sizes, pa.int64()),
+                "metric": pa.array([name] * len(places)),
+                "utility": pa.array(utilities, pa.float64(), from_pandas=True),
+            }
+        )
+
+    def to_results(self) -> Results:
+        """Return the chosen reports under all metrics in one table, with the signature.
+
+        Returns
+        -------
+        Results
+            The rows of `table` for each metric, in the order of the metrics.
+        """
+        return Results(pa.concat_tables([self.table(metric) for metric in self.chosen]), self.signature)
+
+    def utility_table(self) -> pa.Table:
+        """Return the expected score of every sample under every metric.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``study_id``, ``sample``, ``metric``, ``utility`` and ``chosen``, one row for each sample and metric.
+        """
+        rows = [
+            {"study_id": study, "sample": name, "metric": metric, "utility": value, "chosen": place == chosen}
+            for metric, groups in self.utilities.items()
+            for study, names, values, chosen in zip(
+                self.samples.ids, self.samples.names, groups, self.chosen[metric], strict=True
+            )
+            for place, (name, value) in enumerate(zip(names, values.tolist(), strict=True))
+        ]
+        columns = {name: [row[name] for row in rows] for name in ("study_id", "sample", "metric", "chosen")}
+        utilities = pa.array([row["utility"] for row in rows], pa.float64(), from_pandas=True)
+        return pa.table({**columns, "utility": utilities})
+
+    def pair_table(self) -> pa.Table:
+        """Return the score of every pair of samples of a study under every metric.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``study_id``, ``sample``, ``reference`` (names of two samples), ``metric`` and ``score``, one row for each
+            ordered pair, a sample with itself included.
+        """
+        rows = [
+            (study, names[i], names[j], metric, score)
+            for metric, groups in self.matrices.items()
+            for study, names, matrix in zip(self.samples.ids, self.samples.names, groups, strict=True)
+            for (i, j), score in np.ndenumerate(matrix)
+        ]
+        names = ("study_id", "sample", "reference", "metric", "score")
+        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+    def write(self, path: str | Path, metric: str | None = None) -> list[Path]:
+        """Write the chosen reports as predictions: Parquet, CSV or JSON Lines by the ending of the path.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. Of several metrics each has a file of its own: ``chosen.csv`` becomes ``chosen-rouge-l.csv``.
+        metric : str, optional
+            Write this metric alone, to `path` itself.
+
+        Returns
+        -------
+        list of path
+            The files.
+        """
+        if metric is not None:
+            paths = {self._name(metric): Path(path)}
+        else:
+            paths = dict(zip(self.chosen, paths_of(Path(path), list(self.chosen)), strict=True))
+        for file in paths.values():
+            check_out(file)
+        for name, file in paths.items():
+            write_table(file, self.table(name), self.signature_of(name))
+        return list(paths.values())
+
+    def signature_of(self, metric: str) -> dict[str, Any]:
+        """Return what is needed to make the choice under one metric again.
+
+        Parameters
+        ----------
+        metric : str
+            One of the metrics of the consensus.
+
+        Returns
+        -------
+        dict
+            Its signature.
+        """
+        return {**self.signature, "metrics": {metric: self.signature["metrics"][metric]}}
+
+    def _name(self, metric: str) -> str:
+        name = get_metric(metric).name
+        if name not in self.chosen:
+            raise InputError(
+                argument="metric", rule=f"must be one of {', '.join(self.chosen)}", value=repr(name), step="Choose one."
+            )
+        return name
+
+
+def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
+    """Return the file of each metric: the path itself of one, otherwise with the name of the metric in it."""
+    if len(metrics) == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{metric.replace(':', '-')}{path.suffix}") for metric in metrics]
+
+
+def expected_scores(matrix: Array, logprobs: Sequence[float] | None = None) -> Array:
+    """Return the expected score of each sample of a group with the other samples as references.
+
+    Sums are rounded once (`math.fsum`), so that equal texts have equal expected scores whatever their order.
+
+    Parameters
+    ----------
+    matrix : float64[N, N]
+        Row i, column j: sample i with reference j.
+    logprobs : sequence of float, optional
+        Weights of the references are exp(logprob), normalised over the other samples; by default all are equal.
+
+    Returns
+    -------
+    float64[N]
+        NaN where there is no other sample.
+    """
+    n = len(matrix)
+    if n == 1:
+        return np.array([np.nan])
+    utility = np.empty(n)
+    for i in range(n):
+        scores = np.delete(matrix[i], i)
+        if logprobs is None:
+            utility[i] = math.fsum(scores) / (n - 1)
+        else:
+            others = np.delete(np.asarray(logprobs, np.float64), i)
+            weights = np.exp(others - others.max())
+            utility[i] = math.fsum(weights * scores) / math.fsum(weights)
+    return utility
+
+
+@called("consensus")
+def consensus(
+    candidates: Given,
+    metrics: str | Sequence[str],
+    *,
+    weighted: bool = False,
+    index: str | Path | Index | None = None,
+    options: SearchOptions | None = None,
+    progress: Progress | None = None,
+) -> Consensus:
+    """Choose, of several reports of each study, the one with the best expected score: minimum Bayes risk decoding.
+
+    The expected score of a sample is its mean score with the other samples of its study as references. The sample
+    itself is left out; another sample with the same text counts.
+
+    Parameters
+    ----------
+    candidates : path, dict, table, Samples or AttachedReports
+        Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
+        addition to the texts is attached by [`reports`][metric_oracle.reports]: files by text or by ids such as
+        "50000001/0" (study, then sample), or a model, which runs once for each distinct text.
+    metrics : str or sequence of str
+        Names of metrics, for each of which a sample is chosen. Where lower is better, the least expected score wins.
+    weighted : bool, default False
+        Weigh the references by their probability, exp(logprob), normalised over the other samples.
+    index : path or Index, optional
+        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it.
+    options : SearchOptions, optional
+        `idf` and `rescale` of BERTScore, and `threads`.
+    progress : function, optional
+        Called as ``progress(step, done, total)``.
+
+    Returns
+    -------
+    Consensus
+        The chosen samples; of equal expected scores the first sample wins, and the only sample of a study is chosen.
+
+    Raises
+    ------
+    InputError
+        If the candidates cannot be read, a study has none, a metric is unknown or lacks what it reads, or weights are
+        asked for and there are no log-probabilities.
+
+    Examples
+    --------
+    >>> chosen = mo.consensus("samples.jsonl", "rouge-l,bleu")
+    >>> chosen
+    <Consensus: 24 studies, 192 samples: rouge-l, bleu-2>
+    """
+    options = options or DEFAULTS
+    counted = None if index is None else opened(index)
+    records = checked_metrics(metrics, options, counted)
+    given = attached(candidates)
+    samples = given.read_samples()
+    if weighted and samples.logprobs is None:
+        raise InputError(
+            argument="weighted",
+            rule="must be left out for samples without log-probabilities",
+            value="True",
+            step="Add the column logprobs, or logprob in a table with one row for each sample.",
+        )
+    reports = samples.distinct()
+    inputs = load_inputs(
+        reports.ids,
+        reports.texts,
+        encoding=given.open_encoding(progress),
+        progress=progress or silent,
+        **given.models,
+        **given.sources,
+    ).completed()
+    groups = Groups(samples, inputs, places_of(samples))
+    if "words for a missing report" in samples.source:
+        say(samples.source, given.models.get("tell"))
+    of_metric: dict[str, list[Array]] = {}
+    utilities: dict[str, list[Array]] = {}
+    chosen: dict[str, list[int]] = {}
+    logprobs = samples.logprobs if weighted else None
+    for place, record in enumerate(records):
+        (progress or silent)(record.name, place, len(records))
+        of_metric[record.name] = matrices(groups, record, options, counted)
+        utilities[record.name] = [
+            expected_scores(matrix, None if logprobs is None else logprobs[study])
+            for study, matrix in enumerate(of_metric[record.name])
+        ]
+        sign = 1 if record.higher_is_better else -1
+        chosen[record.name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[record.name]]
+    signature = {
+        "kind": "consensus",
+        "metrics": {
+            record.name: {
+                "options": record.recorded,
+                "source": record.source,
+                "tool": record.tool,
+                "direction": "higher" if record.higher_is_better else "lower",
+                **{name: str(value) for name, value in options.settings.items() if name in record.settings},
+                **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
+            }
+            for record in records
+        },
+        "weights": "exp(logprob)" if weighted else "equal",
+        "samples": signature_of(samples, given.data),
+        **({"section": samples.section[0]} if samples.section[0] else {}),
+        "n": len(samples.ids),
+        "version": version("metric-oracle"),
+    }
+    return Consensus(samples, chosen, utilities, of_metric, signature)

@@ -1,0 +1,121 @@
+"""The samples of each study with their sources, and the scores of all pairs of a group."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metric_oracle.api.given import names_of
+from metric_oracle.corpora.samples import Samples
+from metric_oracle.errors import InputError
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.memory import MemoryIndex
+from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric
+from metric_oracle.retrieval.checks import check_counted, with_frequencies
+from metric_oracle.retrieval.groups import score_groups
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.pairs import metric_entries
+from metric_oracle.retrieval.pairs import places_of as places_in
+from metric_oracle.retrieval.results import Results
+from metric_oracle.sources.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Samples with what metrics read of them.
+
+    Attributes
+    ----------
+    samples : Samples
+    inputs : Inputs
+        The distinct texts, with their sources.
+    places : list of int64[N]
+        Place of each sample of a study among the distinct texts.
+    """
+
+    samples: Samples
+    inputs: Inputs
+    places: list[npt.NDArray[np.int64]]
+
+
+def places_of(samples: Samples) -> list[npt.NDArray[np.int64]]:
+    """Return the place of each sample of a study among the distinct texts."""
+    place = {text: i for i, text in enumerate(samples.distinct().texts)}
+    return [np.array([place[text] for text in group], np.int64) for group in samples.texts]
+
+
+def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counted: Index | None) -> list[Metric]:
+    """Return the records of the metrics, each once, all of which score a pair whatever else is in the call."""
+    records = [*{record.name: record for name in names_of(metrics) or () for record in [get_metric(name)]}.values()]
+    if not records:
+        raise InputError(argument="metrics", rule="must be at least one", value="none", step="Name some.")
+    for record in records:
+        check_searched(record)
+        if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
+            raise InputError(
+                argument="metrics",
+                rule="must be such that the score of a pair depends on this pair alone",
+                value=repr(record.name),
+                step="Choose another metric, such as cider-d:corpus with an index.",
+            )
+    options.check_used(("idf", "rescale", "threads"), "samples")
+    if options.idf == "tests":
+        raise InputError(
+            argument="idf",
+            rule="must be off, corpus or a table of weights for samples",
+            value="'tests'",
+            step="Every group would have weights of its own.",
+        )
+    check_counted(counted, records, options.idf)
+    return records
+
+
+def matrices(
+    groups: Groups, record: Metric, options: SearchOptions, counted: Index | None = None
+) -> list[npt.NDArray[np.float64]]:
+    """Return the scores of all pairs of samples of each study: row i, column j is sample i with reference j."""
+    samples, sizes = _samples_of(groups)
+    return score_groups(samples, samples, (sizes, sizes), record, options, counted)
+
+
+def scores_with(
+    groups: Groups, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
+) -> list[npt.NDArray[np.float64]]:
+    """Return the score of each sample with the reference of its study, which has the same place as the study."""
+    samples, sizes = _samples_of(groups)
+    scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), record, options, counted)
+    return [matrix[:, 0] for matrix in scores]
+
+
+def entries(
+    groups: Groups, references: Inputs, records: list[Metric], options: SearchOptions, counted: Index | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the signature entry of each metric, which is that of `score` on the same references."""
+    inputs = groups.inputs
+    kinds = {kind for record in records for kind in record.representations}
+    has_all = np.all([places >= 0 for kind in kinds if (places := places_in(inputs, kind)) is not None], axis=0)
+    one = inputs.take(np.array([int(np.argmax(has_all))]))  # the entry depends on no text, so that one is enough
+    index = with_frequencies(MemoryIndex(one, [record.name for record in records]), counted, records, options.idf)
+    return metric_entries(index, references, records, options)
+
+
+def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
+    """Return the samples of all studies, one study after another, and their numbers."""
+    return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)
+
+
+def write_table(path: Path, table: Any, signature: dict[str, Any]) -> None:
+    """Write a table with its signature: Parquet, CSV or JSON Lines by the ending of the path."""
+    Results(table, signature).write(path)
+
+
+def signature_of(samples: Samples, data: Any) -> dict[str, Any]:
+    """Return what tells these samples from others: the name of their file, and a digest of ids and texts."""
+    content = json.dumps([samples.ids, samples.texts, samples.names]).encode()
+    name = Path(data).name if isinstance(data, str | Path) else "in memory"
+    return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}

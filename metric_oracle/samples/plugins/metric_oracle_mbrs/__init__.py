@@ -1,0 +1,61 @@
+"""A metric for mbrs: metrics of this package in its decoders. The folder of this file goes with ``--plugin_dir``.
+
+mbrs imports the folder as a package of its own and puts the folder above it first on the path of modules. That folder
+has nothing else, so that no module is hidden.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from mbrs.metrics import Metric, register
+
+from metric_oracle.api.rewards import Scorer
+from metric_oracle.errors import InputError
+
+
+@register("metric_oracle")
+class MetricOracle(Metric):  # type: ignore[misc]
+    """The scores of a metric of this package, the same as of `metric_oracle.pairwise`."""
+
+    @dataclass
+    class Config(Metric.Config):  # type: ignore[misc]
+        """Configuration of the metric.
+
+        - metric (str): Name of a metric that `oracle metrics` lists, such as rouge-l or radgraph.
+        - sources (list[str]): Models that the metric reads, as NAME=FILE with the names of `metric_oracle.reports`,
+          such as radgraph=radgraph.tar.gz or encoder=distilroberta-base.
+        """
+
+        metric: str = "rouge-l"
+        sources: list[str] = field(default_factory=list)
+
+    def __init__(self, cfg: Config) -> None:
+        super().__init__(cfg)
+        sources = dict(given.partition("=")[::2] for given in cfg.sources)
+        if not all(sources.values()):
+            raise InputError(
+                argument="sources",
+                rule="must be NAME=FILE",
+                value="another text",
+                step="Write for example radgraph=radgraph.tar.gz.",
+            )
+        self._scorer = Scorer.open(cfg.metric, None, sources)
+        self.HIGHER_IS_BETTER = self._scorer.record.higher_is_better
+
+    def score(self, hypothesis: str, reference: str, source: str | None = None) -> float:
+        """Return the score of a hypothesis with a reference; `source` is not read."""
+        return float(self._matrix([hypothesis], [reference])[0, 0])
+
+    def pairwise_scores(self, hypotheses: list[str], references: list[str], source: str | None = None) -> Any:
+        """Return the score of every hypothesis with every reference: a tensor float64[H, R]; `source` is not read."""
+        return torch.from_numpy(self._matrix(hypotheses, references))
+
+    def _matrix(self, hypotheses: list[str], references: list[str]) -> np.ndarray:
+        sign = 1.0 if self.HIGHER_IS_BETTER else -1.0  # the scorer gives rewards
+        if hypotheses == references:
+            return sign * self._scorer.matrices(hypotheses, None, np.array([len(hypotheses)]))[0]
+        both = [*hypotheses, *references]
+        (matrix,) = self._scorer.matrices(both, None, np.array([len(both)]))
+        return sign * matrix[: len(hypotheses), len(hypotheses) :]

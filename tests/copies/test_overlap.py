@@ -1,0 +1,323 @@
+"""The report on copies: cases by hand, equality with brute force, planted near duplicates, the command."""
+
+import io
+import random
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import metric_oracle as mo
+from metric_oracle.copies import runs
+from metric_oracle.copies.layout import layout, views
+from metric_oracle.copies.measure import NEAR, masked
+from metric_oracle.copies.runs import shared_runs
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.indexes.ngrams import tokenize_rouge
+from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.sources.inputs import Inputs
+
+TRAIN = [
+    "No acute cardiopulmonary process.",
+    "Small left effusion, unchanged since the prior study of the chest.",
+    "Heart size is normal. XXXX placed on 01/02/2019 in the right atrium.",
+    "Stable.",
+]
+
+
+def few(**sets):
+    return {name: Reports([f"s{i}" for i in range(len(texts))], texts, name, {}, {}) for name, texts in sets.items()}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return mo.build_index(TRAIN, tmp_path_factory.mktemp("copies") / "I", metrics="rouge-l,bleu-2")
+
+
+def test_lines_by_hand(index):
+    human = ["NO  acute cardiopulmonary process.", "no acute cardiopulmonary process", "New edema in both lungs today"]
+    model = ["Stable.", "Small left effusion, unchanged since the prior study", "Stable."]
+    sets = few(human=human, model=model)
+    found = mo.overlap(index, {"model": sets["model"]}, sets["human"], resamples=200)
+    value = {key: cell.value for key, cell in found.cells.items()}
+    assert value["human", "copy: text"] == pytest.approx(1 / 3)  # the second lacks a full stop
+    assert value["human", "copy: tokens"] == pytest.approx(2 / 3)
+    assert value["model", "copy: text"] == value["model", "copy: tokens"] == pytest.approx(2 / 3)
+    assert found.cells["model", "copy: text"].difference == pytest.approx(1 / 3)
+    assert found.sets["human"].run.tolist() == [4, 4, 1]  # "in" is a word of the third training report
+    assert found.sets["model"].run.tolist() == [1, 8, 1]
+    assert value["model", "longest run, median"] == 1
+    assert (found.sets["human"].n_grams.tolist(), found.sets["human"].n_new.tolist()) == ([1, 1, 3], [0, 0, 3])
+    assert value["human", "new 4-grams"] == pytest.approx(3 / 5)
+    assert value["model", "new 4-grams"] == 0
+    assert value["model", "most frequent report"] == pytest.approx(2 / 3)
+    assert found.distinct == {"human": 3, "model": 2}
+    assert value["model", "nearer to training: rouge-l"] == 1
+    assert ("human", "nearer to training: rouge-l") not in value
+    assert value["human", "same id"] == 0
+    assert found.pairs()["query_id"][0].as_py() == "s1"
+    assert "text" not in found.pairs().column_names
+    assert found.pairs(text=True)["text"][0].as_py() == model[1]
+    assert found.sentences().to_pylist()[-2:] == [
+        {"set": "model", "reports": 2, "share": 2 / 3, "sentence": "stable."},
+        {"set": "model", "reports": 1, "share": 1 / 3, "sentence": folded(model[1])},
+    ]
+
+
+def test_an_id_of_the_corpus_is_counted(tmp_path):
+    index = mo.build_index({"a": "no change", "b": "new edema"}, tmp_path / "I", metrics="rouge-l,bleu-2")
+    found = mo.overlap(index, {"model": {"b": "edema", "c": "normal heart"}}, resamples=200)
+    assert found.sets["model"].is_same["id"].tolist() == [True, False]
+    assert found.cells["model", "same id"].difference is None
+
+
+@pytest.mark.parametrize("form", ["file", "frame", "index", "reports"])
+@pytest.mark.parametrize("shard_rows", [None, 2])
+def test_values_of_columns_that_both_sides_have_are_counted(tmp_path, form, shard_rows):
+    header = "study_id,report,subject_id,view,ward\n"
+    (tmp_path / "train.csv").write_text(f"{header}a,no change,p1,AP,1\nb,new edema,p2,,1\nc,edema,p3,,1\n", "utf-8")
+    (tmp_path / "test.csv").write_text(f"{header}d,normal,p2,,1\ne,no edema,p4,AP,1\nf,clear,,,1\n", "utf-8")
+    train = mo.build_index(
+        tmp_path / "train.csv", tmp_path / "I", metrics="rouge-l,bleu-2", keep="subject_id,view", shard_rows=shard_rows
+    )
+    human = {
+        "file": lambda: tmp_path / "test.csv",
+        "frame": lambda: pytest.importorskip("polars").read_csv(tmp_path / "test.csv"),
+        "index": lambda: mo.build_index(
+            tmp_path / "test.csv", tmp_path / "T", metrics="bleu-2", keep="subject_id,view"
+        ),
+        "reports": lambda: read_reports(tmp_path / "test.csv", keep="subject_id,view"),
+    }[form]()
+    for mask in (False, True) if form == "file" else (False,):
+        found = mo.overlap(
+            train, {"model": {"f": "edema", "d": "normal", "e": "edema"}}, human, mask=mask, resamples=200
+        )
+        for name in ("human", "model"):
+            assert found.sets[name].is_same["subject_id"].tolist() == [True, False, False]
+            assert found.sets[name].is_same["view"].tolist() == [False, True, False]
+            assert found.cells[name, "same subject_id"].value == pytest.approx(1 / 3)
+        assert found.pairs().filter(found.pairs()["same_subject_id"])["query_id"].to_pylist() == ["d", "d"]
+        assert not any("ward" in line for line in found.lines)
+
+
+def test_copies_are_those_of_folded_texts(tmp_path):
+    """Anagrams, other characters than ASCII on either side, every kind of white space, and no report twice."""
+    train = ["No  edema.", "no edema .", "ok \u00e9", "\uff2e\uff2f lines", "one\x1ctwo", "ab ba", "Stra\u00dfe"]
+    asked = [
+        "NO EDEMA.",
+        "on edema.",
+        "OK e\u0301",
+        "no lines",
+        "one two",
+        "ba ab",
+        "STRASSE",
+        "onetwo",
+        "no\u00a0edema.",
+    ]
+    for shard_rows in (None, 3):
+        index = mo.build_index(train, tmp_path / f"I{shard_rows}", metrics="rouge-l,bleu-2", shard_rows=shard_rows)
+        found = mo.overlap(index, few(model=asked), resamples=200).sets["model"].is_copy
+        assert found.tolist() == [folded(text) in set(map(folded, train)) for text in asked]
+        assert found.tolist() == [True, False, True, True, True, False, True, False, True]
+
+
+@pytest.mark.parametrize("largest", [0, runs.LARGEST_TABLE])
+def test_runs_with_and_without_a_table(index, monkeypatch, largest):
+    monkeypatch.setattr(runs, "LARGEST_TABLE", largest)
+    asked = [
+        tuple(tokenize_rouge(text)) for text in (*TRAIN, "the prior study in both lungs of the chest", "", "edema")
+    ]
+    found = shared_runs(asked, [index.part("words")], 2)
+    assert found.longest.tolist() == [4, 11, 14, 1, 3, 0, 0]
+    assert found.shared.sum() == 3 + 10 + 13 + 4
+
+
+def words(n: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices("abcde", (5, 3, 2, 1, 1), k=rng.randrange(1, 14))) for _ in range(n)]
+
+
+@pytest.mark.parametrize("shard_rows", [None, 17])
+def test_equal_to_brute_force(tmp_path, shard_rows):
+    train, asked = words(60, 1), [*words(50, 2), "unheard", "a", "a unheard b c d e"]
+    index = mo.build_index(train, tmp_path / "I", metrics="rouge-l,bleu-2", shard_rows=shard_rows)
+    found = mo.overlap(index, few(model=asked), resamples=200).sets["model"]
+    corpus = [text.split() for text in train]
+
+    def has(run):
+        n = len(run)
+        return any(run == other[i : i + n] for other in corpus for i in range(len(other) - n + 1))
+
+    for q, text in enumerate(asked):
+        own = text.split()
+        runs = [own[i:j] for i in range(len(own)) for j in range(i + 1, len(own) + 1)]
+        assert found.run[q] == max((len(run) for run in runs if has(run)), default=0)
+        grams = [run for run in runs if len(run) == 4]
+        assert found.n_grams[q] == len(grams)
+        assert found.n_new[q] == sum(not has(run) for run in grams)
+        assert found.is_copy[q] == (text in train)
+    for name in NEAR:
+        plain = load_reference(METRICS[name])
+        parts = [shard.representation(METRICS[name]) for shard in index.shards()]
+        documents = [part.item(document) for part in parts for document in range(len(part.row_ptr) - 1)]
+        encoded = parts[0].encode(Inputs([str(q) for q in range(len(asked))], asked))
+        for q in range(len(asked)):
+            reference = encoded.item(int(encoded.which[q]))
+            assert found.best[name][q] == max(plain(document, reference)[0] for document in documents)
+
+
+def test_planted_near_duplicates_are_all_found(tmp_path):
+    """Reports of ten words with a word changed, moved to the end or added: recall 1.000 at a ROUGE-L of 0.8."""
+    rng = random.Random(3)
+    vocabulary = [f"w{i}" for i in range(300)]
+    train = [" ".join(rng.sample(vocabulary, 10)) for _ in range(400)]
+    planted = []
+    for text in rng.sample(train, 100):
+        one = text.split()
+        place = rng.randrange(10)
+        change = rng.randrange(3)
+        if change == 0:
+            one[place] = "planted"
+        elif change == 1:
+            one.append(one.pop(place))
+        else:
+            one.insert(place, "planted")
+        planted.append(" ".join(one))
+    others = [" ".join(rng.sample(vocabulary, 10)) for _ in range(100)]
+    index = mo.build_index(train, tmp_path / "I", metrics="rouge-l,bleu-2")
+    best = mo.overlap(index, few(model=[*planted, *others]), resamples=200).sets["model"].best["rouge-l"]
+    assert (best[:100] >= 0.8).all()
+    assert not (best[100:] >= 0.8).any()
+
+
+def test_runs_of_no_report_and_of_no_known_word(index):
+    corpora = [index.part("words")]
+    assert shared_runs([], corpora, 4).longest.tolist() == []
+    runs = shared_runs([(), ("unheard", "foreign")], corpora, 2)
+    assert (runs.longest.tolist(), runs.shared.tolist()) == ([0, 0], [False])
+
+
+def test_texts_are_compared_without_case_space_and_unicode_form():
+    assert folded("No\u00a0 ACUTE\n process") == folded("no acute process") == "no acute process"
+    assert folded("e\u0301") == folded("\u00e9")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("___ year old", "year old"),
+        ("XXXX and xxxx", "and"),
+        ("seen [**2019-1-2**] again", "seen again"),
+        ("on 01/02/2019 and 2019-01-02 and 1/2/19", "on and and"),
+        ("a 1-2 mm nodule, ribs 5/6, T11-12, exx, one _ mark", "a 1-2 mm nodule, ribs 5/6, T11-12, exx, one _ mark"),
+    ],
+)
+def test_markers(text, expected):
+    assert masked(text).split() == expected.split()
+
+
+def test_markers_are_removed_on_request_and_counted_either_way(index):
+    model = ["Heart size is normal. XXXX placed on 03/04/2020 in the right atrium.", "Stable"]
+    kept, removed = (mo.overlap(index, few(model=model), mask=mask, resamples=200) for mask in (False, True))
+    assert [one.cells["model", "marker"].value for one in (kept, removed)] == [0.5, 0.5]
+    assert [one.cells["model", "copy: text"].value for one in (kept, removed)] == [0, 0.5]
+    assert [one.signature["masked"] for one in (kept, removed)] == [False, True]
+
+
+def test_intervals_and_differences_are_paired(index):
+    """A set that is the human reports differs from them by nothing, whatever the width of the intervals."""
+    human = [*TRAIN[:2], *words(12, 4)]
+    found = mo.overlap(index, few(same=human), few(human=human)["human"], resamples=200)
+    for line in found.lines:
+        cell = found.cells["same", line]
+        if not line.startswith("nearer"):
+            assert (cell.difference, cell.difference_interval) == (0, (0, 0, True))
+            assert cell.interval == found.cells["human", line].interval
+    low, high, is_degenerate = found.cells["human", "copy: text"].interval
+    assert low < 2 / 14 < high
+    assert not is_degenerate
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_reports(index, n):
+    found = mo.overlap(index, few(model=["new edema", "stable"][:n]), resamples=200)
+    assert np.isnan(found.cells["model", "new 4-grams"].value)
+    assert found.cells["model", "new 4-grams"].interval is None
+
+
+def test_errors(index, tmp_path):
+    with pytest.raises(mo.MetricOracleError, match=r"set 'm' has no report for 1 of 2 references \('b'\)"):
+        mo.overlap(index, {"m": {"a": "no change"}}, {"a": "no", "b": "new"})
+    with pytest.raises(mo.MetricOracleError, match="there must be a set of reports; got none"):
+        mo.overlap(index, {})
+    with pytest.raises(mo.MetricOracleError, match="sets must not contain 'human'"):
+        mo.overlap(index, {"human": ["no"]}, ["no"])
+    lacking = mo.build_index(TRAIN, tmp_path / "I", metrics="bleu-2")
+    with pytest.raises(mo.MetricOracleError, match="rouge-l"):
+        mo.overlap(lacking, {"m": ["no change"]})
+    with pytest.raises(mo.MetricOracleError, match="resamples must be an int of at least 100"):
+        mo.overlap(index, {"m": ["no change"]}, resamples=7)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_view_fits_and_shows_no_text(index, width):
+    found = mo.overlap(index, few(model=[*TRAIN[:2], "patient text"]), few(h=words(3, 5))["h"], resamples=200)
+    for text in (False, True):
+        out = io.StringIO()
+        console = Console(width=width, file=out)
+        for part in views(found, found.pairs(text)):
+            console.print(part)
+        assert max(map(len, out.getvalue().splitlines())) <= width
+        assert ("patient text" in out.getvalue()) == text
+    assert [len(table.rows) for table in layout(found)] == [20, 17]
+
+
+def test_the_command(oracle, index, tmp_path):
+    (tmp_path / "test.csv").write_text("study_id,report\na,Stable.\nb,New edema\n", "utf-8")
+    (tmp_path / "model.csv").write_text("study_id,report\nb,Stable.\na,Stable.\n", "utf-8")
+    arguments = ("overlap", index.folder, tmp_path / "model.csv", "--references", tmp_path / "test.csv")
+    code, out, err = oracle(*arguments, "--resamples", 200, "--pairs", tmp_path / "p.csv", "--plot", tmp_path / "p.png")
+    assert code == 0, err
+    assert '"set": "model", "line": "copy: text", "value": 1.0' in out
+    assert "Stable" not in out + (tmp_path / "p.csv").read_text("utf-8")
+    assert (tmp_path / "p.png").stat().st_size > 1000
+    for ending in ("md", "tex", "csv", "parquet"):
+        code, _, err = oracle(*arguments, "--resamples", 200, "--out", tmp_path / f"t.{ending}")
+        assert (code, "exact copies human 50.0%, model 100.0%; 2 reports each" in err) == (0, True)
+    assert "| copy: text |" in (tmp_path / "t.md").read_text("utf-8")
+    code, _, err = oracle(*arguments, tmp_path / "model.csv")
+    assert code == 2
+    assert "sets must be FILE or NAME=FILE, each name once" in err
+
+
+def test_a_study_writes_the_report_on_copies_of_its_models(oracle, tmp_path):
+    train, tests = "study_id,report,subject_id\n", "study_id,report,subject_id\n"
+    train += "".join(f"t{i},{text},p{i}\n" for i, text in enumerate(TRAIN[:1] + words(9, 7)))
+    (tmp_path / "train.csv").write_text(train, "utf-8")
+    (tmp_path / "test.csv").write_text(f"{tests}a,{TRAIN[0]},p1\nb,New edema,p99\nc,no change,p2\n", "utf-8")
+    (tmp_path / "model.csv").write_text(f"study_id,report\nb,{TRAIN[0]}\na,{TRAIN[0]}\n", "utf-8")
+    index = mo.build_index(tmp_path / "train.csv", tmp_path / "I", metrics="rouge-l,bleu-2", keep="subject_id")
+    arguments = (
+        "study",
+        index.folder,
+        tmp_path / "test.csv",
+        "-m",
+        "rouge-l",
+        "--model",
+        f"m={tmp_path / 'model.csv'}",
+    )
+    code, _, err = oracle(*arguments, "--overlap")
+    assert code == 2
+    assert "out must be given with --overlap; got none" in err
+    code, _, err = oracle(*arguments, "--overlap", "--inner", "--out", tmp_path / "S")
+    assert code == 0, err
+    assert "exact copies human 50.0%, m 100.0%; 2 reports each" in err
+    assert "| copy: text |" in (tmp_path / "S" / "overlap.md").read_text("utf-8")
+    assert "human,same subject_id,0.5" in (tmp_path / "S" / "overlap.csv").read_text("utf-8").replace('"', "")
+    assert (tmp_path / "S" / "table.md").is_file()
+
+
+def test_words_are_those_of_rouge():
+    assert tokenize_rouge("Heart-size: NORMAL") == ["heart", "size", "normal"]
