@@ -45,10 +45,11 @@ def readme_tests(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Run ruff over the code and hadolint over the container files."""
+    """Run ruff over the code, hadolint over the container files and codespell over all texts."""
     session.install("--group", "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("codespell")
     # These two rules ask for exact versions of everything.
     ignored = ("--ignore", "DL3008", "--ignore", "DL3013")
     session.run("hadolint", *ignored, *map(str, Path("containers").glob("*.Dockerfile")))
@@ -77,7 +78,8 @@ def types(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def docs(session: nox.Session) -> None:
-    """Build the site without a warning; check the docstrings of public names and run their examples."""
+    """Build the site without a warning, check its spelling and the docstrings of public names, run their examples."""
+    run(session, "codespell_lib", "README.md", "CHANGELOG.md", "docs")
     run(
         session,
         "pytest",

@@ -32,7 +32,7 @@ _MIT_NAMES = {
     "portable chest": "findings",
     "chest, two views": "findings",
     "comparisons": "comparison",
-    "comparision": "comparison",
+    "comparision": "comparison",  # codespell:ignore
     "clinical history": "history",
     "reason for exam": "indication",
     "reason for examination": "indication",
