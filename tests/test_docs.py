@@ -278,6 +278,26 @@ def test_tables_of_metrics_are_those_of_the_registry():
         get_metric(name)
 
 
+def check_skill(text, pages):
+    """Check a skill file: what loads it asks for, its commands, and that each job and page of the site is in it."""
+    import yaml
+
+    _, head, body = text.split("---\n", 2)
+    about = yaml.safe_load(head)
+    assert set(about) == {"name", "description"}
+    assert re.fullmatch(r"[a-z-]{1,64}", about["name"])
+    assert 100 < len(about["description"]) <= 1024
+    assert len(body.splitlines()) < 500
+    jobs = re.findall(r"^### .*\n\n(?:\w|`).*\n\n```", body, re.MULTILINE)
+    assert len(jobs) == len(list((ROOT / "docs/cookbook").glob("*.md"))) - 1
+    commands = re.findall(r"^oracle (?!=)(.*)$", body, re.MULTILINE)
+    assert len(commands) > 30
+    for command in commands:
+        parse_command(shlex.split(re.sub(r" > \S+$", "", command), comments=True))
+    assert re.findall(r"^- .*: `(\S+\.html)`$", body, re.MULTILINE) == pages
+    assert len(re.findall(r"^- \*\*", body, re.MULTILINE)) > 5
+
+
 def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     try:
         import mkdocs  # noqa: F401
@@ -295,6 +315,7 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     linked = re.findall(r"^- \[.+\]\((\S+\.html)\): ", of_models, re.MULTILINE)
     assert len(linked) > 30
     assert [page for page in linked if not (tmp_path / "site" / page).is_file()] == []
+    check_skill((tmp_path / "site/skills/metric-oracle/SKILL.md").read_text(encoding="utf-8"), linked)
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 10
     loading = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"> ]+)")
