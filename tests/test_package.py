@@ -134,6 +134,25 @@ def test_an_installed_wheel_runs_outside_the_checkout(built, tmp_path):
         assert said in run.stdout
 
 
+def test_citation_and_paper_name_the_same_authors_works_and_figures():
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "type", "version", "abstract", "keywords", "references"} <= set(cited)
+    assert [author["name"] for author in cited["authors"]] == [author["name"] for author in PROJECT["authors"]]
+    assert (cited["title"], cited["license"]) == (PROJECT["name"], PROJECT["license"])
+    _, head, text = (ROOT / "paper/paper.md").read_text(encoding="utf-8").split("---\n", 2)
+    paper = yaml.safe_load(head)
+    assert [author["name"] for author in paper["authors"]] == [author["name"] for author in cited["authors"]]
+    bibliography = (ROOT / "paper" / paper["bibliography"]).read_text(encoding="utf-8")
+    works = re.findall(r"^@\w+\{(\w+),", bibliography, re.MULTILINE)
+    assert sorted(works) == sorted(set(re.findall(r"@(\w+\d{4}\w+)", text)))
+    # Every time in the paper is one that the harness wrote.
+    measured = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    times = re.findall(r"[\d.,]*\d s\b", " ".join(text.split()))
+    assert len(times) > 5
+    assert [time for time in times if f"| {time}" not in measured] == []
+
+
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_containers_name_what_there_is(name):
     """No image is built here: what a file takes from the checkout and from pyproject.toml exists."""
