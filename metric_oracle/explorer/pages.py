@@ -87,6 +87,7 @@ class Explorer:
             return [Route("/", self.live), *self._live_routes()]
         paths: list[BaseRoute] = [
             Route("/", self.overview),
+            Route("/cases", self.list_cases),
             Route("/rows.csv", self.rows_csv),
             Route("/words", self.words_post, methods=["POST"]),
             Route("/case/{q:int}", self.case),
@@ -106,7 +107,8 @@ class Explorer:
     @cached_property
     def _frame(self) -> dict[str, Any]:
         """Data of the frame of every page: tabs, signatures and the index."""
-        tabs = [("Test reports", "/"), ("Systems", "/systems"), ("Figures", "/figures")] if self.cases.columns else []
+        tabs = [("Overview", "/"), ("Test reports", "/cases"), ("Systems", "/systems"), ("Figures", "/figures")]
+        tabs = tabs if self.cases.columns else []
         index = self.cases.index
         if index is not None:
             tabs.append(("Live query", "/live" if tabs else "/"))
@@ -136,6 +138,10 @@ class Explorer:
         return query, self._read_filters(query)
 
     def overview(self, request: Request) -> Response:
+        """Show what the files say about each metric, and the test reports that tell most."""
+        return self._page("overview.html", "Overview", n_all=len(self.cases.ids))
+
+    def list_cases(self, request: Request) -> Response:
         """Show a page of the list of test reports, with the filters and in the order of the address."""
         query, chosen = self._read_query(request)
         order = self.cases.choose(chosen)
@@ -147,7 +153,7 @@ class Explorer:
             (key, value) for key, value in filters.items() if key in ("sort", "minus", "disagree", "turn", "words")
         ]
         return self._page(
-            "overview.html",
+            "cases.html",
             "Test reports",
             total=len(order),
             n_all=len(self.cases.ids),
@@ -163,10 +169,10 @@ class Explorer:
             rows=[self._row(int(q), filters) for q in shown],
             page=number,
             pages=pages,
-            previous=_link("/", filters, page=number - 1) if number > 1 else "",
-            next=_link("/", filters, page=number + 1) if number < pages else "",
+            previous=_link("/cases", filters, page=number - 1) if number > 1 else "",
+            next=_link("/cases", filters, page=number + 1) if number < pages else "",
             csv_link=_link("/rows.csv", filters),
-            disagree_link=_link("/", filters, sort=None, minus=None, turn=None, disagree=1),
+            disagree_link=_link("/cases", filters, sort=None, minus=None, turn=None, disagree=1),
         )
 
     def _heading(self, i: int, chosen: Chosen, filters: dict[str, str]) -> dict[str, Any]:
@@ -174,7 +180,7 @@ class Explorer:
         is_here = chosen.sort == i and chosen.minus is None and not chosen.is_disagreement
         rises = column.is_higher_better == chosen.is_reversed
         turn = 1 if is_here and not chosen.is_reversed else None
-        link = _link("/", filters, sort=i, minus=None, disagree=None, turn=turn)
+        link = _link("/cases", filters, sort=i, minus=None, disagree=None, turn=turn)
         return {
             "name": column.name,
             "sorted": ("ascending" if rises else "descending") if is_here else "",
@@ -209,7 +215,7 @@ class Explorer:
                 "n": int(n),
                 "low": float(edges[b]),
                 "high": float(edges[b + 1]),
-                "link": _link("/", filters, column=i, low=repr(float(edges[b])), high=repr(float(edges[b + 1]))),
+                "link": _link("/cases", filters, column=i, low=repr(float(edges[b])), high=repr(float(edges[b + 1]))),
             }
             for b, n in enumerate(counts)
         ]
@@ -233,7 +239,7 @@ class Explorer:
         if words and words not in self.searched:
             self.searched.append(words)
         position = self.searched.index(words) if words else None
-        return RedirectResponse(_link("/", filters, words=position), 303)
+        return RedirectResponse(_link("/cases", filters, words=position), 303)
 
     # One test report
 
@@ -276,7 +282,7 @@ class Explorer:
             at="" if at is None else f"{at + 1:,} of {len(order):,}",
             previous=_link(f"/case/{order[at - 1]}", kept_query) if at else "",
             next=_link(f"/case/{order[at + 1]}", kept_query) if at is not None and at + 1 < len(order) else "",
-            back=_link("/", filters, page=None if at is None else at // ROWS + 1),
+            back=_link("/cases", filters, page=None if at is None else at // ROWS + 1),
             json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
         )
 
@@ -332,7 +338,8 @@ class Explorer:
                 gap = np.abs(self.cases.columns[oracle].values - column.values)
                 filters = {"sort": str(oracle), "minus": str(i)}
                 worst = self.cases.choose(Chosen(sort=oracle, minus=i))[:5].tolist()
-                row |= {"link": _link("/", filters), "gap": float(np.nanmean(gap)) if np.isfinite(gap).any() else None}
+                mean = float(np.nanmean(gap)) if np.isfinite(gap).any() else None
+                row |= {"link": _link("/cases", filters), "gap": mean}
                 row["worst"] = [(q + 1, _link(f"/case/{q}", filters)) for q in worst]
             rows.append(row)
         return rows

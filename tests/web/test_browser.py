@@ -94,13 +94,13 @@ def visiting(driver, address, title):
 
 @pytest.fixture
 def home(driver, site):
-    with visiting(driver, site, "Test reports") as home:
+    with visiting(driver, site, "Overview") as home:
         yield home
 
 
 @pytest.fixture
 def whole_home(driver, whole_site):
-    with visiting(driver, whole_site, "Test reports") as home:
+    with visiting(driver, whole_site, "Overview") as home:
         yield home
 
 
@@ -122,6 +122,7 @@ def places(driver):
 
 def test_the_overview(driver, home, nasty):
     assert driver.execute_script("return document.cookie") == ""
+    driver.get(f"{home}/cases")
     assert places(driver) == list(range(1, 51))
     driver.find_element("link text", "rouge-l").click()
     wait(driver, "location.search.includes('sort=1')")
@@ -135,7 +136,7 @@ def test_the_overview(driver, home, nasty):
     driver.find_element("xpath", "//button[.='Apply']").click()
     wait(driver, "location.search.includes('ties=1900')")
     assert all((nasty.ties[:, place - 1] > 1900).any() for place in places(driver))
-    driver.get(f"{home}/")
+    driver.get(f"{home}/cases")
     driver.find_element("tag name", "summary").click()
     driver.find_element("name", "text").send_keys("gnp.EXE")
     driver.find_element("xpath", "//button[.='Search words']").click()
@@ -217,7 +218,7 @@ def test_a_live_query_by_keyboard(driver, whole_home, every):
 def test_pages_can_be_read(driver, home, width, dark):
     """By axe-core, and nothing is wider than the window."""
     look(driver, width, dark=dark)
-    for path in ("/", "/case/1?show=0", "/case/0?show=3", "/systems", "/figures", "/?sort=1&ties=1000"):
+    for path in ("/", "/cases", "/case/1?show=0", "/case/0?show=3", "/systems", "/figures", "/cases?sort=1&ties=1000"):
         driver.get(home + path)
         assert problems(driver) == [], path
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width, path
@@ -228,7 +229,7 @@ def test_pages_can_be_read(driver, home, width, dark):
 
 def test_many_metrics_do_not_widen_a_page(driver, whole_home):
     look(driver, 320)
-    for path in ("/", "/case/1?show=0", "/figures"):
+    for path in ("/", "/cases", "/case/1?show=0", "/figures"):
         driver.get(whole_home + path)
         heights = driver.execute_script("return [...document.querySelectorAll('.id')].map((e) => e.offsetHeight)")
         assert all(height < 70 for height in heights)  # an id has two lines, not a letter a line
@@ -279,7 +280,7 @@ def test_other_addresses_can_be_read(driver, site):
     """The answer to a wrong address is a page too, which a reader can leave."""
     driver.get(site)
     wait(driver, "!location.search.includes('token')")
-    driver.get(f"{site.split('/?')[0]}/?sort=99")
+    driver.get(f"{site.split('/?')[0]}/cases?sort=99")
     assert re.match("Not possible", driver.title)
     assert problems(driver) == []
     said(driver)

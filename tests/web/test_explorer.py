@@ -40,8 +40,9 @@ def places(text):
 
 PATHS = [
     "/",
-    "/?page=3",
-    "/?sort=1&turn=1",
+    "/cases",
+    "/cases?page=3",
+    "/cases?sort=1&turn=1",
     "/systems",
     "/figures",
     "/rows.csv",
@@ -109,9 +110,9 @@ def test_samples_stand_on_the_page_of_their_study(nasty):
 
 
 def test_the_overview_has_fifty_rows_a_page(client):
-    assert places(client.get("/").text) == list(range(1, 51))
-    assert places(client.get("/?page=3").text) == list(range(101, 121))
-    assert places(client.get("/?page=99").text) == list(range(101, 121))
+    assert places(client.get("/cases").text) == list(range(1, 51))
+    assert places(client.get("/cases?page=3").text) == list(range(101, 121))
+    assert places(client.get("/cases?page=99").text) == list(range(101, 121))
 
 
 def test_the_first_page_of_a_whole_study_is_quick():
@@ -126,7 +127,7 @@ def test_the_first_page_of_a_whole_study_is_quick():
     seconds = []
     for _ in range(5):
         begun = process_time()
-        answer = client.get("/")
+        answer = client.get("/cases")
         seconds.append(process_time() - begun)
         assert ">2,192 of 2,192 test reports<" in answer.text
     assert min(seconds) < 0.1
@@ -139,7 +140,7 @@ def test_sorting(client, nasty):
             shown = [
                 place - 1
                 for page in (1, 2, 3)
-                for place in places(client.get(f"/?sort={i}&turn={turn}&page={page}").text)
+                for place in places(client.get(f"/cases?sort={i}&turn={turn}&page={page}").text)
             ]
             values = column.values[shown]
             known = values[np.isfinite(values)]
@@ -147,16 +148,16 @@ def test_sorting(client, nasty):
             assert np.isfinite(values[: len(known)]).all()
             steps = np.diff(known)
             assert (steps >= 0).all() if turn else (steps <= 0).all()
-    shown = [place - 1 for place in places(client.get("/?disagree=1").text)]
+    shown = [place - 1 for place in places(client.get("/cases?disagree=1").text)]
     assert (np.diff(nasty.disagreement[shown]) <= 0).all()
-    shown = [place - 1 for place in places(client.get("/?sort=0&minus=4").text)]
+    shown = [place - 1 for place in places(client.get("/cases?sort=0&minus=4").text)]
     gap = np.abs(nasty.columns[0].values - nasty.columns[4].values)[shown]
     assert (np.diff(gap) <= 0).all()
 
 
 def test_filters(client, nasty):
     def shown(query):
-        return {p - 1 for page in (1, 2, 3) for p in places(client.get(f"/?{query}&page={page}").text)}
+        return {p - 1 for page in (1, 2, 3) for p in places(client.get(f"/cases?{query}&page={page}").text)}
 
     values = nasty.columns[1].values
     assert shown("column=1&low=0.3&high=0.6") == set(np.flatnonzero((values >= 0.3) & (values <= 0.6)))
@@ -164,7 +165,7 @@ def test_filters(client, nasty):
     assert shown("inexact=1") == set(np.flatnonzero(nasty.is_inexact.any(axis=0)))
     assert shown("ties=1900") == set(np.flatnonzero((nasty.ties > 1900).any(axis=0)))
     assert 0 < len(shown("fallback=1")) < 120
-    histogram_link = next(link for link in links(client.get("/").text) if "high=" in link)
+    histogram_link = next(link for link in links(client.get("/cases").text) if "high=" in link)
     assert client.get(histogram_link).status_code == 200
 
 
@@ -217,7 +218,7 @@ def test_a_candidate_is_read_without_the_test_report():
 
 
 def test_steps_follow_the_filters(client, nasty):
-    shown = places(client.get("/?sort=1&fallback=1").text)
+    shown = places(client.get("/cases?sort=1&fallback=1").text)
     text = client.get(f"/case/{shown[1] - 1}?sort=1&fallback=1").text
     assert f'href="/case/{shown[0] - 1}?' in text
     assert f'href="/case/{shown[2] - 1}?' in text
@@ -242,13 +243,13 @@ def test_draws_have_their_mean(nasty):
 @pytest.mark.parametrize(
     ("path", "match"),
     [
-        ("/?sort=99", "sort is not a whole number from 0 to 4"),
-        ("/?sort=x", "sort is not a whole number from 0 to 4"),
-        ("/?column=0&low=nan", "low is not a finite number"),
-        ("/?words=3000", "words is not a whole number from"),
+        ("/cases?sort=99", "sort is not a whole number from 0 to 4"),
+        ("/cases?sort=x", "sort is not a whole number from 0 to 4"),
+        ("/cases?column=0&low=nan", "low is not a finite number"),
+        ("/cases?words=3000", "words is not a whole number from"),
         ("/case/0?show=40", "show is not a whole number from"),
-        ("/?page=-1", "page is not a whole number from"),
-        ("/?ties=²", "ties is not a whole number from"),
+        ("/cases?page=-1", "page is not a whole number from"),
+        ("/cases?ties=²", "ties is not a whole number from"),
     ],
 )
 def test_other_addresses(client, path, match):
@@ -264,7 +265,7 @@ def test_reports_that_are_not_there(client):
 
 
 def test_a_real_index(real, prepared):
-    text = real.get("/").text
+    text = real.get("/cases").text
     assert "index " + prepared.index.fingerprint[:12] in text
     for show in range(5):
         page = real.get(f"/case/1?show={show}")
@@ -281,11 +282,11 @@ def test_a_label_chooses_test_reports(real, prepared, corpus):
     labels = read_labels(corpus["test_labels"])
     ids = read_cases(prepared.files, prepared.index, prepared.queries).ids
     place = {study: row for row, study in enumerate(labels.ids)}
-    assert "Pleural Effusion</option>" in real.get("/").text
+    assert "Pleural Effusion</option>" in real.get("/cases").text
     for label in range(len(LABELS)):
-        shown = {ids[p - 1] for p in places(real.get(f"/?label={label}").text)}
+        shown = {ids[p - 1] for p in places(real.get(f"/cases?label={label}").text)}
         assert shown == {study for study in ids if labels.values[place[study], label] == 1}
-    assert "label is not a whole number from 0 to 13" in real.get("/?label=14").text
+    assert "label is not a whole number from 0 to 13" in real.get("/cases?label=14").text
 
 
 def test_scores_under_every_metric(prepared):

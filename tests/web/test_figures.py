@@ -173,11 +173,11 @@ def test_counts_stand_at_their_candidate(rated_cases):
 
 def test_rated_test_reports_are_found(rated_cases, nasty):
     client = client_of(rated_cases)
-    page = client.get("/?rated=1&sort=1").text
+    page = client.get("/cases?rated=1&sort=1").text
     assert ">12 of 120 test reports<" in page
     assert len(re.findall(r"<td>[^<]*rated</td>", page)) == 12
     assert 'name="rated" value="1" checked' in page
-    assert 'name="rated"' not in client_of(nasty).get("/").text
+    assert 'name="rated"' not in client_of(nasty).get("/cases").text
 
 
 def test_ratings_are_taken_home(rated_cases):
