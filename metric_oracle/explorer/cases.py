@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,12 @@ class Chosen:
     Attributes
     ----------
     sort : int or None
-        Column to sort by; None for the order of the files.
+        Column to sort by. None sorts by disagreement: the number of different reports that the oracles chose, then how
+        few words these reports share.
     minus : int or None
         Sort by the distance of this column from `sort`.
-    is_disagreement : bool
-        Sort by the number of different reports that the oracles chose.
+    is_file_order : bool
+        Keep the order of the files.
     is_reversed : bool
         Reverse the order.
     only_fallback, only_inexact, only_rated : bool
@@ -127,7 +129,7 @@ class Chosen:
 
     sort: int | None = None
     minus: int | None = None
-    is_disagreement: bool = False
+    is_file_order: bool = False
     is_reversed: bool = False
     only_fallback: bool = False
     only_inexact: bool = False
@@ -204,13 +206,14 @@ class Cases:
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return the candidates of all files for a test report at a rank; for random retrieval the rank is the draw."""
-        return [candidate for s in range(len(self.sources)) if (candidate := self._candidate(s, q, rank)) is not None]
+        return [candidate for s in range(len(self.sources)) if (candidate := self.candidate_of(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
         """Return the largest number of candidates that a file has for a test report."""
         return max((int(source.last[q] - source.first[q]) for source in self.sources), default=0)
 
-    def _candidate(self, s: int, q: int, rank: int) -> Candidate | None:
+    def candidate_of(self, s: int, q: int, rank: int = 1) -> Candidate | None:
+        """Return the candidate of one file for a test report at a rank, None if the file has none."""
         source = self.sources[s]
         i = int(source.first[q]) + rank - 1
         if source.first[q] < 0 or i >= source.last[q] or source.signature.get("baseline") == "expectation":
@@ -253,25 +256,45 @@ class Cases:
         return values_of_best
 
     @cached_property
-    def disagreement(self) -> np.ndarray:
-        """Number of different reports that the oracles chose for each test report, int64[Q]; equal texts count once."""
+    def _of_oracles(self) -> tuple[np.ndarray, list[Any]]:
+        """Number of the text that each oracle chose, int64[oracles, Q], -1 for none; and the texts, or rows if unknown.
+
+        Equal texts have one number.
+        """
+        number: dict[Any, int] = {}
         chosen = []
         for source in self.sources:
             if "row" in source.table.column_names and source.signature.get("baseline") is None and source.columns:
-                if "text" in source.table.column_names:
-                    keys = source.table["text"].combine_chunks().dictionary_encode()
-                    words = np.array([hash(text) for text in keys.dictionary.to_pylist()], np.int64)
-                    values = words[keys.indices.to_numpy(zero_copy_only=False)]
+                has_report = source.first >= 0
+                best = source.table.take(pa.array(source.first[has_report]))
+                if "text" in best.column_names:
+                    texts = best["text"].to_pylist()
                 elif self.index is not None:
-                    texts = self.index.reports["distinct_id"].to_numpy()
-                    values = texts[source.table["row"].to_numpy()]
+                    texts = self.index.take("text", best["row"].to_numpy()).to_pylist()
                 else:
-                    values = source.table["row"].to_numpy()
-                chosen.append(np.where(source.first >= 0, values[source.first], -1))
-        if not chosen:
-            return np.zeros(len(self.ids), np.int64)
-        ordered = np.sort(np.array(chosen), axis=0)
-        return 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
+                    texts = best["row"].to_pylist()
+                numbers = np.full(len(self.ids), -1, np.int64)
+                numbers[has_report] = [number.setdefault(text, len(number)) for text in texts]
+                chosen.append(numbers)
+        return np.array(chosen, np.int64).reshape(len(chosen), len(self.ids)), list(number)
+
+    @cached_property
+    def disagreement(self) -> np.ndarray:
+        """Number of different reports that the oracles chose for each test report, int64[Q]; equal texts count once."""
+        numbers = np.sort(self._of_oracles[0], axis=0)
+        return ((numbers[1:] != numbers[:-1]).sum(axis=0) + 1) if len(numbers) else np.zeros(len(self.ids), np.int64)
+
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """Mean share of words that two different reports of the oracles do not share, float64[Q]; 0 if they agree."""
+        numbers, texts = self._of_oracles
+        words = [frozenset(text.lower().split()) if isinstance(text, str) else frozenset() for text in texts]
+        means = np.zeros(len(self.ids))
+        for q in np.flatnonzero(self.disagreement > 1):
+            pairs = [(words[a], words[b]) for a, b in combinations(sorted(set(numbers[:, q].tolist()) - {-1}), 2)]
+            shares = [1 - len(a & b) / len(a | b) for a, b in pairs if a | b]
+            means[q] = sum(shares) / len(shares) if shares else 0
+        return means
 
     @cached_property
     def is_rated(self) -> np.ndarray:
@@ -294,7 +317,7 @@ class Cases:
 
     def prepare(self) -> None:
         """Compute the cached arrays that sorting and filtering read."""
-        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "is_rated", "positive"):
+        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "distance", "is_rated", "positive"):
             getattr(self, name)
 
     def choose(self, chosen: Chosen) -> np.ndarray:
@@ -318,11 +341,13 @@ class Cases:
         if chosen.label is not None and self.positive is not None:
             is_shown &= self.positive[chosen.label]
         keys = np.arange(len(self.ids), dtype=float)
-        if chosen.is_disagreement:
-            keys = -self.disagreement.astype(float)
-        elif chosen.sort is not None and chosen.minus is not None:
+        if chosen.is_file_order:
+            pass
+        elif chosen.sort is None:
+            keys = -(self.disagreement + 0.5 * self.distance)
+        elif chosen.minus is not None:
             keys = -np.abs(self.columns[chosen.sort].values - self.columns[chosen.minus].values)
-        elif chosen.sort is not None:
+        else:
             column = self.columns[chosen.sort]
             keys = -column.values if column.is_higher_better else column.values
         # The sort is stable: equal keys keep the order of the files. NaN comes last in both directions.

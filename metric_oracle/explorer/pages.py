@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlencode
@@ -29,6 +29,7 @@ from metric_oracle.explorer.case import groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
+from metric_oracle.explorer.rows import headings, rows
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.web.render import page, templates
@@ -37,7 +38,7 @@ from metric_oracle.web.server import posted
 ROWS = 50  # test reports per page
 BARS = 20  # bars per histogram
 _FLAGS = {
-    "disagree": "is_disagreement", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
+    "files": "is_file_order", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
     "rated": "only_rated",
 }  # fmt: skip
 _COUNTS = {"ties": "ties_over"}
@@ -149,57 +150,33 @@ class Explorer:
         number = min(_integer(query.get("page", "1"), "page", 1 << 60), pages) or 1
         shown = order[(number - 1) * ROWS : number * ROWS]
         filters = {key: query[key] for key in FILTERS if key in query}
-        hidden = [
-            (key, value) for key, value in filters.items() if key in ("sort", "minus", "disagree", "turn", "words")
-        ]
+        hidden = [(key, value) for key, value in filters.items() if key in ("sort", "minus", "files", "turn", "words")]
         return self._page(
             "cases.html",
             "Test reports",
             total=len(order),
             n_all=len(self.cases.ids),
             message="",
-            is_filtered=bool(set(filters) - {"sort", "minus", "disagree", "turn"}),
+            is_filtered=bool(set(filters) - {"sort", "minus", "files", "turn"}),
             kept=hidden,
             all_kept=list(filters.items()),
             chosen=chosen,
             has_ratings=self.cases.rated is not None,
             labels=[] if self.cases.positive is None else LABELS,
-            columns=[self._heading(i, chosen, filters) for i in range(len(self.cases.columns))],
+            columns=self.cases.columns,
+            headings=headings(self.cases, chosen, partial(_link, "/cases", filters)),
             histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
-            rows=[self._row(int(q), filters) for q in shown],
+            rows=rows(self.cases, shown.tolist(), chosen, lambda q: _link(f"/case/{q}", filters)),
             page=number,
             pages=pages,
             previous=_link("/cases", filters, page=number - 1) if number > 1 else "",
             next=_link("/cases", filters, page=number + 1) if number < pages else "",
             csv_link=_link("/rows.csv", filters),
-            disagree_link=_link("/cases", filters, sort=None, minus=None, turn=None, disagree=1),
+            orders=[
+                ("disagreement", _link("/cases", filters, sort=None, minus=None, turn=None, files=None)),
+                ("order of the files", _link("/cases", filters, sort=None, minus=None, turn=None, files=1)),
+            ],
         )
-
-    def _heading(self, i: int, chosen: Chosen, filters: dict[str, str]) -> dict[str, Any]:
-        column = self.cases.columns[i]
-        is_here = chosen.sort == i and chosen.minus is None and not chosen.is_disagreement
-        rises = column.is_higher_better == chosen.is_reversed
-        turn = 1 if is_here and not chosen.is_reversed else None
-        link = _link("/cases", filters, sort=i, minus=None, disagree=None, turn=turn)
-        return {
-            "name": column.name,
-            "sorted": ("ascending" if rises else "descending") if is_here else "",
-            "link": link,
-        }
-
-    def _row(self, q: int, filters: dict[str, str]) -> dict[str, Any]:
-        cases = self.cases
-        notes = ["fallback"] * bool(cases.is_fallback[:, q].any()) + ["not proven"] * bool(cases.is_inexact[:, q].any())
-        most = int(cases.ties[:, q].max(initial=0))
-        notes += [f"{most:,} ties"] * (most > 1) + ["rated"] * bool(cases.is_rated[q])
-        return {
-            "place": q + 1,
-            "id": cases.ids[q],
-            "scores": [float(column.values[q]) for column in cases.columns],
-            "differ": int(cases.disagreement[q]) or "",
-            "notes": ", ".join(notes),
-            "link": _link(f"/case/{q}", filters),
-        }
 
     def _histogram(self, i: int, order: np.ndarray, filters: dict[str, str]) -> dict[str, Any]:
         column = self.cases.columns[i]

@@ -123,7 +123,7 @@ def places(driver):
 def test_the_overview(driver, home, nasty):
     assert driver.execute_script("return document.cookie") == ""
     driver.get(f"{home}/cases")
-    assert places(driver) == list(range(1, 51))
+    assert len(places(driver)) == 50
     driver.find_element("link text", "rouge-l").click()
     wait(driver, "location.search.includes('sort=1')")
     shown = [nasty.columns[1].values[place - 1] for place in places(driver)]
@@ -146,7 +146,7 @@ def test_the_overview(driver, home, nasty):
 
 
 def test_pages_by_keyboard(driver, home):
-    driver.get(f"{home}/case/0?show=0")
+    driver.get(f"{home}/case/0?show=0&files=1")
     assert driver.execute_script("return document.activeElement.tagName") == "H1"
     press(driver, "j")
     wait(driver, "location.pathname === '/case/1'")
