@@ -1,4 +1,4 @@
-"""Kernels: exact searches and scores of each metric, on arrays. See README.md."""
+"""Kernels: exact searches and scores of each metric, which take and return NumPy arrays. See README.md."""
 
 import os
 
@@ -6,7 +6,10 @@ from metric_oracle.errors import BackendError
 
 
 def _check_environment() -> None:
-    """Raise for settings of Numba with which the kernels cannot run, where Numba would end in a traceback."""
+    """Raise BackendError if environment variables of Numba have values with which the kernels cannot run.
+
+    Without this check, the first call of a kernel would end in a traceback from Numba.
+    """
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         raise BackendError("NUMBA_DISABLE_JIT is set, but the kernels run as machine code only.", "Unset it.")
     threads = os.environ.get("NUMBA_NUM_THREADS", "1")

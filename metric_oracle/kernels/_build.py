@@ -1,4 +1,10 @@
-"""Building an index of features: hashing, sorting and inverting lists of integers, and numbering n-grams."""
+"""Compiled functions that build the index of a corpus whose documents are sets of features.
+
+They find equal lists of integers by hashing, number n-grams, and invert the lists of features of the documents (the
+forward index) into the lists of documents of the features (posting lists). A *feature* is an integer id of an element
+of a document, such as an n-gram. Ragged lists are an array of values and an array of offsets: list i is ``values[ptr[i]
+: ptr[i + 1]]``.
+"""
 
 import numpy as np
 
@@ -9,7 +15,7 @@ _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers o
 
 @jit
 def reorder(fwd_ptr, fwd_id, order):
-    """Return the ragged lists with the numbers in `order`, in that order: offsets int64[n + 1] and values."""
+    """Return a selection of ragged lists in the order of their indices in `order`: offsets int64[n + 1], and values."""
     new_ptr = np.zeros(len(order) + 1, np.int64)
     for i in range(len(order)):
         new_ptr[i + 1] = new_ptr[i] + fwd_ptr[order[i] + 1] - fwd_ptr[order[i]]
@@ -23,19 +29,20 @@ def reorder(fwd_ptr, fwd_id, order):
 
 @jit
 def distinct_lists(ptr, values):
-    """Find the distinct lists of integers by hashing. Lists with equal hashes are compared.
+    """Find the distinct lists among ragged lists of integers by hashing. Lists with equal hashes are compared in full.
 
     Parameters
     ----------
     ptr : int64[n + 1]
+        Offset of each list in `values`, and the end of the last list.
     values : int32[...]
 
     Returns
     -------
     which : int64[n]
-        Number of each list, by first appearance.
+        For each list, the number of its distinct list. Distinct lists are numbered from 0 by first appearance.
     first : int64[m]
-        First list with each number.
+        Index of the first list with each number.
     """
     n, n_distinct = len(ptr) - 1, 0
     table = np.full(table_size(n), -1, np.int64)
@@ -58,7 +65,7 @@ def distinct_lists(ptr, values):
 
 @inner
 def _same_list(ptr, values, i, j):
-    """Return whether the lists i and j are equal."""
+    """Return whether lists i and j of the ragged lists (offsets `ptr`, `values`) have equal values in equal order."""
     n = ptr[i + 1] - ptr[i]
     p = 0
     while p < n and ptr[j + 1] - ptr[j] == n and values[ptr[i] + p] == values[ptr[j] + p]:
@@ -77,7 +84,10 @@ def table_size(n):
 
 @inner
 def find_key(table, keys, key):
-    """Return the slot of a key in a hash table of positions in `keys`: the key's own, or the empty one that it gets."""
+    """Return the slot of a key in a hash table whose entries are indices into `keys`.
+
+    It is the slot that holds the key, or the empty slot in which the key is to be inserted.
+    """
     mixed = np.uint64(key) * np.uint64(_MIX)
     slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
     while table[slot] >= 0 and keys[table[slot]] != key:
@@ -87,7 +97,10 @@ def find_key(table, keys, key):
 
 @inner
 def grow(keys):
-    """Return the keys in an array of twice the size, at least 8, and their hash table: int64[2 n] and int32[...]."""
+    """Copy the keys into an array of twice the size, at least 8; return it and a new hash table of its keys.
+
+    The keys are int64[2 n]; the table is int32 and holds indices into the keys.
+    """
     more = np.empty(max(2 * len(keys), 8), np.int64)
     more[: len(keys)] = keys
     table = np.full(table_size(len(more)), -1, np.int32)
@@ -98,7 +111,10 @@ def grow(keys):
 
 @inner
 def add_key(table, keys, n, key):
-    """Add a key as number n; return the keys and the table, which are larger if `keys` was full."""
+    """Add `key` to a hash table of n keys, as number n.
+
+    Return the keys and the table, which are copies of twice the size if `keys` was full.
+    """
     if n == len(keys):
         keys, table = grow(keys)
     table[find_key(table, keys, key)] = n
@@ -108,7 +124,11 @@ def add_key(table, keys, n, key):
 
 @jit
 def posting_offsets(fwd_id, n_features):
-    """Return where the posting list of each feature begins: int64[n_features + 1]."""
+    """Return the offset of the posting list of each feature: int64[n_features + 1].
+
+    A posting list holds the documents that contain a feature, so its length is the number of occurrences of the
+    feature's id in `fwd_id`, the forward index.
+    """
     post_ptr = np.zeros(n_features + 1, np.int64)
     for p in range(len(fwd_id)):
         post_ptr[fwd_id[p] + 1] += 1
@@ -119,7 +139,10 @@ def posting_offsets(fwd_id, n_features):
 
 @jit
 def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
-    """Return the posting lists of the features first .. last - 1 by counting sort; documents ascend within a list."""
+    """Return the posting lists of the features first .. last - 1, one after another, made by counting sort.
+
+    The posting list of a feature holds the numbers of the documents that contain it, ascending.
+    """
     cursor = post_ptr[first:last] - post_ptr[first]
     post_unit = np.empty(post_ptr[last] - post_ptr[first], np.int32)
     for u in range(len(fwd_ptr) - 1):
@@ -133,16 +156,22 @@ def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
 
 @jit
 def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, skip):
-    """Write where each length bucket begins in the lists of the features first .. last - 1 with a row in `skip`.
+    """Write where each length bucket begins in the posting lists of some features, so that a search can skip to it.
+
+    A length bucket is a run of documents of equal size. Documents are sorted by size, so the documents of a bucket are
+    adjacent in a posting list too. Only the features first .. last - 1 that have a row in `skip` (the long posting
+    lists) are handled.
 
     Parameters
     ----------
     post_ptr : int64[V + 1]
+        Offsets of the posting lists of all features.
     post_unit : int32[...]
-        Posting lists of the features first .. last - 1 alone.
+        Documents of the posting lists of the features first .. last - 1 alone.
     bucket_of_document : int64[D]
+        Length bucket of each document.
     slot : int32[V]
-        Row of each feature, -1 for none.
+        Row in `skip` of each feature, -1 if it has none.
 
     Writes
     ------
@@ -160,20 +189,25 @@ def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, ski
 
 @jit
 def renumber(ids, number):
-    """Replace each id by its number, in place."""
+    """Replace each id of the array `ids` by ``number[id]``, in place."""
     for p in range(len(ids)):
         ids[p] = number[ids[p]]
 
 
 @jit
 def number_grams(ptr, words, gram, order, n_words, most):
-    """Replace the number of each (n - 1)-gram by that of the n-gram that begins there, by first appearance.
+    """Replace the number of each (n - 1)-gram by that of the n-gram that begins at the same word, in place.
+
+    Calling it for n = 2, 3, ... numbers the n-grams of all orders. The n-grams are numbered from 0 by first appearance.
 
     Parameters
     ----------
     ptr : int64[D + 1]
+        Offsets of the documents in `words` and `gram`.
     words : int32[T]
+        Word ids of all documents.
     gram : int32[T], overwritten
+        For each word, the number of the (n - 1)-gram that begins there.
     order : int
         n, at least 2.
     n_words : int
@@ -184,7 +218,7 @@ def number_grams(ptr, words, gram, order, n_words, most):
     Returns
     -------
     int64[...]
-        Key of each number: (n - 1)-gram * vocabulary + last word.
+        Key of each n-gram by its number: number of its first n - 1 words * n_words + id of its last word.
     """
     keys, table = grow(np.empty(0, np.int64))
     n = 0
@@ -204,16 +238,20 @@ def number_grams(ptr, words, gram, order, n_words, most):
 
 @jit
 def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
-    """Write the features of an order into the forward lists; n-grams are numbered by the rank of their keys.
+    """Write the features of one order of n-grams into the forward index.
 
-    Orders lie behind one another in a list, n-grams in text order. The second and later occurrences of an n-gram become
-    features behind the n-grams, by first appearance.
+    In the list of a document the features of different orders follow one another; within an order n-grams are in text
+    order. A text that contains an n-gram twice has two features: the n-gram, and a *repeat*, the pair of the n-gram and
+    the count of its earlier occurrences. The ids of repeats follow those of the n-grams, by first appearance.
 
     Parameters
     ----------
     ptr, fwd_ptr : int64[D + 1]
+        Offsets of the documents in `gram`, and in `fwd_id`.
     gram : int32[T], overwritten
+        Number of the n-gram that begins at each word.
     rank : int32[n-grams]
+        Final number of each n-gram, by the order of its key.
     order : int
         n of the n-grams.
     first : int
@@ -221,11 +259,12 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
     most : int
         Number of distinct repeats after which to stop.
     fwd_id : int32[P], overwritten
+        The forward index.
 
     Returns
     -------
     int64[...]
-        Key of each repeat: n-gram << 32 | occurrence.
+        Key of each repeat: n-gram << 32 | number of earlier occurrences.
     """
     keys, table = grow(np.empty(0, np.int64))
     n = 0
@@ -257,7 +296,7 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
 
 @jit
 def rank_features(fwd_id, first, rank):
-    """Renumber the features from `first` on."""
+    """Replace each feature id `first` + i of the forward index by `first` + ``rank[i]``, in place; lower ids stay."""
     for p in range(len(fwd_id)):
         if fwd_id[p] >= first:
             fwd_id[p] = first + rank[fwd_id[p] - first]
@@ -265,14 +304,14 @@ def rank_features(fwd_id, first, rank):
 
 @jit
 def occurrences(text, gram, n_grams):
-    """Return how often the same n-gram stood earlier in the same text; 0 for unknown n-grams (-1).
+    """Return, for each n-gram, how often it occurred earlier in the same text; 0 for unknown n-grams (-1).
 
     Parameters
     ----------
     text : int64[P]
-        Ascending.
+        Text that each n-gram is in, ascending.
     gram : int64[P]
-        -1 to n_grams - 1.
+        Number of each n-gram, -1 to n_grams - 1.
     """
     out = np.zeros(len(gram), np.int64)
     seen_in = np.full(n_grams, -1, np.int64)
@@ -325,6 +364,7 @@ def number_rows(words, n_bits):
 
 @jit
 def _equal(words, a, b):
+    """Return whether rows a and b of the matrix `words` are equal."""
     for j in range(words.shape[1]):  # noqa: SIM110 - compiled
         if words[a, j] != words[b, j]:
             return False

@@ -1,6 +1,8 @@
-"""Access to GPUs: availability, memory, launches and error messages. No other module asks for a device.
+"""Access to GPUs: availability, memory, launches and error messages.
 
-Numba's CUDA target runs the kernels over sets and sequences, torch the products of vectors.
+No other module of the kernels calls a GPU library for these.
+
+Numba's CUDA target runs the kernels over sets of features and word sequences; torch runs the products of vectors.
 """
 
 import ctypes
@@ -39,11 +41,11 @@ class DeviceError(BackendError):
 
 
 class NoRoomError(DeviceError):
-    """A device has no memory left."""
+    """A GPU has too little free memory."""
 
 
 class ByLibrary:
-    """Base of the backends that use a GPU through a library."""
+    """Base of the backends that use a GPU by means of a library: numba, torch or triton (attribute `library`)."""
 
     library: ClassVar[str]
 
@@ -53,12 +55,12 @@ class ByLibrary:
 
 
 class OnDevice(ByLibrary):
-    """Base of GPU backends that take all queries in one call and keep no state on the host."""
+    """Base of GPU backends that search for all queries in one call and keep no state in the memory of the host."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True)
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Return None: threads of the host need no workspace."""
+        """Return None: these backends use no scratch arrays on the host, in contrast to CPU backends."""
         return None
 
 
@@ -92,7 +94,10 @@ def lacking(library: str) -> str:
 
 
 def _ask_driver(least: tuple[int, int]) -> str:
-    """Return what the NVIDIA driver lacks; an empty string if all devices have at least this compute capability."""
+    """Return why the NVIDIA driver cannot run the kernels: no driver, no device, or too low a compute capability.
+
+    `least` is (major, minor). The string is empty if every device has at least that capability.
+    """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -120,9 +125,10 @@ def _ask_driver(least: tuple[int, int]) -> str:
 
 @contextmanager
 def plain_arithmetic(device: str) -> Iterator[None]:
-    """Have torch sum products of float16 and float32 in float32, whatever the settings of the process are.
+    """Context manager in which torch sums float16 and float32 products in float32: no TF32, float16 sums or autocast.
 
-    The setting holds for the process: the first of several threads makes it, the last one restores it.
+    Bounds on rounding errors assume this. The settings belong to the process: the first of several threads that enters
+    makes them, and the last one that leaves restores the former settings.
     """
     import torch
 
@@ -139,7 +145,11 @@ def plain_arithmetic(device: str) -> Iterator[None]:
 
 
 def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None = None) -> tuple[bool, bool, str]:
-    """Set how torch multiplies float16 and float32, the latter by default in full; return the former settings."""
+    """Set how torch multiplies matrices on a GPU, and return the former settings in the order of the parameters.
+
+    `reduced` and `accumulated` say whether sums of float16 products may be kept in float16. `precision` is torch's name
+    of the precision of float32 products; None means full float32.
+    """
     import torch
 
     flags = torch.backends.cuda.matmul
@@ -161,7 +171,7 @@ def _choose_arithmetic(reduced: bool, accumulated: bool, precision: str | None =
 
 
 def faiss_on_gpu() -> Any:
-    """Return FAISS if it is installed, built for GPUs and detects one, else None."""
+    """Return the module `faiss` if it is installed, built for GPUs and detects a GPU, else None."""
     try:
         import faiss
     except ImportError:
@@ -174,13 +184,14 @@ def faiss_on_gpu() -> Any:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Convert errors of the driver, the compiler or torch into errors of one line.
+    """Context manager that converts errors of the driver, the compiler or torch into errors with a message of one line.
 
     Raises
     ------
     NoRoomError
-        If memory is exhausted: torch.OutOfMemoryError, or an error that names it.
+        If memory is exhausted: torch.OutOfMemoryError, or an error whose text says so.
     DeviceError
+        For every other error.
     """
     try:
         yield
@@ -222,27 +233,27 @@ def filled(shape: int | tuple[int, ...], value: int, dtype: Any) -> Any:
 
 
 def download(array: Any) -> np.ndarray:
-    """Copy an array from the device, after everything that was launched before."""
+    """Copy an array from the device to the host, after all kernels that were launched before have ended."""
     with in_one_line():
         return array.copy_to_host()
 
 
 def launch(kernel: Any, grid: tuple[int, int], *args: Any) -> None:
-    """Start a kernel with blocks of `WARPS` warps; it may still run on return."""
+    """Start a CUDA kernel on a grid of blocks of `WARPS` warps. It may still run when this function returns."""
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a single query has few blocks
     with in_one_line():
         kernel[grid, (LANES, WARPS)](*args)
 
 
 def release_unused() -> None:
-    """Release the memory that torch caches, which Numba cannot use."""
+    """Release the GPU memory that torch caches but does not use, so that Numba can allocate it."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def free_bytes() -> float:
-    """Return the free memory of the current device in bytes."""
+    """Return how many bytes the kernels may use on the current device: a fixed share of its free memory."""
     from numba import cuda
 
     with in_one_line():
@@ -251,7 +262,7 @@ def free_bytes() -> float:
 
 
 def n_blocks() -> int:
-    """Return how many blocks keep the current device busy."""
+    """Return how many CUDA blocks to launch so that every multiprocessor of the current device is busy."""
     from numba import cuda
 
     with in_one_line():
@@ -260,7 +271,7 @@ def n_blocks() -> int:
 
 
 def devices(library: str) -> list[AbstractContextManager]:
-    """Return a context for each GPU, in which it is the current one."""
+    """Return a context manager for each GPU, which makes it the current device of `library` ("numba" or "torch")."""
     if library == "torch":
         import torch
 
@@ -275,17 +286,20 @@ def devices(library: str) -> list[AbstractContextManager]:
 
 
 def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
-    """Divide n queries among the GPUs and call `work(device, first, last)` in a thread for each.
+    """Divide n queries among the GPUs and call ``work(device, first, last)`` for each share, queries first .. last - 1.
+
+    With several GPUs each call has a thread of its own; with one GPU the caller's thread does the work.
 
     Raises
     ------
     DeviceError
-        The error of the first device that failed, after all have ended.
+        The error of the first device that failed, raised after all devices have ended.
     """
     contexts = devices(library)[: max(n, 1)]
     edges = np.linspace(0, n, len(contexts) + 1).astype(int).tolist()
 
     def run(i: int) -> None:
+        """Call `work` for the i-th share, with the i-th GPU as the current one."""
         with contexts[i]:
             work(i, edges[i], edges[i + 1])
 
@@ -298,7 +312,10 @@ def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
 
 
 def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """Return the data that `make` copied to a device: once for each owner and name, and for the life of the owner.
+    """Return data on a device that was copied there once, by the first call of `make`.
+
+    The data are kept for each pair of owner and name, until the owner is deleted. So each search of an opened index
+    uses the copy that the first one made.
 
     Parameters
     ----------
@@ -306,6 +323,8 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
         An array of an opened representation, which lives as long as the representation.
     name : str
         Name of the data and the device.
+    make : function
+        Copies the data to the device and returns the copy.
     """
     key = id(owner), name
     with _MAKING.setdefault(key, threading.Lock()):
@@ -317,10 +336,10 @@ def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
 
 
 def is_resident(owner: Any, name: str) -> bool:
-    """Return whether `resident` holds data for an owner."""
+    """Return whether `resident` keeps data on a device under this owner and name."""
     return (id(owner), name) in _RESIDENT
 
 
 def forget(owner: Any, name: str) -> None:
-    """Free the data that `resident` holds for an owner."""
+    """Delete the data that `resident` keeps on a device under this owner and name."""
     _RESIDENT.pop((id(owner), name), None)

@@ -1,8 +1,9 @@
-"""The distribution of one query's scores over the rows of a corpus: mean, deviation, bins, quantiles.
+"""The distribution of one query's scores over all rows of a corpus: mean, standard deviation, histogram and quantiles.
 
-A document stands for many rows, so every number here is weighted by rows. The width of bins is a power of two, and bins
-begin at its multiples: a score times a power of two is exact, so the bin of a score is exact too, and the bins of two
-queries can be added after the finer ones were merged.
+Documents are the distinct representations of a corpus. Each stands for one or more rows (reports), so all figures are
+weighted by the number of rows. The width of a bin is a power of two, and bins begin at multiples of it. Multiplying a
+score by a power of two is exact, so every score is counted in its true bin, and histograms of two queries can be added
+once the bins of the finer one are merged.
 """
 
 import math
@@ -20,7 +21,7 @@ WAYS = 4  # counters of one bin: updates for equal scores, which are frequent, w
 
 
 class Scratch(NamedTuple):
-    """Scratch of one thread for D documents."""
+    """Scratch arrays of one thread for a corpus of D documents, see `summarise`."""
 
     bin: np.ndarray  # uint16[D], bin of each document
     counts: np.ndarray  # int64[WAYS, BINS]
@@ -33,7 +34,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch(n_documents: int) -> Scratch:
-    """Allocate the scratch of one thread."""
+    """Allocate the scratch arrays of one thread for a corpus of `n_documents` documents."""
     return Scratch(
         np.empty(n_documents, np.uint16),
         np.empty((WAYS, BINS), np.int64),
@@ -48,7 +49,7 @@ def new_scratch(n_documents: int) -> Scratch:
 
 @inner
 def _sum(scores, rows, center, square):
-    """Return the sum over rows of score - center, or of its square."""
+    """Return the sum over all rows of (score - center), or of its square if `square` is true."""
     total = 0.0
     for first in range(0, len(scores), CHUNK):
         last = min(first + CHUNK, len(scores))
@@ -73,7 +74,7 @@ def _sum(scores, rows, center, square):
 
 @inner
 def _range(scores):
-    """Return the least and the greatest score."""
+    """Return the lowest and the highest score."""
     least = greatest = scores[0]
     for u in range(len(scores)):
         x = scores[u]
@@ -84,7 +85,7 @@ def _range(scores):
 
 @inner
 def _finest(least, greatest):
-    """Return the exponent of the smallest bin width with which `BINS` bins cover all scores."""
+    """Return the least integer e such that at most `BINS` bins of width 2**e cover all scores."""
     exponent = LEAST_EXPONENT
     while max(abs(least), abs(greatest)) * math.ldexp(1.0, -exponent) > 2.0**52:
         exponent += 1
@@ -97,7 +98,12 @@ def _finest(least, greatest):
 
 @inner
 def _find(rank, home, n, scratch):
-    """Return the score of a rank (from 1) among the collected scores of a bin, all above its minimum."""
+    """Return the score at a rank within one bin of the histogram.
+
+    `rank` counts rows from 1, beginning with the lowest score of the bin. The first n entries of `scratch.home`,
+    `scratch.value` and `scratch.weight` hold bin, score and number of rows of the documents of the wanted bins. The
+    lowest score of a bin, which many documents may share, is handled by the caller.
+    """
     m = 0
     for i in range(n):
         m += scratch.home[i] == home
@@ -120,23 +126,24 @@ def _find(rank, home, n, scratch):
 
 @jit
 def summarise(scores, rows, ranks, scratch, out):
-    """Describe the scores of one query.
+    """Describe the scores of all corpus rows with one query.
 
     Parameters
     ----------
-    scores : float64[D], D at least 1, finite, none between 0 and 1e-290 in size
+    scores : float64[D], D at least 1
+        Score of each document; finite, none with an absolute value between 0 and 1e-290.
     rows : int64[D]
         Corpus rows of each document, at least 1.
     ranks : int64[n]
-        Ranks among all rows, lowest score first, from 1.
+        Ranks among all rows, from 1 for the lowest score, whose scores are wanted (the quantiles).
     scratch : Scratch
-        `scratch.counts[0]` is left with the rows in each bin.
+        `scratch.counts[0]` is left with the number of rows in each bin.
 
     Writes
     ------
     out : float64[4 + n]
-        Mean, standard deviation (of all rows, so divided by their number), least and greatest score, score of each
-        rank: the scores themselves, as they are.
+        Mean, standard deviation (of all rows, so divided by their number), lowest and highest score, and the score at
+        each of `ranks`. Quantiles are scores that occur; nothing is interpolated.
 
     Returns
     -------
@@ -145,7 +152,7 @@ def summarise(scores, rows, ranks, scratch, out):
 
     Cost
     ----
-    Six passes over the scores, 3 ns a document in all where they fit into the second cache.
+    Six passes over the scores, 3 ns per document in all if they fit into the second-level cache.
     """
     n_documents = len(scores)
     least, greatest = _range(scores)

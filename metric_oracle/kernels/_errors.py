@@ -1,12 +1,17 @@
-"""The model of rounding errors. The margin of every screen comes from these functions; none is a constant.
+"""The model of rounding errors in floating-point arithmetic, and the checks that every search makes of its bounds.
+
+A search drops candidates by bounds that are computed in floating point (a *screen*). So that rounding drops no
+candidate that belongs in the result, each bound is enlarged by a margin, which these functions compute; no margin is a
+constant.
 
 Standard model of floating-point arithmetic: fl(x op y) = (x op y)(1 + d) with |d| <= u, the unit roundoff, for + - * /,
-square root and a fused multiply-add. All bounds hold in any order of summation, with or without FMA, in lanes or on a
-GPU. They come from Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, named as (section).
+square root and a fused multiply-add. All bounds hold in any order of summation, with or without FMA, in SIMD lanes or
+on a GPU. They come from Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002; numbers in
+brackets are its sections.
 
-The functions take numbers and return float64. Their own few roundings, 2**-53 each, are far below their results: each
-result is enlarged by 2**-40 of itself. Where the analysis ends (n u >= 1) a bound is infinite, so that a screen drops
-nothing.
+The functions take numbers and return float64. They make a few roundings of 2**-53 each themselves; to cover these, each
+result is enlarged by a factor of 1 + 2**-40. If n u >= 1 the analysis does not apply, and the bound is infinite, so
+that a screen drops nothing.
 """
 
 import math
@@ -42,19 +47,23 @@ def gamma(n: int, u: float = FLOAT32) -> float:
 
 
 def underflow(n: int, u: float = FLOAT32) -> float:
-    """Bound what n results lose because they fall below the least normal number, even if flushed to zero (2.1)."""
+    """Bound the total error of n results that fall below the least normal number, even if flushed to zero (2.1)."""
     return n * _LEAST[u]
 
 
 def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
-    """Bound the error of a computed x'y of n terms: gamma_n |x|'|y| (3.1, equation 3.5), and underflow.
+    """Bound the error of a computed inner product x'y of n terms: gamma_n |x|'|y| (3.1, equation 3.5), and underflow.
 
     Parameters
     ----------
     n : int
-        Width of the vectors. Their numbers count as exact: what rounding them cost is to be added by `rounding`.
+        Width of the vectors. Their numbers are taken as exact; if they were rounded to a narrower format before, add
+        the result of `rounding`.
     lengths : float
-        The product of the vectors' Euclidean lengths at most; |x|'|y| is no greater (Cauchy and Schwarz).
+        Upper bound of the product of the vectors' Euclidean lengths, which is no less than |x|'|y| (Cauchy and
+        Schwarz).
+    u : float
+        Unit roundoff of the arithmetic.
     """
     return gamma(n, u) * lengths * _OWN + underflow(2 * n, u)
 
@@ -68,22 +77,25 @@ def length_error(n: int, u: float = FLOAT64) -> float:
 
 
 def rounding(length: float, n: int, u: float = FLOAT32) -> float:
-    """Bound the length of the error when a vector of n numbers is rounded to a narrower format (theorem 2.2).
+    """Bound the length of the change of a vector of n numbers that are rounded to a narrower format (theorem 2.2).
 
     Parameters
     ----------
     length : float
-        The vector's Euclidean length at most.
+        Upper bound of the vector's Euclidean length.
     n : int
     u : float
-        Unit roundoff of the narrower format. A number below its least normal one loses up to that one.
+        Unit roundoff of the narrower format. A number below its least normal number may change by as much as that
+        number.
     """
     return (u * length + math.sqrt(n) * _LEAST[u]) * _OWN
 
 
 @scalar
 def sample_size(n_queries):
-    """Return how many dropped candidates to score for each query, so that a search checks at least `SAMPLED`.
+    """Return how many dropped candidates to score per query, so that a search checks at least `SAMPLED` of them in all.
+
+    Every search scores some candidates that its bounds dropped, to find out whether one of them belongs in the result.
 
     Parameters
     ----------
@@ -94,19 +106,20 @@ def sample_size(n_queries):
 
 
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
-    """Raise if a bound of a search was broken.
+    """Raise ExactnessError if a bound of a finished search was broken: an exact score was above its upper bound.
 
     Parameters
     ----------
     closest : mapping of str to float
-        Stage of a search -> the minimum of bound - score over all exact scores, which must not be negative.
+        For each stage of the search, the minimum of bound - score over all exactly scored candidates. It is negative if
+        a bound was broken.
     n_missed : int
-        Dropped candidates of the sample that belong in the list.
+        Number of candidates that were dropped but belong in the result, among those that the search scored as a check.
 
     Raises
     ------
     ExactnessError
-        The search has no answer then.
+        If a value of `closest` is negative or `n_missed` is above 0. The results of the search must not be used.
     """
     advice = "This is a defect: please report it with the index fingerprint."
     for stage, distance in closest.items():
@@ -129,26 +142,27 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
 def check_dropped(
     q: int, n_queries: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    """Score a sample of the dropped documents, which must all score below the k-th best row.
+    """Score a random sample of the documents that a GPU search dropped, and raise if one of them belongs in the result.
 
     Parameters
     ----------
     q : int
+        Number of the query, which seeds the random choice.
     n_queries : int
         Distinct queries of the search.
     n : int
-        Documents.
+        Documents of the corpus.
     kept : int64[...]
         Documents that were not dropped.
     least : float
-        Score of the k-th best row.
+        Score of the k-th best row, below which every dropped document must score.
     score : function
-        Returns the exact scores of documents.
+        Returns the exact scores of documents, float64, from their numbers.
 
     Raises
     ------
     ExactnessError
-        The search has no answer then.
+        If a dropped document scores `least` or more. The results of the search must not be used.
     """
     size = max(sample_size(n_queries), SAMPLED_ON_GPU)
     drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=size), kept)

@@ -1,4 +1,4 @@
-"""Sorting the keys of the features of many graphs, a few for each."""
+"""Sorting the feature keys of many graphs at once, where each graph has only a few."""
 
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._sort import sort
@@ -8,22 +8,22 @@ FEW = 32  # keys that insertion sorts faster than a heap
 
 @jit
 def sort_distinct(graph, key):
-    """Sort the keys of each graph in place, and drop repeated ones.
+    """Sort the keys of each graph in place, and remove repeated keys within a graph.
 
     Parameters
     ----------
     graph : int64[n]
-        Ascending.
+        Graph that each key belongs to, ascending.
     key : int64[n]
 
     Writes
     ------
-    graph, key : the distinct pairs, in front
+    graph, key : the distinct pairs of graph and key, moved to the front of the arrays
 
     Returns
     -------
     int
-        Number of distinct pairs.
+        Number of distinct pairs; what follows them in the arrays is undefined.
     """
     n = first = 0
     while first < len(key):

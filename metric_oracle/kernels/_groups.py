@@ -1,4 +1,8 @@
-"""The distinct pairs of a query and a document among the cells of many matrices."""
+"""Matrices of scores within groups of reports, for example of the samples that a model wrote for one study.
+
+Many small matrices (candidates by references) are scored at once. Cells that compare the same document with the same
+distinct query are scored once: this module lists the distinct pairs and copies their scores into all cells.
+"""
 
 from typing import NamedTuple
 
@@ -8,21 +12,24 @@ from metric_oracle.kernels._jit import jit
 
 
 class Cells(NamedTuple):
-    """Matrices of candidates (rows) and references (columns), one after another in one array, row by row.
+    """Matrices of candidates (rows) and references (columns), stored one after another in one array, row by row.
+
+    There are G matrices with H rows, R columns and Q distinct queries in all. A document is a distinct candidate, a
+    query a distinct reference.
 
     Attributes
     ----------
     row_ptr, column_ptr, cell_ptr : int64[G + 1]
         First row, column and cell of each matrix.
     matrix : int64[R]
-        Matrix of each column.
+        Matrix that each column belongs to.
     document : int64[H]
         Document of each row, -1 for none.
     opposite : int64[R]
-        Document of each column where the scores are symmetric, so that only one of two mirrored cells is scored; -1
-        where both are.
+        For a symmetric matrix, the document of each column, so that only one of two mirrored cells is scored; -1 if
+        both are scored.
     column_of_query_ptr, column_of_query : int64[Q + 1], int64[...]
-        Columns of each distinct query.
+        Columns that hold each distinct query.
     """
 
     row_ptr: np.ndarray
@@ -37,7 +44,7 @@ class Cells(NamedTuple):
 
 @jit
 def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair):
-    """List the distinct pairs of the distinct queries first .. last - 1, query by query, and the cells of each.
+    """List the distinct pairs of a query and a document among the cells, for queries first .. last - 1, query by query.
 
     Parameters
     ----------
@@ -47,13 +54,14 @@ def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
     Writes
     ------
     query, document : int64[n]
-        The pairs.
+        The distinct pairs.
     cell, pair : int64[m]
-        Cells, and the place of the pair of each.
+        Each cell of these queries, and the index of its pair in `query` and `document`.
 
     Returns
     -------
     n, m : int
+        Numbers of pairs and of cells.
     """
     place = np.full(n_documents, -1, np.int64)
     n = m = 0
@@ -80,14 +88,14 @@ def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
 
 @jit
 def fill_cells(scores, cell, pair, out):
-    """Write the scores of pairs into their cells."""
+    """Write the score of each pair into all cells that it fills: ``out[cell[i]] = scores[pair[i]]``."""
     for i in range(len(cell)):
         out[cell[i]] = scores[pair[i]]
 
 
 @jit
 def mirror_cells(cells, out):
-    """Copy the scores of symmetric matrices to the cells that were not scored."""
+    """Copy the scores of symmetric matrices to their mirrored cells, which `distinct_pairs` left out."""
     for g in range(len(cells.cell_ptr) - 1):
         first = cells.row_ptr[g]
         n = cells.row_ptr[g + 1] - first

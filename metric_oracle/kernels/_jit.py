@@ -1,11 +1,14 @@
-"""The only module that names compiler flags.
+"""Decorators that compile functions with Numba, and the store of their machine code.
+
+No other module names compiler flags.
 
 ``nogil`` lets a thread pool share the work; ``cache`` stores the machine code next to the package, so that a second
 process starts at once; fast-math stays off, because backends must agree to the last bit.
 
-Numba reuses stored code while the file of the compiled function is unchanged. Kernels inline functions of other files
-(`score.py`, the tie rule), so code is reused here only while all modules are unchanged that the module of the function
-imports, directly or through others, and those of the NamedTuples among its arguments, for which drivers are compiled.
+Numba by itself loads stored machine code if the file of the compiled function is unchanged. Kernels inline functions of
+other files (`score.py`, the tie rule), so this module also compares the source of every module of the kernels that the
+function's module imports, directly or indirectly, and of those that define the NamedTuples among its arguments, because
+search functions are compiled once per class of NamedTuple.
 """
 
 import hashlib
@@ -31,11 +34,20 @@ _FLAGS: dict[str, Any] = {
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile a function at its first call; without a folder to keep the code in, once in each process."""
+    """Compile the decorated function for CPUs at its first call.
+
+    The machine code is stored on disk if a folder for it can be written; otherwise each process compiles it again.
+
+    The machine code is stored on disk if a folder for it can be written; otherwise each process compiles it again.
+    """
     return _kept(function, _FLAGS)
 
 
 def _kept(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
+    """Compile a function with these flags.
+
+    Store its machine code if the package's folder or the user's cache can be written.
+    """
     try:
         return _ready(_keyed(numba.njit(cache=True, **flags)(function)))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
@@ -49,7 +61,7 @@ _WORD = re.compile(r"\w+")
 
 @cache
 def _modules() -> dict[str, str]:
-    """Return the paths of the modules of the kernels by name; a package is called as its folder."""
+    """Return the path of each module of the kernels by its dotted name; a package has the path of its `__init__.py`."""
     home = os.path.dirname(__file__)
     found = {}
     for folder, _, files in os.walk(home):
@@ -63,9 +75,9 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _read(module: str) -> tuple[str, frozenset[str]]:
-    """Return the hash of the source of a module of the kernels, and the modules of the kernels that it imports.
+    """Return the hash of the source of a module of the kernels, and the names of the modules of the kernels it imports.
 
-    Source is searched rather than parsed, because every start of a program does it.
+    Imports are found with a regular expression rather than by parsing, because this runs at every start of the program.
     """
     with open(_modules()[module], "rb") as file:
         source = file.read()
@@ -79,9 +91,10 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
 
 @cache
 def sources(module: str) -> str:
-    """Return a hash of the sources that machine code of a module depends on: its own and all that it imports.
+    """Return a hash of all sources that a module's machine code depends on: its own and those that it imports.
 
-    Of a module outside the kernels, such as a test's, it is not known what it imports: all kernels count.
+    Imports of a module outside the kernels, such as a test's, are not followed: its hash covers all modules of the
+    kernels.
     """
     missing = {module} if module in _modules() else set(_modules())
     found: dict[str, str] = {}
@@ -93,11 +106,12 @@ def sources(module: str) -> str:
 
 
 def _digest(parts: Iterable[str]) -> str:
+    """Return the SHA-256 of strings, joined by line ends, as hexadecimal digits."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _tuple_modules(kinds: Any) -> Iterator[str]:
-    """Yield the modules of the NamedTuples among the types of arguments."""
+    """Yield the module of each NamedTuple class among Numba's types of arguments, also of NamedTuples within others."""
     for kind in kinds:
         if isinstance(kind, BaseTuple):
             if hasattr(kind, "instance_class"):
@@ -106,13 +120,16 @@ def _tuple_modules(kinds: Any) -> Iterator[str]:
 
 
 def _sources_of_arguments(signature: Any) -> str:
-    """Return a hash of the sources of the NamedTuples in a signature, and of all that they import."""
+    """Return a hash of the sources of the modules that define the NamedTuples in a signature, and of their imports."""
     modules = set(_tuple_modules(getattr(signature, "args", signature)))
     return _digest(map(sources, sorted(modules)))
 
 
 def _keyed(compiled: Any) -> Any:
-    """Have stored code checked against all sources that it depends on; nothing where none is stored."""
+    """Make a compiled function reuse its stored machine code only if all sources that it depends on are unchanged.
+
+    Stored code of each instruction set has a file of its own. A function without a store is returned as it is.
+    """
     stored: Any = getattr(compiled, "_cache", None)
     file = getattr(stored, "_cache_file", None)
     if file is not None:
@@ -123,9 +140,11 @@ def _keyed(compiled: Any) -> Any:
         load, key, save = file._load_index, stored._index_key, stored.save_overload
 
         def index_key(signature: Any, codegen: Any) -> tuple[Any, ...]:
+            """Return Numba's key of stored code, and a hash of the sources of its argument types."""
             return (*key(signature, codegen), _sources_of_arguments(signature))
 
         def load_index() -> Any:
+            """Return the stored code's index without entries that were compiled from older sources."""
             try:
                 # What is not current is left out, so that its file is used again.
                 return {key: name for key, name in load().items() if key[-1] == _sources_of_arguments(key[0])}
@@ -133,6 +152,7 @@ def _keyed(compiled: Any) -> Any:
                 return {}
 
         def save_overload(signature: Any, data: Any) -> None:
+            """Store machine code; on a full disk it is kept for this process only."""
             # On a full disk the code serves this process alone.
             with suppress(OSError):
                 save(signature, data)
@@ -144,15 +164,16 @@ def _keyed(compiled: Any) -> Any:
 
 
 def _ready(compiled: Any) -> Any:
-    """Load kept code without what only compiling needs.
+    """Make a compiled function load its stored machine code without setting up Numba's compiler first.
 
-    Numba prepares its compiler before it looks whether there is kept code: the types of hundreds of functions, and
-    SciPy's linear algebra. That takes as long as all of Numba's import. A function without kept code is compiled as
-    ever, by a compiler that is prepared then.
+    By default Numba sets up its compiler before it looks for stored code, which takes as long as importing Numba: it
+    registers the types of hundreds of functions and loads SciPy's linear algebra. A function without stored code is
+    compiled as usual, and the compiler is set up then.
     """
     load: Any = getattr(getattr(compiled, "_cache", None), "_load_overload", None)
 
     def load_overload(signature: Any, context: Any) -> Any:
+        """Load stored machine code for a signature, after initialising the functions that count references."""
         rtsys.initialize(context)  # what compiled code calls to count references
         return load(signature, context)
 
@@ -162,22 +183,27 @@ def _ready(compiled: Any) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a function into its callers: a call that hands over dozens of arrays costs more than a short body."""
+    """Have Numba insert the body of the decorated function into each compiled caller.
+
+    It is for short functions that take dozens of arrays, whose call would cost more than the body.
+    """
     return numba.njit(inline="always", nogil=True, fastmath=False, error_model="numpy")(function)
 
 
 def jit_borrowing(function: Callable[..., Any]) -> Any:
-    """Compile a function that allocates nothing, without reference counts.
+    """Compile the decorated function, which must allocate nothing, without counting references to its arrays.
 
-    A loop over NamedTuples of arrays would spend a third of its time on counting references that its caller holds.
+    Its caller holds the arrays. In a loop over NamedTuples of arrays, counting references would take a third of the
+    time.
     """
     return _kept(function, {**_FLAGS, "_nrt": False})
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Compile a function for compiled callers alone, by their flags: what Python needs to call it takes a fifth longer.
+    """Compile the decorated function into each compiled function that calls it, with the caller's flags.
 
-    From Python it runs as it stands, uncompiled.
+    It skips the wrapper with which Python calls compiled code, and so compiles a fifth faster than `jit`. Called from
+    Python it runs uncompiled.
     """
     return numba.extending.register_jitable(no_cfunc_wrapper=True, forceinline=False)(function)
 
@@ -186,15 +212,19 @@ _INTO_CALLER: Any = {"no_cfunc_wrapper": True, "forceinline": True}
 
 
 def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile the decorated body into the callers of `function` that pass a NamedTuple `kind` first.
+    """Use the decorated function in place of `function` if the first argument is of the NamedTuple class `kind`.
 
-    So a driver is compiled once for each class of NamedTuples, with what that class means in place. LLVM puts it there:
-    Numba would infer and lower it again at each place, and took twice as long for the same machine code.
+    This is compile-time overloading: a shared search function calls `function`, and is compiled once for each
+    NamedTuple class with the body that is registered for it. LLVM inlines the body; inlining by Numba produced the same
+    machine code in twice the time.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
+        """Register `body` as the version of `function` for the class `kind`."""
+
         @numba.extending.overload(function, strict=False, jit_options=_INTO_CALLER)
         def choose(first: Any, *_: Any) -> Callable[..., Any] | None:
+            """Return `body` if the first argument has the class `kind`, else None: Numba then tries other versions."""
             return body if getattr(first, "instance_class", None) is kind else None
 
         return body
@@ -203,7 +233,7 @@ def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function for a GPU at its first launch, kept like those of `jit`."""
+    """Compile the decorated function as a CUDA kernel at its first launch; the machine code is stored as by `jit`."""
     from numba import cuda
 
     try:
@@ -213,7 +243,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """Compile a function into the kernels that call it."""
+    """Compile the decorated function for a GPU, for the CUDA kernels that call it."""
     from numba import cuda
 
     return cuda.jit(device=True, fastmath=False)(function)

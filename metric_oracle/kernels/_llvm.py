@@ -18,12 +18,16 @@ I8, I16, I32, I64, F16, F32, F64 = (
 
 
 def rows_at_once(path: Path, blocks: int) -> int:
-    """Return how many rows are multiplied at once: 24 of 32 registers hold their sums, or 8 of 16."""
+    """Return how many rows of a matrix product are computed at once, so that all their sums stay in vector registers.
+
+    The sums take 24 of 32 registers, or 8 of 16. `blocks` is the number of vectors of 16 lanes per row.
+    """
     n_sums = 24 if path.registers == 32 else 8
     return min(max(n_sums * path.register_bytes // (4 * STEP * blocks), 1), 12)
 
 
 def vector(element: Any, n: int = STEP) -> Any:
+    """Return the LLVM type of a vector of n elements."""
     return ir.VectorType(element, n)
 
 
@@ -36,24 +40,25 @@ def load(builder, address, element, offset=0):
 
 
 def save(builder, value, address, offset=0):
+    """Store a value at an address plus an offset in bytes, without assuming alignment."""
     at = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
     builder.store(value, builder.inttoptr(at, value.type.as_pointer())).align = 1
 
 
 def spread(builder, value, n=STEP):
-    """Repeat a value in all lanes."""
+    """Return a vector of n lanes that all hold `value`."""
     element = vector(value.type, n)
     single = builder.insert_element(ir.Constant(element, ir.Undefined), value, I32(0))
     return builder.shuffle_vector(single, ir.Constant(element, ir.Undefined), ir.Constant(vector(I32, n), [0] * n))
 
 
 def greater(builder, a, b):
-    """Return the greater of two floats or vectors of floats, which are not NaN."""
+    """Return the greater of two floats, or the elementwise maximum of two vectors; neither may contain NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
 def fold(builder, v, combine):
-    """Reduce the lanes of a vector to one value, by halves."""
+    """Reduce the lanes of a vector to one value: `combine` joins its two halves until one lane is left."""
     n = v.type.count
     while n > 1:
         n //= 2
@@ -64,12 +69,13 @@ def fold(builder, v, combine):
 
 
 def call(builder, name, result, *values):
+    """Emit a call of the LLVM function `name` with result type `result`, and declare it if needed."""
     function = ir.FunctionType(result, [v.type for v in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, function, name), list(values))
 
 
 def ask_for(builder, address, level=2):
-    """Prefetch a cache line. Level 3 is the nearest."""
+    """Emit a prefetch of the cache line at an address; `level` is LLVM's locality, 3 for the fastest cache."""
     byte = I8.as_pointer()
     wish = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, wish, "llvm.prefetch.p0")
@@ -77,13 +83,17 @@ def ask_for(builder, address, level=2):
 
 
 def fma(builder, a, b, c, path):
+    """Emit a * b + c, fused into one rounding on every path."""
     if "fma" in path.needs or "neon" in path.needs:
         return call(builder, "llvm.fma.v16f32", a.type, a, b, c)
     return builder.fadd(builder.fmul(a, b), c)
 
 
 def _in_registers(builder, path, element, function, *values):
-    """Apply `function` to the parts of vectors of 64 bytes that fit the registers of a path; return int32[16]."""
+    """Apply `function` to vectors of 64 bytes, split into parts that fit the vector registers of a path.
+
+    Return int32[16].
+    """
     n = 64 // path.register_bytes
     if n == 1:
         return function(*(builder.bitcast(v, element) for v in values))
@@ -101,10 +111,10 @@ def _in_registers(builder, path, element, function, *values):
 
 
 def add_products(builder, total, unsigned, signed, path):
-    """Add to 16 sums the products of 4 bytes of the corpus and 4 of a query each: exact integers on every path.
+    """Add to each of 16 int32 sums the products of 4 bytes of the corpus with 4 bytes of a query, exactly.
 
-    Without an instruction for four products, two of them are added in 16 bits, which the range of a query's codes
-    (63 at most) allows.
+    If the processor has no instruction for four products, two products are added in 16 bits first. They fit because
+    codes of a query are at most 63 in absolute value on such paths.
     """
     n_bytes = path.register_bytes
     words, halves, byte_vector = (vector(I32, n_bytes // 4), vector(I16, n_bytes // 2), vector(I8, n_bytes))
@@ -149,7 +159,10 @@ def add_products(builder, total, unsigned, signed, path):
 
 
 def groups_of(builder, n_tokens, size):
-    """Loop over groups of tokens; yield the token at each position of a group, the last one repeated."""
+    """Emit a loop over groups of `size` tokens; yield the index of the token at each position of a group.
+
+    If the last group is not full, its last token is repeated.
+    """
     last = builder.sub(n_tokens, I64(1))
     with cgutils.for_range(builder, builder.udiv(builder.add(last, I64(size)), I64(size))) as group:
         first = builder.mul(group.index, I64(size))
@@ -158,7 +171,7 @@ def groups_of(builder, n_tokens, size):
 
 
 def run_sums(builder, start, n_steps, multiply):
-    """Run `multiply(step, sums) -> sums` over the width of the vectors."""
+    """Emit a loop ``sums = multiply(step, sums)`` over the steps 0 .. n_steps - 1; return the final sums."""
     variables = [[cgutils.alloca_once(builder, s.type) for s in row] for row in start]
     for row, initial in zip(variables, start, strict=True):
         for variable, s in zip(row, initial, strict=True):

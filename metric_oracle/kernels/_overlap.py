@@ -63,9 +63,9 @@ class Queries(NamedTuple):
     ptr : int64[Q * F + 1]
         Offsets: family f of query q is ``id[ptr[q * F + f] : ptr[q * F + f + 1]]``.
     id : int32[...]
-        Known feature ids, unique within a query.
+        Ids of the query's features that occur in the corpus, unique within a query.
     sizes : int32[Q, F]
-        Sizes including features that the corpus lacks.
+        Number of features of each family, including those that do not occur in the corpus.
     """
 
     ptr: np.ndarray
@@ -84,7 +84,8 @@ class SetCorpus(NamedTuple):
     ----------
     features : Features
     buckets : int64[C, 8]
-        Length buckets: runs of documents of equal or similar sizes, see `indexes.features.buckets_of`.
+        Length buckets: runs of documents of equal or similar sizes. The columns are those of
+        `indexes.features.buckets_of`.
     """
 
     features: Features
@@ -129,7 +130,7 @@ class SequenceBatch(NamedTuple):
     ----------
     queries : Queries
     words, words_ptr : int64[...], int64[Q + 1]
-        Word ids in order, -1 for words that the corpus lacks.
+        Word ids of each query in order, -1 for words that do not occur in the corpus; offset of each query.
     """
 
     queries: Queries
@@ -139,18 +140,18 @@ class SequenceBatch(NamedTuple):
 
 @inner
 def features_of(queries, q, first, last):
-    """Return the features of query `q` of the families first .. last - 1: int32[n]."""
+    """Return the ids of the features of query `q` in the families first .. last - 1, family after family: int32[n]."""
     base = q * queries.sizes.shape[1]
     return queries.id[queries.ptr[base + first] : queries.ptr[base + last]]
 
 
 def count_all(queries, q, first, n_families, index):
-    """Count the features that query `q` shares with every document, for each of a run of families.
+    """Count the features that query `q` shares with every document, for the families first .. first + n_families - 1.
 
     Returns
     -------
     uint8 or int32[n_families, D]
-        Bytes, which stay in the cache, unless counts may exceed 255.
+        uint8, which needs less cache, unless a count may exceed 255.
     """
     known = features_of(queries, q, 0, queries.sizes.shape[1])
     matched = np.zeros((n_families, len(index.fwd_ptr) - 1), np.uint8 if len(known) <= FULL else np.int32)
@@ -161,6 +162,7 @@ def count_all(queries, q, first, n_families, index):
 
 @jit
 def _count_all(queries, q, family, index, matched):
+    """Add to ``matched[d]`` the number of features of one family that query `q` shares with each document d."""
     for v in features_of(queries, q, family, family + 1):
         for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
             matched[np.uint32(index.post_unit[p])] += 1
@@ -192,7 +194,7 @@ def by_rarity(ids, post_ptr):
 
 @jit
 def lower_bound(values, begin, end, x):
-    """Return the first position in the ascending ``values[begin:end]`` whose value is not below x."""
+    """Return the first index i of the ascending ``values[begin:end]`` with ``values[i] >= x``, else `end`."""
     while begin < end:
         middle = (begin + end) >> 1
         if values[middle] < x:
@@ -204,7 +206,7 @@ def lower_bound(values, begin, end, x):
 
 @jit
 def postings(feature, buckets, lo, hi, index):
-    """Return the bounds of the postings of `feature` within the length buckets [lo, hi)."""
+    """Return begin and end, in the posting list of `feature`, of the documents of the length buckets lo .. hi - 1."""
     begin = index.post_ptr[feature]
     end = index.post_ptr[feature + 1]
     slot = index.skip_slot[feature]
@@ -216,14 +218,14 @@ def postings(feature, buckets, lo, hi, index):
 
 @inner
 def set_marks(ids, mark, value):
-    """Write `value` to the features `ids` of the query bitmap."""
+    """Write `value` at the feature ids `ids` of the query bitmap `mark`: 1 marks a query's feature, 0 clears it."""
     for i in range(len(ids)):
         mark[ids[i]] = value
 
 
 @inner
 def count_marked(fwd_id, begin, end, mark):
-    """Count the marked features in ``fwd_id[begin:end]``."""
+    """Count the feature ids in ``fwd_id[begin:end]`` that are marked in the query bitmap."""
     n = 0
     for p in range(begin, end):
         n += mark[fwd_id[p]]
@@ -241,7 +243,7 @@ def count_matches(queries, query, document, index, mark, out):
         The pairs.
     index : Features
     mark : uint8[V]
-        All zero before and after.
+        Scratch for the query bitmap; all zero before and after.
 
     Writes
     ------
@@ -260,7 +262,7 @@ def count_matches(queries, query, document, index, mark, out):
 
 
 def matches(corpus, batch, query, document):
-    """Return the counts of `count_matches`: int64[F, n]."""
+    """Return the number of shared features of each family for pairs of a query and a document: int64[F, n]."""
     out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
     mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
     count_matches(batch.queries, query, document, corpus.features, mark, out)

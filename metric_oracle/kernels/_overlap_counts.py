@@ -1,6 +1,10 @@
-"""Counts of a search over sets of features: matches in one family or in two, one byte for each document.
+"""Counts of the features that a query shares with each document (matches), in one family of features or in two.
 
-The driver in `_overlap_search.py` is compiled for both kinds of counts, with the functions below inlined.
+A search reads the posting lists of the query's features one after another and adds 1 to the count of each document in
+them. A count is one byte, so it stops at `FULL`. The search in `_overlap_search.py` is compiled for both kinds of
+counts, with the functions below inlined. In their parameters, `scorer` is the metric with its query (see
+`_overlap_search.py`), d a document, j a length bucket (a run of documents of equal size), i the number of lists that
+were read for that bucket, and theta the threshold: the score of the k-th best row so far.
 """
 
 from typing import Any, NamedTuple
@@ -15,18 +19,20 @@ BLOCK = 64  # one AVX-512 register of counts
 
 
 class OneFamily(NamedTuple):
-    """Counts of one family.
+    """Counts of one family of features for one query.
 
     Attributes
     ----------
     matched : uint8[D]
-        Matches so far, a row of `Workspace.counts`.
+        Matches so far of each document, a row of `Workspace.counts`.
     minimum : int64[C]
-        Minimum overlap: the least number of matches with which a document of each bucket reaches the threshold,
-        ``n_lists + 1`` where none does. Comparing counts with integers drops most documents.
+        Minimum overlap: the least number of matches with which a document of each length bucket can reach the
+        threshold; ``n_lists + 1`` if no number suffices. Comparing counts with this integer drops most documents.
     n_lists : int
+        Number of posting lists, which is the number of the query's features that occur in the corpus.
     size : int
-        Of the query; the warm start looks for many matches relative to the summed sizes.
+        Number of features of the query. The first documents to be scored are those with the most matches relative to
+        the sum of both sizes.
     """
 
     matched: np.ndarray
@@ -36,19 +42,21 @@ class OneFamily(NamedTuple):
 
 
 class TwoFamilies(NamedTuple):
-    """Counts of two families, whose lists are read in one order.
+    """Counts of two families of features for one query, whose posting lists are read in one order.
 
     Attributes
     ----------
     matched : uint8[2, D]
+        Matches so far of each document in each family.
     second : int
         First feature id of the second family.
     unread : int64[2, n_lists + 1]
-        Lists of each family that are unread after the first i.
+        Number of lists of each family that are still unread after i lists.
     hidden : int64[2]
-        Matches beyond `FULL` that a saturated count may hide.
+        Matches beyond `FULL` that a count of one byte cannot show, at most.
     weight : int32[2, C]
-        What a match of each family adds to the score of a document of each bucket, at most, in 1 / ONE.
+        Upper bound on what one match of each family adds to the score of a document of each bucket, in units of
+        1 / ONE.
     """
 
     matched: np.ndarray
@@ -59,7 +67,10 @@ class TwoFamilies(NamedTuple):
 
 
 def bound(scorer: Any, j: int, a: int, b: int) -> float:
-    """Return the maximum score of a document of bucket j with a and b matches; see `_overlap_search.py`."""
+    """Return an upper bound on the score of a document of bucket j with a and b matches in the two families.
+
+    Each metric registers its own version; see `_overlap_search.py`.
+    """
     raise NotImplementedError
 
 
@@ -68,10 +79,10 @@ def bound(scorer: Any, j: int, a: int, b: int) -> float:
 
 @inner
 def _read(begin, end, index, count, saturate):
-    """Count one more match for the documents of ``post_unit[begin:end]``.
+    """Add 1 to the counts of the documents of ``index.post_unit[begin:end]``, a part of a posting list.
 
-    A plain increment is three times as fast; only queries of more than `FULL` features can pass a byte's range and have
-    to `saturate`. Unsigned indices spare a test for negative ones.
+    With `saturate` a count stops at `FULL`, which only queries of more than `FULL` features need; a plain increment is
+    three times as fast. Unsigned indices avoid the test for negative ones.
     """
     if saturate:
         for p in range(np.uint64(begin), np.uint64(end)):
@@ -85,7 +96,7 @@ def _read(begin, end, index, count, saturate):
 
 @inner
 def count_at_least(count, begin, end, least):
-    """Return how many documents of ``[begin, end)`` have a count of at least `least`, a number of its type."""
+    """Return how many of the documents begin .. end - 1 have a count of at least `least`, of the dtype of `count`."""
     limit = count.dtype.type(least)
     n = np.int64(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
@@ -95,7 +106,7 @@ def count_at_least(count, begin, end, least):
 
 @inner
 def _next_at_least(count, begin, end, least):
-    """Return the first document of ``[begin, end)`` whose count is at least `least` (1 to 255), else `end`."""
+    """Return the first of the documents begin .. end - 1 whose count is at least `least` (1 to 255), else `end`."""
     limit = np.uint8(least)
     while begin + BLOCK <= end:
         block = count[begin : begin + BLOCK]
@@ -112,7 +123,7 @@ def _next_at_least(count, begin, end, least):
 
 @inner
 def largest(count, begin, end):
-    """Return the largest count of ``[begin, end)``, 0 at least."""
+    """Return the largest count of the documents begin .. end - 1, 0 if there are none."""
     top = count.dtype.type(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # unsigned index and plain choice: LLVM vectorises this form
         c = count[d]
@@ -122,7 +133,7 @@ def largest(count, begin, end):
 
 @inner
 def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return how many documents of ``[begin, end)`` have a weighted count of at least `least`."""
+    """Return how many of the documents begin .. end - 1 have ``count_a * weight_a + count_b * weight_b >= least``."""
     n = np.int64(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
         n += np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least
@@ -131,7 +142,10 @@ def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
 
 @inner
 def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return the first document of ``[begin, end)`` whose weighted count is at least `least`, else `end`."""
+    """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`.
+
+    The weighted count is ``count_a * weight_a + count_b * weight_b``.
+    """
     while begin + BLOCK <= end:
         block_a, block_b = count_a[begin : begin + BLOCK], count_b[begin : begin + BLOCK]
         hit = np.uint8(0)
@@ -147,7 +161,7 @@ def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
 
 @inner
 def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
-    """Return the largest weighted count of ``[begin, end)``."""
+    """Return the maximum of ``count_a * weight_a + count_b * weight_b`` over the documents begin .. end - 1."""
     top = np.int32(0)
     for d in range(np.uint64(begin), np.uint64(end)):
         value = np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b
@@ -157,13 +171,21 @@ def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
 
 @inner
 def _most(count, n_lists, i):
-    """Return the maximum number of matches of a document by its count after i lists were read."""
+    """Return the maximum number of matches of a document with this count after i of `n_lists` lists were read.
+
+    Each unread list may add a match; a count of `FULL` may stand for any number.
+    """
     return np.int64(count) + n_lists - i if count < FULL else n_lists
 
 
 @inner
 def _best_ratio(count, buckets, lo, hi, query_size):
-    """Return the document of the buckets [lo, hi) with the most matches for the summed sizes, and its bucket."""
+    """Return the document of the buckets lo .. hi - 1 with the most matches for its size, and its bucket.
+
+    The matches are divided by the sum of its size and the query's.
+
+    Both are -1 if no document has a match.
+    """
     bucket, matched, size = np.int64(-1), np.int64(0), np.int64(1)
     for j in range(lo, hi):
         c = np.int64(largest(count, buckets[j, 0], buckets[j, 1]))
@@ -176,7 +198,10 @@ def _best_ratio(count, buckets, lo, hi, query_size):
 
 @inner
 def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
-    """Return the document of the buckets [lo, hi) with the largest weighted count, and its bucket."""
+    """Return the document of the buckets lo .. hi - 1 with the largest weighted count, and its bucket.
+
+    Both -1 if all are 0.
+    """
     bucket, value = np.int64(-1), np.int32(0)
     for j in range(lo, hi):
         v = _largest_weighted(count_a, count_b, buckets[j, 0], buckets[j, 1], weight[0, j], weight[1, j])
@@ -194,60 +219,72 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 
 
 def raise_minimum(counts, scorer, theta):
-    """Update the minimum overlaps for a higher threshold."""
+    """Raise the minimum overlap of each bucket (`OneFamily.minimum`) to what the threshold theta demands.
+
+    Two families have none.
+    """
     raise NotImplementedError
 
 
 def is_out_of_reach(counts, scorer, j, i, theta):
-    """Return whether no document of bucket j that lies in none of the first i lists can reach the threshold."""
+    """Return whether no document of bucket j that occurs in none of the first i lists can reach the threshold theta."""
     raise NotImplementedError
 
 
 def reach(counts, scorer, d, j, i):
-    """Return the bound of document d by its count."""
+    """Return an upper bound on the score of document d of bucket j, from its count after i lists."""
     raise NotImplementedError
 
 
 def bucket_weights(counts, j):
-    """Return the weights of the counts of a document of bucket j."""
+    """Return the factors by which the counts of both families of a document of bucket j are multiplied.
+
+    (1, 0) for one family.
+    """
     raise NotImplementedError
 
 
 def filter_reach(counts, scorer, d, j, i, of_bucket):
-    """Return the bound by which `next_passing` lets document d pass."""
+    """Return an upper bound on the score of document d: the one on which `next_passing` decides.
+
+    `of_bucket` are the weights of bucket j, see `bucket_weights`.
+    """
     raise NotImplementedError
 
 
 def least_passing(counts, j, i, of_bucket, theta):
-    """Return the least weighted count with which a document of bucket j may reach the threshold `theta`; at least 1.
+    """Return the least weighted count with which a document of bucket j can reach the threshold theta; at least 1.
 
-    The first i posting lists have been read; `of_bucket` has the weights of the counts, see `bucket_weights`.
+    The first i posting lists have been read; `of_bucket` are the weights of the bucket, see `bucket_weights`.
     """
     raise NotImplementedError
 
 
 def n_passing(counts, begin, end, of_bucket, least):
-    """Return how many documents of ``[begin, end)`` have a weighted count of at least `least`."""
+    """Return how many of the documents begin .. end - 1 have a weighted count of at least `least`."""
     raise NotImplementedError
 
 
 def next_passing(counts, begin, end, of_bucket, least):
-    """Return the first document of ``[begin, end)`` whose weighted count is at least `least`, else `end`."""
+    """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`."""
     raise NotImplementedError
 
 
 def most_promising(counts, buckets, lo, hi):
-    """Return the document of the buckets [lo, hi) with the best score by its count, and its bucket; -1 without any."""
+    """Return the document of the buckets lo .. hi - 1 that should score best by its count, and its bucket.
+
+    Both -1 if no document has a match.
+    """
     raise NotImplementedError
 
 
 def set_count(counts, d, value):
-    """Set the count of a document."""
+    """Set the count of document d, in both families if there are two."""
     raise NotImplementedError
 
 
 def read_postings(counts, feature, begin, end, index, saturate):
-    """Count one more match for the documents of ``post_unit[begin:end]``, postings of a feature."""
+    """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`."""
     raise NotImplementedError
 
 

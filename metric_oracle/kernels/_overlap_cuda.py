@@ -1,8 +1,9 @@
-"""Counts of shared features on a GPU: a block takes a query and tiles of documents; counters are in shared memory.
+"""Counts of shared features on a GPU, as the first step of a search; see `_overlap.py` for documents and features.
 
-Term at a time: each warp reads the part of a posting list that falls into the tile, and adds one to the counters of its
-documents. Integers, so the order does not matter. See `_overlap.py` for documents and features, `_scan.py` for the
-selection.
+Each CUDA block has one query, and goes through tiles (runs) of documents; several blocks share the tiles of a query.
+The counters of a tile are in shared memory. Each warp reads the part of one posting list that falls into the tile, and
+adds 1 to the counters of its documents. The counts are integers, so the order does not matter. `_scan.py` selects the
+best documents.
 """
 
 from collections.abc import Callable
@@ -21,12 +22,12 @@ THREADS = _device.LANES * _device.WARPS  # the most that a block may have
 
 
 class Families(NamedTuple):
-    """Options of the kernels.
+    """Which families of features a metric compares, and one option of the metric; passed to the CUDA kernel.
 
     Attributes
     ----------
     first, n : int
-        The families that the metric counts: a run of them.
+        The families first .. first + n - 1.
     option : int
         A setting of the metric, for `estimate`.
     """
@@ -37,7 +38,7 @@ class Families(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Documents on the device, numbered from 0; see `_overlap.Features`.
+    """Documents in GPU memory, numbered from 0; see `_overlap.Features` for the arrays.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Corpus(NamedTuple):
     post_unit : int32[P]
     sizes : int32[F, D]
     rows : int32[D]
-        Corpus rows of each document.
+        Number of corpus rows of each document.
     """
 
     post_ptr: Any
@@ -59,7 +60,7 @@ _lower_bound = device_function(overlap.lower_bound.py_func)
 
 @device_function
 def _count(corpus, queries, q, families, tile, first, last, counts):
-    """Count the features of some families that query q shares with the documents first .. last - 1."""
+    """Count, in `counts`, the features that query q shares with each of the documents first .. last - 1."""
     begin = cuda.shared.array(THREADS, int64)
     end = cuda.shared.array(THREADS, int64)
     thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
@@ -84,14 +85,14 @@ def _count(corpus, queries, q, families, tile, first, last, counts):
 
 
 def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
-    """Make the kernel of a metric.
+    """Make the CUDA kernel of a metric over sets of features.
 
     Parameters
     ----------
     name : str
         Name of the kernel, and of the files with its machine code.
-    estimate
-        As for `make_scan`, with `Families` for options.
+    estimate : device function
+        Computes the score of a document from its counts, as for `make_scan`, with `Families` for options.
     """
     scan_tiles = make_scan(_count, estimate, WORDS)
 
@@ -114,19 +115,21 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
 
 
 class OverlapScan(Scan):
-    """A scan of posting lists.
+    """A GPU search that counts shared features by reading posting lists.
 
     Parameters
     ----------
     corpus : SetCorpus or SequenceCorpus
     queries : Queries
     family, n_families : int
-        The families that the metric counts: a run of them.
-    kernel : from `overlap_kernel`
+        The metric compares the families family .. family + n_families - 1.
+    kernel : CUDA kernel
+        Made by `overlap_kernel`.
     option : int
         A setting of the metric, for `estimate`.
     score : function
-        ``score(record, query_sizes, sizes)`` gives float64[n] on the host; query_sizes is that of each record.
+        ``score(record, query_sizes, sizes)`` returns exact scores float64[n] on the host. Each row of `record` holds
+        the counts of a pair of a query and a document; the other two arrays are their sizes.
     """
 
     name = "postings"
@@ -146,17 +149,17 @@ class OverlapScan(Scan):
         self.tile = WORDS // n_families
 
     def document_bytes(self) -> float:
-        """Return the memory of one document of average size, with its share of the dictionary."""
+        """Return the GPU memory of an average document, with its share of the posting lists' offsets, in bytes."""
         features = self.corpus.features
         total = features.post_ptr.nbytes + features.post_unit.nbytes + features.sizes.nbytes
         return total / (len(features.row_ptr) - 1) + 4
 
     def query_bytes(self) -> float:
-        """Return the memory of an average query's features."""
+        """Return the GPU memory of the features of an average query, in bytes."""
         return (self.queries.id.nbytes + self.queries.ptr.nbytes) / len(self.queries.sizes)
 
     def put_documents(self, first: int, last: int) -> Corpus:
-        """Bring the documents first .. last - 1 to the device."""
+        """Copy the documents first .. last - 1 to the current device."""
         features = self.corpus.features
         post_ptr, post_unit = features.post_ptr, features.post_unit
         if last - first < len(features.row_ptr) - 1:
@@ -165,7 +168,7 @@ class OverlapScan(Scan):
         return Corpus(*map(_device.upload, (post_ptr, post_unit, features.sizes[:, first:last], rows)))
 
     def put_queries(self, queries: np.ndarray, n_slices: int) -> overlap.Queries:
-        """Bring queries that follow each other to the device."""
+        """Copy consecutive distinct queries to the current device."""
         first, last = int(queries[0]), int(queries[-1]) + 1
         n_families = self.queries.sizes.shape[1]
         ptr = self.queries.ptr[first * n_families : last * n_families + 1]
@@ -173,14 +176,14 @@ class OverlapScan(Scan):
         return overlap.Queries(*map(_device.upload, (ptr - ptr[0], ids, self.queries.sizes[first:last])))
 
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Return the exact scores of records."""
+        """Return the exact scores of records (pairs of a query and a document that the GPU selected): float64[n]."""
         query_sizes = self.queries.sizes[queries]
         return self.score_records(record, query_sizes, self.corpus.features.sizes)
 
 
 @jit
 def _cut(post_ptr, post_unit, first, last):
-    """Return the posting lists of the documents first .. last - 1, which are numbered from 0 then."""
+    """Return the posting lists restricted to the documents first .. last - 1, which are renumbered from 0."""
     ptr = np.zeros(len(post_ptr), np.int64)
     begin = np.empty(len(post_ptr) - 1, np.int64)
     for v in range(len(begin)):

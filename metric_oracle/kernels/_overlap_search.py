@@ -1,22 +1,24 @@
-"""One exact search over sets of features, for every metric that rises with the sizes of intersections.
+"""One exact search over sets of features, for every metric whose score rises with the sizes of intersections.
 
-A *scorer*, a NamedTuple of arrays and numbers of one query, defines a metric; the driver `find_best` is
-compiled once for each class of scorers, with these functions inlined:
+A *scorer*, a NamedTuple of arrays and numbers of one query, defines a metric; the search function `find_best`, also
+called the driver, is compiled once for each class of scorers, with these functions inlined:
 
     bound(scorer, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
                                family counted and b in the second; it never falls as a or b rises
     score(scorer, d, j)        the exact score of document d, which lies in bucket j
     is_excluded(scorer, d)     whether document d is excluded from this search
 
-The matches that were read so far are counted for one family or for two, see `_overlap_counts.py`.
+A match is a feature that query and document share. The matches in the posting lists that were read so far are counted
+for one family of features or for two, see `_overlap_counts.py`.
 
 Why it is exact: a document that holds none of the features read so far can only match the features still unread. Once
-the bound of that is below the threshold, the score of the k-th best row, no such document can be listed (the prefix
-filter of exact set-similarity search: Chaudhuri et al., ICDE 2006; Bayardo et al., WWW 2007). Documents that were met
-are dropped by the same bound with their own counts and sizes, or scored from the forward index.
+its bound is below the threshold, the score of the k-th best row, no such document can be listed (the prefix filter of
+exact set-similarity search: Chaudhuri et al., ICDE 2006; Bayardo et al., WWW 2007). Other documents are dropped by the
+same bound with their own counts and sizes, or scored from the forward index.
 
 A *length bucket* is a run of documents of equal sizes: documents are sorted by size, and a bound holds for a whole
-bucket.
+bucket. The *warm start* scores a few promising documents exactly as soon as some lists have been read, to have a
+threshold early.
 """
 
 from collections.abc import Sequence
@@ -59,23 +61,25 @@ WARM_START, FILTER, DROPPED = 0, 1, 2
 
 
 class Workspace(NamedTuple):
-    """Workspace of one thread.
+    """Scratch arrays and results of one thread.
 
     Attributes
     ----------
     counts : uint8[2, D]
-        Matches found so far in one or two families, saturated at `FULL`; all zero between queries.
+        Matches counted so far in one or two families, at most `FULL`; all zero between queries.
     mark : uint8[V]
         Query bitmap: 1 for the features of the query; all zero between queries.
     best : Best
+        The best documents so far.
     started : int64[MAX_STARTS]
-        Documents of the warm start.
+        Documents that the warm start scored.
     closest : float64[3]
-        Minimum, for each of `STAGES`, of bound / exact score over the scored documents; below 1 if a bound is broken.
+        For each of `STAGES`, the minimum of bound / exact score over the scored documents; below 1 if a bound was
+        broken.
     n_pairs : int64[2]
         Number of pairs of a query and a document that were scored, and of all pairs.
     extra : NamedTuple or None
-        Further arrays of a metric.
+        Further arrays that a metric needs.
     """
 
     counts: np.ndarray
@@ -88,18 +92,18 @@ class Workspace(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """The order of the length buckets in a search, and scratch for each bucket.
+    """The order in which a search goes through the length buckets, and scratch for each bucket.
 
     Attributes
     ----------
     sizes : int64[C]
         Size of the documents of each bucket.
     ascending : int64[C]
-        Order in which `sizes` ascends.
+        Buckets by ascending size.
     order : int64[C]
-        Scratch: the order of visits at the end of a search. Any order gives the same answers.
+        Scratch: buckets in the order in which their documents are scored. Any order gives the same results.
     stop : int64[C]
-        Scratch: the number of lists that were read for each bucket.
+        Scratch: number of posting lists that were read for each bucket.
     minimum : int64[C]
         Scratch for `OneFamily.minimum`.
     """
@@ -113,14 +117,14 @@ class Visits(NamedTuple):
 
 @inner
 def new_visits(sizes):
-    """Allocate the scratch for buckets of documents of these sizes, int64[C]."""
+    """Allocate a `Visits` for length buckets whose documents have these sizes, int64[C]."""
     n = len(sizes)
     ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
     return Visits(sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
 
 
 def new_workspace(features: Features, extra: Any = None) -> Workspace:
-    """Allocate the workspace of one thread; `extra` holds further arrays of the metric."""
+    """Allocate the scratch arrays of one thread; `extra` holds further arrays that the metric needs."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
         np.zeros((2, n), np.uint8),
@@ -137,12 +141,12 @@ def new_workspace(features: Features, extra: Any = None) -> Workspace:
 
 
 def score(scorer: Any, d: Any, j: int) -> float:
-    """Return the exact score of document d of bucket j."""
+    """Return the exact score of document d of bucket j. Each metric registers its own version."""
     raise NotImplementedError
 
 
 def is_excluded(scorer: Any, d: int) -> bool:
-    """Return whether document d is not to be scored in this search."""
+    """Return whether document d is to be ignored by this search. Each metric registers its own version."""
     raise NotImplementedError
 
 
@@ -151,7 +155,7 @@ def is_excluded(scorer: Any, d: int) -> bool:
 
 @jit
 def by_size_difference(visits, size):
-    """Order the buckets by the difference of their size from `size`: those nearest hold the best documents.
+    """Order the buckets by the difference of their size from `size`, the query's, because similar sizes score best.
 
     Writes
     ------
@@ -182,7 +186,7 @@ def _contains(values, n, x):
 
 @inner
 def note_bound(limit, value, stage, closest):
-    """Record the ratio of a bound to the score that it limits."""
+    """Lower ``closest[stage]`` to `limit` / `value`: a bound divided by the exact score that it must not be below."""
     if value > 0.0:
         closest[stage] = min(closest[stage], limit / value)
 
@@ -304,7 +308,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 
 @inner
 def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
-    """Run `find_best` with one family of features, `ids`, counted in a row of `work.counts`."""
+    """Run `find_best` with the features `ids` of one family, counted in row `row` of `work.counts`."""
     ids = by_rarity(ids, index.post_ptr)
     visits.minimum[:] = 1
     counts = OneFamily(work.counts[row], visits.minimum, len(ids), size)
@@ -313,7 +317,10 @@ def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
 
 @inner
 def draw(q, i, ids, index):
-    """Return the i-th document drawn for query q: a random feature of `ids`, a random document of its posting list."""
+    """Return the i-th random document of query q: of a random feature of `ids`, a random document of its posting list.
+
+    The numbers q and i seed the choice, so every run draws the same documents.
+    """
     # SplitMix64 (Steele et al., OOPSLA 2014)
     z = ((np.uint64(q) << np.uint64(20)) + np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -325,7 +332,10 @@ def draw(q, i, ids, index):
 
 @inner
 def is_outside(d, value, k, work):
-    """Return whether a document is outside the list, and record the ratio of the last score listed to its own."""
+    """Return whether document d, of score `value`, is not among the best documents of the search.
+
+    For such a document the ratio of the threshold to its score is recorded in `work.closest`: it must exceed 1.
+    """
     limit = max(threshold(work.best, k), 0.0)
     if value > 0.0 and value >= limit and _contains(work.best.document, work.best.state[0], d):
         return False
@@ -335,7 +345,7 @@ def is_outside(d, value, k, work):
 
 @inner
 def _count_shared(ids, d, index):
-    """Return how many of the features `ids` document d has, by their posting lists."""
+    """Return how many of the features `ids` document d has, found by bisection of their posting lists."""
     n = 0
     for v in ids:
         p = lower_bound(index.post_unit, index.post_ptr[v], index.post_ptr[v + 1], d)
@@ -345,19 +355,22 @@ def _count_shared(ids, d, index):
 
 @jit_borrowing
 def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
-    """Score documents that share a feature with query q and lie outside the list; compare each with its bound too.
+    """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
+
+    Each such document must score below the k-th best row, and no more than its bound.
 
     Parameters
     ----------
     scorer : NamedTuple
+        The metric and its query.
     q : int
-        Number of the query, the seed of the random choice.
+        Number of the query, which seeds the random choice.
     n : int
-        Documents outside the list to score.
+        Number of documents to score that were not selected.
     ids : int32[...]
-        Features of the query to draw from.
+        Features of the query; documents that have one of them are drawn.
     of_bound : pair of int32[...]
-        Features of the families that `bound` takes the matches of.
+        Features of the two families whose matches `bound` takes.
     index, buckets, k, work : as for `find_best`
 
     Writes
@@ -378,7 +391,7 @@ def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
 
 @inner
 def finish(scorer, q, n, ids, of_bound, index, buckets, k, work, answers):
-    """Check documents outside the list and write the k best rows of query q; see `check_dropped`."""
+    """Check n dropped documents of query q as `check_dropped` does, then write its k best rows into `answers`."""
     check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers, q)
 
@@ -387,12 +400,12 @@ def finish(scorer, q, n, ids, of_bound, index, buckets, k, work, answers):
 
 
 def require_bounds(work: Workspace) -> None:
-    """Raise unless every bound was kept wherever an exact score became known.
+    """Raise ExactnessError if a finished search broke one of its bounds, as recorded in `work.closest`.
 
     Raises
     ------
     ExactnessError
-        If a document scored above the bound that let it pass, or one that was dropped belongs in the list.
+        If a document scored above its bound, or a document that was dropped scored as much as the last one listed.
     """
     warm_start, passed, dropped = work.closest.tolist()
     for stage, ratio in zip(STAGES, (warm_start, passed), strict=False):
@@ -413,10 +426,10 @@ def require_bounds(work: Workspace) -> None:
 
 
 def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
-    """Return the shares of the pairs that were filtered out and scored, and the closest call of each stage.
+    """Return the shares of pairs of a query and a document that were dropped and scored, and each stage's closest call.
 
-    The closest call is the least relative distance, over all documents whose exact score became known, between that
-    score and what would have dropped them: 0 where a bound was met exactly.
+    The closest call is the least relative distance, over all exactly scored documents, between a score and the bound by
+    which the stage would have dropped it: 0 if a score equals its bound. The dict is empty if a GPU did the search.
     """
     if not workspaces:  # a GPU took all queries
         return {}
@@ -428,12 +441,15 @@ def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
 
 
 class DrivenKernel(Kernel):
-    """Base of the backends that use the driver."""
+    """Base of the CPU backends that search with `find_best`."""
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         return new_workspace(corpus.features)
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return the shares of the pairs that were filtered out and scored, and the closest calls of their bounds."""
+        """Return the shares of the pairs that were dropped and scored, and the closest calls of the bounds.
+
+        See `stages`.
+        """
         return stages(workspaces)

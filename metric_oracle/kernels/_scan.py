@@ -43,23 +43,23 @@ ONE = 1 << 30  # a score of 1 in a record
 
 
 class Selection(NamedTuple):
-    """State of a scan of B queries and T tiles, on the device.
+    """Arrays on the device with which a scan of B queries and T tiles selects the documents to score on the host.
 
     Attributes
     ----------
     weight : int32[BINS, B]
-        Rows whose documents have scores of a bin.
+        Histogram of each query: corpus rows whose score falls into each bin.
     peak : int32[B, T]
-        Bin of MARGIN times the best score of a tile, -1 where nothing matches.
+        Bin of MARGIN times the best score of each tile (run of documents), -1 if no document matches.
     least : int32[B]
         Lowest bin whose documents are recorded.
     record : int32[R, 3 + C]
-        Query, document, counts and bound of the recorded documents, in any order. The bound b is MARGIN times the
-        device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled document that was dropped.
+        One row per recorded document: query, document, its C counts, and a bound, in any order. The bound b is MARGIN
+        times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled document that was dropped.
     n_records : int64[1]
-        Number of records; those beyond R are not written.
+        Number of records; those beyond R are counted but not written.
     spacing : int
-        Documents from one sampled document of a query to the next.
+        Distance, in documents, between two sampled documents of a query.
     """
 
     weight: Any
@@ -72,18 +72,22 @@ class Selection(NamedTuple):
 
 @device_function
 def bin_of(score):
-    """Return the bin of a score of 0 to 1. The fourth root spreads small scores; correctly rounded roots keep order."""
+    """Return the bin of a score from 0 to 1: the fourth root, which spreads low scores, in equal steps.
+
+    It never falls as the score rises.
+    """
     return min(int(math.sqrt(math.sqrt(score)) * (BINS - 1)), BINS - 1)
 
 
 @kernel
 def find_least(k, weight, least):
-    """Find, for each query, the greatest bin such that it and those above hold k rows; 0 where all together do not.
+    """Find, for each query, the highest bin such that it and the bins above hold at least k rows; 0 if all bins do not.
 
     Parameters
     ----------
     k : int
     weight : int32[BINS, B]
+        Histogram of each query.
 
     Writes
     ------
@@ -95,7 +99,7 @@ def find_least(k, weight, least):
 
     Cost
     ----
-    One thread a query reads up to BINS numbers, side by side with its neighbours.
+    One thread per query reads up to BINS numbers, next to those of neighbouring threads.
     """
     q = (cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y) * cuda.blockDim.x + cuda.threadIdx.x
     if q < least.shape[0]:
@@ -126,25 +130,24 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
     @device_function
     def scan(corpus, queries, options, tile, selection, collect):
-        """Score all documents for one query a block.
+        """Score all documents for one query per block.
 
         Parameters
         ----------
-        corpus : NamedTuple with rows, int32[D]: the corpus rows of each document
+        corpus : NamedTuple with rows, int32[D]: the number of corpus rows of each document
         queries : NamedTuple
             Queries of this launch, on the device; block (q, s) takes every s-th tile of query q.
         options
             Settings of the metric, for `count` and `estimate`.
         tile : int
-            Documents that are counted at a time.
+            Number of documents that are counted at a time.
         selection : Selection
         collect : bool
-            First run or second.
+            False in the first run, which fills histograms; true in the second, which records documents.
 
         Writes
         ------
         selection.weight, .peak, every cell of peak (first run); .record, .n_records (second run)
-
         """
         counts = cuda.shared.array(n_counters, int32)
         weight = cuda.shared.array(BINS, int32)
@@ -199,19 +202,22 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
 
 class Scan(ABC):
-    """The part of a scan that depends on the metric: the layout of corpus and queries on a device, and the kernel.
+    """The part of a GPU search that depends on the metric: arrays of corpus and queries on the device, and the kernel.
 
     Attributes
     ----------
-    corpus : named tuple with `row_ptr` and `row_id`
-    kernel : kernel
-        Calls what `make_scan` made.
-    options : number, or named tuple of numbers
+    corpus : NamedTuple with `row_ptr` and `row_id`
+        Arrays of the corpus on the host.
+    name : str
+        Name under which the corpus is kept on the device.
+    kernel : CUDA kernel
+        Calls the function that `make_scan` made.
+    options : number, or NamedTuple of numbers
         Settings of the metric, for its device functions.
     n_counts : int
-        Counts in a record, beside query, document and bound.
+        Counts per document in a record, in addition to query, document and bound.
     tile : int
-        Documents that a block counts at a time.
+        Number of documents that a block counts at a time.
     """
 
     corpus: Any
@@ -223,11 +229,11 @@ class Scan(ABC):
 
     @abstractmethod
     def document_bytes(self) -> float:
-        """Return the memory of one document of average size."""
+        """Return the GPU memory that a document of average size takes, in bytes."""
 
     @abstractmethod
     def query_bytes(self) -> float:
-        """Return the memory of a query's own arrays, the longest one's."""
+        """Return the GPU memory that the arrays of the longest query take, in bytes."""
 
     @abstractmethod
     def put_documents(self, first: int, last: int) -> Any:
@@ -235,19 +241,24 @@ class Scan(ABC):
 
     @abstractmethod
     def put_queries(self, queries: np.ndarray, n_slices: int) -> Any:
-        """Copy the distinct queries with these numbers to the device."""
+        """Copy the distinct queries with these numbers to the device; `n_slices` blocks will share each."""
 
     @abstractmethod
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Return the exact scores of records whose first column counts within `queries`: float64[n]."""
+        """Return the exact scores of records (see `Selection`), float64[n].
+
+        Their first column is an index into `queries`.
+        """
 
     def find(self, queries: np.ndarray, k: int, device: int, answers: Answers) -> None:
-        """Write the k best rows of distinct queries into `answers`, with the current device.
+        """Find the k best rows of distinct queries on the current device, and write them into `answers`.
+
+        `device` is the number of that device.
 
         Raises
         ------
         DeviceError
-            If the device fails, or has no room for one query and a single document.
+            If the device fails, or has too little memory for one query and a single document.
         """
         n_documents = len(self.corpus.row_ptr) - 1
         if n_documents == 0 or len(queries) == 0:
@@ -285,7 +296,10 @@ class Scan(ABC):
             first += len(block)
 
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
-        """Yield the records of candidates for the k best rows, int32[n, 3 + C], for each piece of the corpus."""
+        """Yield, for each of `n_pieces` pieces of the corpus, records of the documents that may hold the k best rows.
+
+        Records are int32[n, 3 + C], see `Selection`.
+        """
         n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
         n_slices = max(min(_device.n_blocks() // n, -(-n_documents // (n_pieces * self.tile))), 1)
@@ -321,16 +335,19 @@ class Scan(ABC):
 
 
 class Scanned(_device.OnDevice):
-    """Base of the backends whose search is a scan. The GPUs share the queries."""
+    """Base of the backends that search by a scan on GPUs. Several GPUs share the queries."""
 
     library: ClassVar[str] = "numba"
 
     def scan(self, corpus: Any, batch: Any) -> Scan:
-        """Return a new scan of the corpus for distinct queries."""
+        """Return a new `Scan` of the corpus for the distinct queries of a batch."""
         raise NotImplementedError
 
     def groups(self, corpus: Any, batch: Any, queries: np.ndarray) -> Sequence[np.ndarray]:
-        """Return the queries of each scan: by default one scan takes all."""
+        """Return arrays of query numbers; each array is searched by a scan of its own.
+
+        By default one array has all queries.
+        """
         return [queries]
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
@@ -355,7 +372,7 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
     Raises
     ------
     ExactnessError
-        If a score exceeds its bound, or a sampled document that was dropped belongs in a list.
+        If a score exceeds its bound, or a document that was dropped, and scored only as a check, belongs in a result.
     """
     bound = record[:, -1]
     above = np.where(bound < 0, -1 - bound, bound) / ONE - score
@@ -375,6 +392,10 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
 
 @jit
 def _finish(queries, record, score, row_ptr, row_id, k, best: Best, answers):
+    """Insert the scored documents of each query into `best` and write its k best rows.
+
+    Return how many documents that were dropped, and scored only as a check, belong in a list.
+    """
     n = len(queries)
     start = np.zeros(n + 1, np.int64)
     for i in range(len(record)):

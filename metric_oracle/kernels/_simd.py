@@ -45,7 +45,7 @@ LANES = 64  # query tokens in one pass
 
 
 def _float_products(builder, packed, rows, n_steps, start, path):
-    """Add to `start` the products of each row, float32[n_steps] at an address, with packed columns."""
+    """Emit code that adds to the sums `start` the products of rows, float32[n_steps], with all lanes of `packed`."""
 
     def multiply(step, sums):
         address = builder.add(packed, builder.mul(step, I64(64 * len(start))))
@@ -61,7 +61,7 @@ def _float_products(builder, packed, rows, n_steps, start, path):
 
 
 def _keep_maxima(builder, cosines, tokens, columns, row):
-    """Update the maxima of rows (tokens) and of columns (lanes) with a block of cosines."""
+    """Emit code that raises the maxima of rows (report tokens) and lanes (query tokens) to those of new cosines."""
     for token, values in zip(tokens, cosines, strict=True):
         most = values[0]
         for i, v in enumerate(values):
@@ -106,7 +106,9 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 
 
 def dot_error(n: int, lengths: float = 1.0) -> float:
-    """Bound the error of `dot` of n numbers; `lengths` is the product of the vectors' lengths at most.
+    """Bound the error of `dot` of n numbers.
+
+    `lengths` is an upper bound on the product of both vectors' Euclidean lengths.
 
     A term is rounded as part of one chunk in float32, then in float64.
     """
@@ -118,7 +120,7 @@ _STEPS = 6  # of a chunk: 384 numbers
 
 @intrinsic
 def dot(typingctx, a, b, n):
-    """Return the product of two float32[n] as float64: sums of a few terms in float32, and their sum in float64."""
+    """Return the inner product of two float32[n]: sums of a few terms each in float32, added up in float64."""
 
     def code(context, builder, signature, values):
         a, b, n = values
@@ -187,7 +189,7 @@ def make_products(blocks: int, path: Path | None = None) -> Any:
 
 
 def _to_float(builder, bits, path):
-    """Convert a float16 number or vector, given as integers, to float32."""
+    """Emit the conversion of a float16 number or vector, whose bits are given as integers, to float32."""
     n = bits.type.count if isinstance(bits.type, ir.VectorType) else 1
 
     def typed(element):

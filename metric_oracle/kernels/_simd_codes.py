@@ -222,14 +222,11 @@ def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: 
 def make_near(blocks: int, path: Path | None = None) -> Any:
     """Return `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`: products of codes, and maxima.
 
-    query    int8[width / 4, 16 * blocks, 4]
-    n_steps  width / 4
-    lanes    int32[16 * blocks], as for `make_bounds`; then float32[16 * blocks], step of each lane
-    codes    uint8[n_tokens, width], 128 added
-    terms    float32[n_tokens, 2], step and margin of each token
-    out      float32[n_tokens, 16 * blocks], products of the codes times both steps
-    row      float32[n_tokens], raised to the greatest product of each token
-    column   float32[16 * blocks], raised to the greatest product less the token's margin
+    query    int8[width / 4, 16 * blocks, 4] n_steps  width / 4 lanes    int32[16 * blocks], as for `make_bounds`; then
+    float32[16 * blocks], step of each lane codes    uint8[n_tokens, width], 128 added terms    float32[n_tokens, 2],
+    step and margin of each token out      float32[n_tokens, 16 * blocks], products of the codes times both steps row
+    float32[n_tokens], raised to the greatest product of each token column   float32[16 * blocks], raised to the
+    greatest product less the token's margin
     """
 
     @intrinsic
@@ -328,6 +325,7 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
             return builder.load(so_far)
 
         def plus(builder, x, y):
+            """Return the sum of two vectors."""
             return builder.fadd(x, y)
 
         with cgutils.for_range(builder, n_tokens) as token:
@@ -389,13 +387,13 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
 
 
 def _line_of(builder, table, cell, token, size):
-    """Return the address of the row for a token's cell in a table with rows of `size` bytes."""
+    """Return the address of the row of `table`, whose rows have `size` bytes, for the cell of a token."""
     number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
     return builder.add(table, builder.mul(number, I64(size)))
 
 
 def _byte_products(builder, query, codes, tokens, n_steps, start, path):
-    """Add to `start` the products of the codes of a group of tokens with those of all lanes."""
+    """Emit code that adds to the sums `start` the products of the codes of some tokens with those of all lanes."""
     at = [builder.add(codes, builder.mul(t, builder.mul(n_steps, I64(4)))) for t in tokens]
 
     def multiply(step, sums):

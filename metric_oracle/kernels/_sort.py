@@ -1,4 +1,4 @@
-"""Heap sorts. Numba's sorts take ten times as long to compile as the loops that call them."""
+"""Heap sorts for compiled code. Numba's own sorts take ten times as long to compile as the loops that call them."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from metric_oracle.kernels._jit import inner, jit
 
 @jit
 def sort(values):
-    """Sort int64[n] in place, ascending: by a heap, in O(n log n) whatever the order."""
+    """Sort int64[n] in place, ascending, by a heap sort: O(n log n) for any input."""
     n = len(values)
     for i in range(n // 2 - 1, -1, -1):
         _sink(values, i, n)
@@ -18,7 +18,7 @@ def sort(values):
 
 @inner
 def _sink(values, i, n):
-    """Move a value down the heap values[:n] to its place; the greatest is at the top."""
+    """Restore the heap values[:n], whose maximum is at index 0, after ``values[i]`` has changed."""
     value = values[i]
     while 2 * i + 1 < n:
         child = 2 * i + 1
@@ -33,7 +33,7 @@ def _sink(values, i, n):
 
 @jit
 def order_of(keys):
-    """Return the positions of float64[n] by ascending key, int64[n]; equal keys keep their order."""
+    """Return the indices that sort the float64[n] keys ascending, int64[n]; equal keys keep their order."""
     n = len(keys)
     places = np.arange(n)
     for i in range(n // 2 - 1, -1, -1):
@@ -46,12 +46,13 @@ def order_of(keys):
 
 @inner
 def _is_behind(keys, a, b):
+    """Return whether index a comes after index b: its key is greater, or equal with a > b."""
     return keys[a] > keys[b] or (keys[a] == keys[b] and a > b)
 
 
 @inner
 def _sink_place(keys, places, i, n):
-    """Move a position down the heap places[:n] to its place; the last in order is at the top."""
+    """Restore the heap of indices places[:n], the last in sort order at the top, after ``places[i]`` has changed."""
     position = places[i]
     while 2 * i + 1 < n:
         child = 2 * i + 1

@@ -1,8 +1,9 @@
-"""The instruction set of the inner loops: that of the compiler's target, not that of the host.
+"""The instruction set for which the inner loops are compiled: that of the compiler's target, not that of the host.
 
-Numba compiles for the processor it runs on unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES are set, as where different
-machines share one cache of compiled code. ORACLE_SIMD selects a lesser path; the compiler's target is then that path
-and nothing more. Imported before anything is compiled.
+A *path* is a version of the inner loops for one family of processors. Numba compiles for the processor it runs on
+unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES are set, for example because different machines share one cache of compiled
+code. The environment variable ORACLE_SIMD selects another path that the target can run; the compiler then uses the
+instructions of that path only. This module must be imported before anything is compiled.
 """
 
 import os
@@ -19,26 +20,28 @@ VARIABLE = "ORACLE_SIMD"
 
 
 class TargetError(ValueError):
-    """ORACLE_SIMD names a path that the compiler's target lacks; one line."""
+    """ORACLE_SIMD names a path that the compiler's target cannot run; the message has one line."""
 
 
 class Path(NamedTuple):
-    """An implementation of the inner loops for a family of processors.
+    """A version of the inner loops for a family of processors.
 
     Attributes
     ----------
     name : str
+        Value of ORACLE_SIMD that selects the path.
     cpu : str
-        LLVM's name of the least processor.
+        LLVM's name of the oldest processor that can run it.
     needs : tuple of str
-        LLVM's names of what the target must have.
+        LLVM's names of the features that the target must have.
     registers : int
-        Vector registers.
+        Number of vector registers.
     register_bytes : int
+        Size of a vector register.
     query_range : int
-        Greatest code of a query's token. Sums of two products with a byte stay below 2^15 up to 63.
+        Greatest absolute code of a query's token. Up to 63, sums of two products with a byte stay below 2^15.
     is_signed : bool
-        Whether a product takes both bytes as signed; otherwise those of the corpus have 128 added.
+        Whether the multiplication of bytes takes both as signed; otherwise the corpus's bytes have 128 added.
     """
 
     name: str
@@ -70,7 +73,7 @@ PATHS = tuple(dict.fromkeys(path.name for path in (*_X86[::-1], *_ARM[::-1])))
 
 
 def parse_features(cpu: str, features: str, machine: str) -> set[str]:
-    """Return the features of a target: those listed, and those that all processors of its name have."""
+    """Return the names of a target's features: those that are listed, and those that its processor always has."""
     has = {word[1:] for word in features.split(",") if word.startswith("+")}
     if machine in ("aarch64", "arm64"):
         has.add("neon")
@@ -81,7 +84,7 @@ def parse_features(cpu: str, features: str, machine: str) -> set[str]:
 
 
 def usable(cpu: str, features: str, machine: str) -> tuple[Path, ...]:
-    """Return the paths of a target, best first."""
+    """Return the paths that a target can run, fastest first."""
     has = parse_features(cpu, features, machine)
     family = _ARM if machine in ("aarch64", "arm64") else _X86 if machine in ("x86_64", "AMD64") else (PORTABLE,)
     return tuple(path for path in family if has.issuperset(path.needs))
@@ -89,18 +92,19 @@ def usable(cpu: str, features: str, machine: str) -> tuple[Path, ...]:
 
 @cache
 def _of_compiler() -> tuple[Path, ...]:
-    """Return the paths of the target that Numba takes by itself, best first."""
+    """Return the paths that Numba's default target can run, fastest first."""
     cpu = llvm.get_host_cpu_name() if config.CPU_NAME is None else config.CPU_NAME
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     return usable(cpu, features, platform.machine())
 
 
 def usable_names() -> tuple[str, ...]:
-    """Return the names of the paths that ORACLE_SIMD may take here, best first."""
+    """Return the names of the paths to which ORACLE_SIMD may be set on this machine, fastest first."""
     return tuple(path.name for path in _of_compiler())
 
 
 def _choose(wanted: str | None) -> Path:
+    """Return the path named `wanted`, or the fastest one if it is None."""
     here = _of_compiler()
     if not wanted:
         return here[0]
@@ -113,7 +117,10 @@ def _choose(wanted: str | None) -> Path:
 
 
 def _force() -> Path | TargetError:
-    """Choose the path. If ORACLE_SIMD names one, make it the target of Numba."""
+    """Choose the path.
+
+    If ORACLE_SIMD names one, make Numba compile for it. Return an error instead if the target cannot run it.
+    """
     wanted = os.environ.get(VARIABLE)
     try:
         chosen = _choose(wanted)
@@ -130,12 +137,12 @@ _CHOSEN = _force()
 
 
 def path() -> Path:
-    """Return the path that the inner loops take in this process.
+    """Return the path for which this process compiles the inner loops.
 
     Raises
     ------
     TargetError
-        If ORACLE_SIMD names a path that is not there.
+        If ORACLE_SIMD names a path that the target cannot run.
     """
     if isinstance(_CHOSEN, TargetError):
         raise _CHOSEN
@@ -143,5 +150,5 @@ def path() -> Path:
 
 
 def name_for_cache() -> str:
-    """Return the name of the path in the names of stored machine code."""
+    """Return the name of the path, as part of the names of files with stored machine code."""
     return "none" if isinstance(_CHOSEN, TargetError) else _CHOSEN.name

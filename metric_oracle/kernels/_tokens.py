@@ -16,20 +16,20 @@ def split_tokens(content, text_ptr, role):
     Parameters
     ----------
     content : uint8[B]
-        The texts, one after another.
+        The texts in UTF-8, one after another.
     text_ptr : int64[n + 1]
-        Offsets of the texts.
+        Offset of each text in `content`.
     role : uint8[256]
-        Of each byte: `PART`, `BLANK` or `FIRST`.
+        Role of each byte value: `PART` of a token, `BLANK` between tokens, or `FIRST` byte of a token.
 
     Returns
     -------
     ids : int32[T]
         Number of each token.
     ptr : int64[n + 1]
-        Offsets of each text in `ids`.
+        Offset of each text in `ids`.
     begin, end : int64[W], int64[W]
-        Where each distinct token begins and ends in `content`.
+        Where each distinct token first begins and ends in `content`.
     """
     ids, ptr = (
         np.empty(text_ptr[-1], np.int32),
@@ -71,7 +71,7 @@ def split_tokens(content, text_ptr, role):
 
 @inner
 def _find(table, codes, begin, end, content, code, first, last):
-    """Return the slot of a token in a hash table of numbers: its slot, or the empty one for it."""
+    """Return the slot of the token ``content[first:last]`` in a hash table, or the empty slot where it belongs."""
     slot = np.int64((code >> np.uint64(32)) & np.uint64(len(table) - 1))
     while table[slot] >= 0:
         token = table[slot]
@@ -87,7 +87,7 @@ def _find(table, codes, begin, end, content, code, first, last):
 
 @inner
 def _twice(values):
-    """Return values in an array of twice the size."""
+    """Return a copy of the values in an array of twice the length."""
     more = np.empty(2 * len(values), values.dtype)
     more[: len(values)] = values
     return more

@@ -1,4 +1,4 @@
-"""The interface of a kernel, which is the class `Backend` of each ``kernels/<metric>/<backend>.py``."""
+"""The interface of a kernel, which the class `Backend` of each ``kernels/<metric>/<backend>.py`` implements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,24 @@ from metric_oracle.kernels.topk.reference import select
 
 
 class Answers(NamedTuple):
-    """The k best rows of the distinct queries of a batch, which a search writes.
+    """The k best rows of the distinct queries of a batch, as arrays that a search fills.
+
+    A query has one list of rows, or several if `exclusion` demands it: equal reports that exclude different corpus rows
+    are one query. There are L lists of Q queries.
 
     Attributes
     ----------
     rows : int64[L, k]
-        Of the lists of the queries: one each, or those that `exclusion` says. -1 where there are fewer rows with a
-        positive score than k, or that reach the limit.
+        Corpus rows of each list, best first. -1 if fewer than k rows have a positive score or reach the limit.
     scores : float64[L, k]
+        Their scores.
     ties : int64[L, k]
-        Corpus rows with exactly that score that the list does not leave out.
+        For each, the number of corpus rows with exactly that score, without the rows that the list excludes.
     limit : float64[Q]
-        Input: rows that score worse may be left out, because k rows of other shards score this or better. Without a
-        limit -inf, or inf where lower scores are better.
+        Input: rows with a worse score may be left out, because k rows of other shards have this score or a better one.
+        Without such a limit -inf, or inf if lower scores are better.
     exclusion : Exclusion
-        Input: the rows that each list leaves out.
+        Input: the rows that each list excludes.
     """
 
     rows: np.ndarray
@@ -40,18 +43,21 @@ class Answers(NamedTuple):
         Parameters
         ----------
         q : int
+            Number of the distinct query.
         documents : int64[n]
         scores : float64[n]
-        corpus : named tuple with `row_ptr` and `row_id`
+            Exact scores of the documents.
+        corpus : NamedTuple with `row_ptr` and `row_id`
+            The corpus rows of each document.
         k : int
         sign : float
-            -1.0 where lower scores are better.
+            -1.0 if lower scores are better.
 
         Returns
         -------
         float
-            Score of the k-th best row, the worst of all lists: documents that were dropped must be worse. Infinite
-            where a list has fewer rows, for which none may be dropped.
+            Score of the k-th best row, the worst of all lists. Every document that was left out must score worse.
+            Infinite if a list has fewer than k rows, so that no document may be left out.
         """
         last = []
         for place in self.exclusion.lists(q):
@@ -101,40 +107,52 @@ class Kernel(Protocol):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1."""
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the scores of all documents with each of the chosen queries: float64[D], overwritten by the next."""
+        """Yield the scores of all documents with each of the chosen distinct queries: float64[D].
+
+        Each array overwrites the one before.
+        """
         raise NotImplementedError
 
     def score_some(self, corpus: Any, batch: Any, chosen: Sequence[int], documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the scores of some documents, int64[n], with each of the chosen queries: float64[n], as `score_all`."""
+        """Yield the scores of `documents`, int64[n], with each of the chosen queries, as `score_all`: float64[n]."""
         for scores in self.score_all(corpus, batch, chosen):
             yield scores[documents]
 
     def score_error(self, corpus: Any, batch: Any) -> float:
-        """Bound the error of `score_all`; 0 where its scores have the bits of the reference."""
+        """Return an upper bound on the absolute error of the scores of `score_all`.
+
+        It is 0 if they equal the reference's in every bit.
+        """
         return 0.0
 
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the exact scores of pairs, float64[n], and their components."""
+        """Return exact scores of pairs of a distinct query and a document, float64[n], and their components by name."""
         raise NotImplementedError
 
     def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the exact scores of pairs without their components, float64[n]; fastest query by query."""
+        """Return the exact scores of pairs without their components, float64[n].
+
+        It is fastest if the pairs are sorted by query.
+        """
         return self.score_pairs(corpus, batch, query, document)[0]
 
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return the components of the scores of pairs, an array[n] each; by default none."""
+        """Return the components of the scores of pairs by name, one array[n] each; by default there are none."""
         return {}
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Return the workspace of one thread."""
+        """Return the scratch arrays of one thread, which `search` gets."""
         return None
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return the share of pairs that each stage of a finished search dropped, for the signature."""
+        """Return, by name, the share of all pairs that each stage of a finished search dropped.
+
+        It is stored in the signature.
+        """
         return {}
 
     def lacking(self) -> str:

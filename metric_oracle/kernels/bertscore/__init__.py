@@ -1,1 +1,1 @@
-"""BERTScore: greedy cosine matching of token states, both ways."""
+"""BERTScore: matching of the tokens of two reports by the cosine of their vectors from a language model."""

@@ -1,10 +1,12 @@
-"""BERTScore of all reports: products of bytes select the tokens that may match best, float32 products score them.
+"""BERTScore of all reports with some queries, fast and without dropping any report.
+
+Products of bytes select the pairs of tokens that may match best, and float32 products score them.
 
 Let q and c be unit vectors of a query's and a report's token, rotated by one orthogonal map that spreads their
-components evenly, and q', c' the vectors that their codes represent, bytes times a step. Then (Cauchy-Schwarz)
-|q . c - q' . c'| <= |q - q'| |c'| + |c - c'| <= margin of c.
-A pair of tokens is not a best match if its product of codes is two margins below the greatest one of its row and its
-upper bound is below the greatest lower bound of its column. The other pairs, one in fifteen, are multiplied.
+components evenly, and q', c' the vectors that their codes represent (bytes times a step). Then (Cauchy-Schwarz) |q . c
+- q' . c'| <= |q - q'| |c'| + |c - c'| <= margin of c. A pair of tokens is not a best match if its product of codes is
+two margins below the greatest one of its row and its upper bound is below the greatest lower bound of its column. The
+other pairs, one in fifteen, are multiplied.
 """
 
 from typing import NamedTuple
@@ -32,7 +34,10 @@ _candidates2, _candidates4 = make_candidates(2), make_candidates(4)
 
 
 class Queries(NamedTuple):
-    """A group of queries, one row each: n tokens of padded width w, in passes of LANES."""
+    """A group of queries, one row each, with n tokens of padded width w.
+
+    Their tokens are multiplied in passes of LANES tokens.
+    """
 
     n: np.ndarray  # int64
     codes: np.ndarray  # int8[passes, w / 4 * LANES * 4]
@@ -44,7 +49,7 @@ class Queries(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Scratch of one thread."""
+    """Scratch arrays of one thread."""
 
     wide: np.ndarray  # float32[longest report, w]
     turned: np.ndarray  # float32[longest report, w]
@@ -66,7 +71,9 @@ class Scratch(NamedTuple):
 
 
 def error_of(width, part):
-    """Bound the error of a score before rescaling, for states of a width.
+    """Bound the error of a score before rescaling, for token states of `width` numbers.
+
+    `part` is precision, recall or F1.
 
     The error of a mean of maxima is at most that of a cosine. If precision and recall have one sign, the derivatives of
     F1 add up to at most 2.
@@ -76,7 +83,7 @@ def error_of(width, part):
 
 
 def pack(batch, places):
-    """Stack distinct queries."""
+    """Lay out the distinct queries with the numbers `places` as a `Queries`."""
     each = [batch.states_of(q).astype(np.float64) for q in places]
     width = -(-each[0].shape[1] // _SIZE) * _SIZE
     n = np.array([len(x) for x in each])
@@ -112,7 +119,7 @@ def pack(batch, places):
 
 
 def _new_scratch(corpus, queries):
-    """Allocate the scratch of one thread."""
+    """Allocate the scratch arrays of one thread."""
     longest = int(np.diff(corpus.ptr[:2]).max(initial=1))  # longest first
     width = queries.states.shape[2]
     passes = queries.codes.shape[1]
@@ -138,13 +145,13 @@ def _new_scratch(corpus, queries):
 
 
 def _n_turned(width):
-    """Return how many groups of lanes are rotated together: the greatest power of two that divides their number."""
+    """Return how many groups of 16 components are rotated together: the largest power of two that divides them."""
     groups = width // _LANE
     return groups & -groups
 
 
 def _turn(vectors):
-    """Rotate vectors float64[n, w] as `_simd_codes.code_tokens` does, but keep their lengths."""
+    """Rotate vectors float64[n, w] by the map that `_simd_codes.code_tokens` applies, scaled to keep their lengths."""
     size = _LANE * _n_turned(vectors.shape[1])
     apart = 1
     turned = vectors
@@ -157,7 +164,7 @@ def _turn(vectors):
 
 @jit
 def _prepare(u, corpus, groups, scratch):
-    """Widen the states of a document and make their codes."""
+    """Convert the token states of document u to float32 and write their codes, into `scratch`."""
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
     width = corpus.states.shape[1]
@@ -191,9 +198,9 @@ def _prepare(u, corpus, groups, scratch):
 
 @jit
 def _multiply(n_pairs, g, queries, scratch):
-    """Write the cosines of the first pairs of tokens in `scratch.later`, and compare them with their bounds.
+    """Write the cosines of the first `n_pairs` pairs of tokens in `scratch.later`, and compare each with its bounds.
 
-    Without a branch between pairs, so that the processor works on several at once.
+    There is no branch between pairs, so that the processor works on several at once.
     """
     filled = scratch.wide.shape[1]
     tokens = scratch.wide.ctypes.data
@@ -211,6 +218,7 @@ def _multiply(n_pairs, g, queries, scratch):
 
 @inlined
 def _mean(weights, values):
+    """Return the mean of the values, weighted."""
     total = 0.0
     weight = 0.0
     for i in range(len(weights)):
@@ -221,7 +229,7 @@ def _mean(weights, values):
 
 @jit
 def _score(g, n_tokens, queries, scratch):
-    """Return precision and recall of the prepared document for a query."""
+    """Return precision and recall of the document in `scratch` (see `_prepare`) with query g."""
     n = queries.n[g]
     filled = scratch.wide.shape[1]
     passes = (n + LANES - 1) // LANES
@@ -293,19 +301,23 @@ def _score(g, n_tokens, queries, scratch):
 
 
 def score(part, corpus, queries, documents, error, base, out):
-    """Score documents with a group of queries; NaN if the sign of precision + recall is uncertain.
+    """Score documents with a group of queries.
 
     Parameters
     ----------
+    part : {PRECISION, RECALL, F1}
+    corpus : Corpus
+    queries : Queries
     documents : int64[n]
     error : float
-        Maximum error of precision and recall, which grows near the pole of F1.
+        Maximum error of precision and recall; that of F1 grows near its pole, precision + recall = 0.
     base : float
-        Baseline of the scores.
+        Baseline that scores are relative to, 0 for none.
 
     Writes
     ------
     out : float64[G, n]
+        NaN if the sign of precision + recall is uncertain, so that the pair must be scored exactly.
 
     Raises
     ------
@@ -319,7 +331,7 @@ def score(part, corpus, queries, documents, error, base, out):
 
 @jit
 def _check(u, g, n_tokens, queries, scratch):
-    """Multiply one pair of tokens in any case: its cosine must not exceed the best matches."""
+    """Check one pair of tokens of document u and query g: its cosine must not exceed the best matches found."""
     n = queries.n[g]
     t = u % n_tokens
     i = (7919 * u + g) % n
@@ -334,6 +346,7 @@ def _check(u, g, n_tokens, queries, scratch):
 
 @jit
 def _score_documents(part, corpus, queries, documents, groups, error, base, scratch, out):
+    """Write the scores of documents with all queries of a group; see `score`."""
     for i in range(len(documents)):
         u = documents[i]
         n_tokens = length_of(u, corpus)

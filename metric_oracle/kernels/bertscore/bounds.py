@@ -1,6 +1,8 @@
-"""Bounds on precision and recall from the cells and codes of a report's tokens. The README proves them.
+"""Upper and lower bounds on precision and recall from short descriptions of a report's tokens. The README proves them.
 
-Every bound holds for the score as computed in float64: it includes the margins for rounding.
+Each token of the corpus is described by its *cell* (the nearest of M centres, and the angle to it) and by its *code* (a
+vector of bytes in a space of fewer dimensions). An *item* is a document, or in a composite metric a document with a
+number added to its score. Every bound holds for the score as computed in float64: it includes the margins for rounding.
 """
 
 import math
@@ -31,26 +33,26 @@ _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
 
 
 class Margins(NamedTuple):
-    """Maximum rounding error of each bound, for one width.
+    """Maximum rounding error of each bound, for token states of one width.
 
     Attributes
     ----------
     rise : int
-        Steps of 1 / UNIT by which entries of the table are raised: more than their error.
+        Steps of 1 / UNIT by which entries of a query's table of cosines are raised: more than their error.
     error : float
         Error of a float32 cosine of a centre and a query token, in those steps.
     exact : float
-        Of a score in float64, and of sums in float64.
+        Error of a score in float64, and of sums in float64.
     cells : float
-        Of a mean of sines with float32 weights, stored as float32.
+        Error of a mean of sines with float32 weights, stored as float32.
     code, token : float
-        Of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
+        Error of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
     below : float
         Maximum of an entry of the table minus its cosine.
     means : float
-        Of products of mean states.
+        Error of products of mean states.
     product : float
-        Of means of float32 products of unit vectors.
+        Error of means of float32 products of unit vectors.
     """
 
     rise: int
@@ -65,7 +67,7 @@ class Margins(NamedTuple):
 
 
 def margins_of(width, norm_error):
-    """Return the margins for states of a width whose lengths are within `norm_error` of 1."""
+    """Return the margins for token states of `width` numbers whose lengths differ from 1 by at most `norm_error`."""
     # Centre and query token are rounded to float32, each component once; the last is for the entry's own arithmetic.
     error = (product_error(width, 1.001) + 4 * FLOAT32) * UNIT + 2.0**-8
     rise = math.ceil(error)
@@ -86,15 +88,16 @@ def margins_of(width, norm_error):
 
 
 class Tables(NamedTuple):
-    """Angle of each entry of a table, and upper bound on the cosine of each angle.
+    """Look-up tables from cosines, stored as integers in steps of 1 / UNIT, to angles and back.
 
     Attributes
     ----------
     down : uint8[2 UNIT / 4 + 1]
-        Rounded down, by (UNIT + entry) / 4.
+        Angle in steps, rounded down; the index is (UNIT + cosine) / 4.
     above : float64[STEPS + 1]
+        Upper bound on the cosine of each angle.
     ends : float32[2 UNIT + 1, 2]
-        By UNIT + entry: pi / 2 minus the angle, rounded up and down.
+        pi / 2 minus the angle, rounded up and down; the index is UNIT + cosine.
     """
 
     down: np.ndarray
@@ -103,7 +106,7 @@ class Tables(NamedTuple):
 
 
 def angle_tables(margins):
-    """Return the tables of angles."""
+    """Return the look-up tables from cosines to angles."""
     entries = np.arange(-UNIT, UNIT + 1.0)
     # The last entry stands for any greater one too.
     high = np.where(entries < UNIT, np.clip((entries - margins.rise + margins.error) / UNIT, -1.0, 1.0), 1.0)
@@ -118,7 +121,7 @@ def angle_tables(margins):
 
 @jit
 def part_of(part, precision, recall):
-    """Return a score from precision and recall, or a bound on it from bounds on them."""
+    """Return precision, recall, F1 or their mean, as `part` says; from bounds on precision and recall a bound on it."""
     if part == PRECISION:
         return precision
     if part == RECALL:
@@ -130,14 +133,17 @@ def part_of(part, precision, recall):
 
 @jit
 def bound_of(part, precision, recall, offset):
-    """Return a bound on a score plus its offset, from bounds on precision and recall whose sign is certain."""
+    """Return a bound on a score plus `offset`, from bounds on precision and recall the sign of whose sum is certain."""
     value = part_of(part, precision, recall)
     return value + offset + TINY * (abs(value) + abs(offset))
 
 
 @jit
 def fill_tables(cosines, rise, work, tables):
-    """Make the tables of one query from the cosines of centres and query tokens, float32[M, n]."""
+    """Write, into `work`, the cosines of one query's tokens and the centres of the cells, and their angles.
+
+    `cosines` is float32[M, n]; `rise` is that of `Margins`.
+    """
     n_cells, n = cosines.shape
     passes = (n + LANES - 1) // LANES
     for m in range(n_cells):
@@ -160,7 +166,7 @@ def fill_tables(cosines, rise, work, tables):
 
 @inlined
 def _add_cells(u, begin, n_tokens, corpus, work):
-    """Write the weighted sums of the bounds on cosines by cells, from above and below, to `work.means`."""
+    """Write to `work.means` the weighted sums of upper and lower bounds on each token's best cosine, by cells."""
     first = corpus.ptr[u] + begin
     add_sines(
         work.ends.ctypes.data,
@@ -179,6 +185,7 @@ def bound_precisions(documents, corpus, work, margins):
     Writes
     ------
     work.upper, work.lower : float32[I]
+        For each of the documents.
     """
     for i in range(len(documents)):
         u = documents[i]
@@ -197,7 +204,7 @@ def bound_precisions(documents, corpus, work, margins):
 
 @inlined
 def bound_recall(u, corpus, coded, work, above, margin):
-    """Bound the recall of a document from above by the cells of its tokens."""
+    """Return an upper bound on the recall of document u, from the cells of its tokens."""
     n = len(coded.weights)
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
@@ -229,16 +236,17 @@ def bound_recall(u, corpus, coded, work, above, margin):
 
 @inlined
 def bound_means(u, corpus, coded, margin):
-    """Bound the recall of a document from below: a maximum is at least a mean."""
+    """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean."""
     along = np.float64(coded.scalars[2]) * corpus.mean_along[u]
     return along - np.float64(coded.scalars[3]) * corpus.mean_off[u] - margin
 
 
 @inlined
 def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
-    """Write the maxima of rows and columns of the bounds by codes for a run of tokens of a document.
+    """Write the maxima of the bounds by codes for `n_tokens` tokens of document u from `begin` on, both ways.
 
-    The maxima of the query's tokens are updated; they are reset at the first token of a document.
+    The maxima of the document's tokens and of the query's tokens are written to `work`; those of the query's tokens are
+    reset at the first token of a document.
     """
     first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
@@ -265,7 +273,7 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def prefetch_codes(u, corpus):
-    """Prefetch what `bound_codes` reads of a document, which the processor cannot predict."""
+    """Prefetch the memory that `bound_codes` reads for document u, an access that the processor cannot predict."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.codes.shape[1]
@@ -275,18 +283,18 @@ def prefetch_codes(u, corpus):
 
 
 class Known(NamedTuple):
-    """Bounds on a document before its codes are read.
+    """What is known of an item before its codes are read.
 
     Attributes
     ----------
     precision : float
-        Bound by cells.
+        Upper bound on its precision, by cells.
     recall : float
-        The same, or any number if the score does not rise with both.
+        Upper bound on its recall, by cells; any number if the score does not rise with both.
     offset : float
-        Of the item.
+        Number that is added to the item's score.
     threshold : float
-        The item may be dropped below it; minus infinity to read all tokens.
+        The item may be dropped if its score plus offset is below this; minus infinity to read all tokens.
     """
 
     precision: float
@@ -297,9 +305,10 @@ class Known(NamedTuple):
 
 @inlined
 def bound_by_codes(part, u, known, corpus, coded, work, margins):
-    """Bound precision and recall of a document from above by the codes of its tokens, one chunk after another.
+    """Bound precision and recall of document u from above by the codes of its tokens, read one chunk after another.
 
-    Cells bound the tokens not yet read. Once that is enough to drop the item, the rest is not read.
+    Tokens that are not yet read are bounded by their cells. As soon as the bounds suffice to drop the item, reading
+    ends.
 
     Returns
     -------
@@ -332,7 +341,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins):
-    """Return the bounds of `bound_by_codes` from all tokens."""
+    """Return the bounds of `bound_by_codes` from the codes of all tokens of document u."""
     known = Known(np.inf, 0.0, 0.0, -np.inf)
     precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
     return precision, recall
@@ -340,10 +349,10 @@ def bound_codes(u, corpus, coded, work, margins):
 
 @jit
 def bound_codes_below(u, corpus, coded, work, margins):
-    """Return lower bounds on precision and recall of a document: the same terms subtracted.
+    """Return lower bounds on precision and recall of document u, from the codes of its tokens.
 
-    The loop adds |B'e|, which is small. It is subtracted twice afterwards: from each token for precision, and the
-    greatest one for recall.
+    The terms of the upper bound are subtracted instead of added. The loop adds |B'e| (see `codec.py`), which is small.
+    It is subtracted twice afterwards: from each token for precision, and the greatest one for recall.
     """
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)

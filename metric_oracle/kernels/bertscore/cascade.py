@@ -1,4 +1,7 @@
-"""The cascade of a search: bounds by cells, bounds by codes, float32 products, float64 scores of the finalists.
+"""The cascade of a search: bounds by cells, bounds by codes, float32 products, float64 scores of the remaining items.
+
+An *item* is a document, or in a composite metric a document with a number (the offset) added to its score. `bounds.py`
+and `codec.py` explain cells and codes.
 
 Dropping is safe: an item is dropped only if a bound on its score, proven in the README, is below the threshold. The
 threshold is the score of the k-th best row among those scored so far, so it never exceeds the final one. Ties stay,
@@ -35,7 +38,7 @@ STAGES = ("cells", "codes", "float32")
 
 
 class Work(NamedTuple):
-    """Scratch of one thread: arrays with a row for each query of a group, then shared arrays."""
+    """Scratch arrays of one thread: first those with a row per query of a group, then those that the queries share."""
 
     table: np.ndarray  # int16[passes, M, LANES], cosines with the centres, rounded up
     angle: np.ndarray  # uint8[passes, M, LANES], the same as angles, rounded down
@@ -60,7 +63,7 @@ OF_QUERY = 8  # the first fields are of one query
 
 
 class Items(NamedTuple):
-    """Items to rank: documents, or in a composite documents with a number added to their score.
+    """Items to rank for one query: documents, or in a composite documents with a number added to their score.
 
     Attributes
     ----------
@@ -70,11 +73,11 @@ class Items(NamedTuple):
     error : float
         Maximum of `offset` minus that number.
     alone : bool
-        Whether the items are documents with an offset of 0.
+        Whether every document is one item with an offset of 0.
     row_ptr : int64[I + 1]
-        Corpus rows of each item that no list of the query leaves out.
+        Offsets whose differences are the numbers of corpus rows of each item that no list of the query excludes.
     least : float
-        Items whose score plus offset is certainly below may be left out.
+        Items whose score plus offset is certainly below this may be left out.
     """
 
     document: np.ndarray
@@ -86,7 +89,7 @@ class Items(NamedTuple):
 
 
 class ItemScores(NamedTuple):
-    """Exact scores of the items of one query."""
+    """Exact scores of the items of one query, as far as they are computed, and the state of its search."""
 
     item: np.ndarray  # int32[I]
     precision: np.ndarray  # float64[I]
@@ -102,13 +105,16 @@ class ItemScores(NamedTuple):
 
 @jit
 def is_sure(part, low, high):
-    """Return whether precision + recall, between `low` and `high`, has one sign, so that F1 rises with both."""
+    """Return whether precision + recall, which is from `low` to `high`, has a certain sign, so that F1 rises with both.
+
+    True for other parts than F1.
+    """
     return part != F1 or low > 0.0 or high < 0.0
 
 
 @jit
 def _sift(best, rows, n, score, count):
-    """Replace the top of a heap of n scores and restore its order."""
+    """Replace the root of a heap of n scores, the lowest on top, by `score`, which stands for `count` rows."""
     i = 0
     while True:
         child = 2 * i + 1
@@ -125,7 +131,7 @@ def _sift(best, rows, n, score, count):
 
 @jit
 def score_item(i, part, k, items, corpus, query, work, scores):
-    """Score an item exactly, unless it was scored, and raise the threshold to the score of the k-th best row."""
+    """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row."""
     if scores.is_scored[i]:
         return
     scores.is_scored[i] = True
@@ -163,7 +169,10 @@ def score_item(i, part, k, items, corpus, query, work, scores):
 
 @jit
 def _offer(i, bound, n, starts, bounds):
-    """Keep the `len(starts)` items with the greatest bounds, in descending order; return their number."""
+    """Insert item i with its bound into `starts`, the items with the greatest bounds in descending order.
+
+    Return their number.
+    """
     if n == len(starts) and bound <= bounds[n - 1]:
         return n
     j = min(n, len(starts) - 1)
@@ -178,7 +187,7 @@ def _offer(i, bound, n, starts, bounds):
 
 @jit
 def _score_best(n, part, k, items, corpus, query, margins, work, scores):
-    """Bound the first `n` items of the warm start by their codes and score the best of them."""
+    """Bound the first n items of the warm start by their codes; score the best of them, to get a threshold."""
     for j in range(n):
         i = work.start[j]
         precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins)
@@ -192,7 +201,7 @@ def _score_best(n, part, k, items, corpus, query, margins, work, scores):
 
 @jit
 def forget_items(scores):
-    """Reset the items of the previous tile, but not the best scores and the threshold."""
+    """Reset the scores of the items of the previous tile (run of documents); the best scores and the threshold stay."""
     for j in range(scores.state[0]):
         scores.is_scored[scores.item[j]] = False
     scores.state[0] = 0
@@ -202,7 +211,7 @@ def forget_items(scores):
 
 @jit
 def reset(scores, least):
-    """Reset for a new query; items whose score plus offset is below `least` may be left out."""
+    """Reset the state of a search for a new query; items whose score plus offset is below `least` may be left out."""
     forget_items(scores)
     scores.state[:4] = 0
     scores.threshold[0] = least
@@ -210,7 +219,10 @@ def reset(scores, least):
 
 @jit
 def _similar_length(n, items, corpus):
-    """Return the range of items with two thirds to three halves of `n` tokens; lengths descend."""
+    """Return the first item, and the end, of those with two thirds to three halves of n tokens.
+
+    Documents are sorted by descending length.
+    """
     n_items = len(items.document)
     first = 0
     while first < n_items and 2 * length_of(items.document[first], corpus) > 3 * n:
@@ -223,9 +235,12 @@ def _similar_length(n, items, corpus):
 
 @jit_borrowing
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
-    """List the items that their cells do not drop, and the best of them for a warm start; return both numbers.
+    """List the items that their bounds by cells do not drop, and the best of these for a warm start.
 
-    Without reference counts: those of the slices of `work` would take a sixth of the time, as in `search_codes`.
+    Return both numbers.
+
+    It is compiled without reference counts, as `search_codes`: those of the slices of `work` would take a sixth of the
+    time.
     """
     n_items = len(items.document)
     n = len(query.weights)
@@ -262,7 +277,7 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
 
 @jit
 def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
-    """Score the items of two warm starts, and keep the items that their cells do not drop."""
+    """Run the first stage for one query: score two warm starts, and keep the items that bounds by cells do not drop."""
     n_items = len(items.document)
     n = len(query.weights)
     threshold = scores.threshold
@@ -289,7 +304,7 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
 
 @jit
 def _work_of(group, g):
-    """Return the scratch of one query of a group."""
+    """Return the scratch arrays of query g of a group."""
     return Work(
         group.table[g],
         group.angle[g],
@@ -312,7 +327,7 @@ def _work_of(group, g):
 
 
 class Group(NamedTuple):
-    """Inputs of the code stage, one row for each query of a group."""
+    """Inputs of the second stage (codes), one row for each query of a group."""
 
     coded: Coded
     n: np.ndarray  # int64, tokens
@@ -325,7 +340,9 @@ class Group(NamedTuple):
 
 @jit_borrowing
 def search_codes(part, document, corpus, group, margins, scratch):
-    """Drop items by the codes of their tokens. Each run of the corpus is read for all queries before the next.
+    """Run the second stage for a group of queries: drop items by the codes of their tokens.
+
+    The corpus is read in runs of documents; each run is compared with all queries before the next is read.
 
     Writes
     ------
@@ -381,17 +398,17 @@ def search_codes(part, document, corpus, group, margins, scratch):
 
 @jit
 def finish_in_order(order, part, k, items, corpus, query, margins, work, scores):
-    """Score items until their bounds fall below the k-th best score: in float32 first, then in float64.
+    """Score items by descending bound, in float32 and then in float64, until bounds fall below the k-th best score.
 
     Parameters
     ----------
     order : int64[n]
-        Positions in `work.kept` and `work.kept_bound` by descending bound.
+        Indices into `work.kept` and `work.kept_bound`, by descending bound.
 
     Returns
     -------
     n_seen, n_scored : int
-        Items that their bounds did not drop, and those of them that were scored.
+        Number of items whose bound reached the threshold, and of those that were scored in float64.
     """
     n = len(query.weights)
     n_seen = n_scored = 0
@@ -425,7 +442,7 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
 
 @jit
 def finish(part, k, items, corpus, query, margins, work, scores):
-    """Score the remaining items of a query."""
+    """Score the items of a query that the first two stages kept."""
     n_left = scores.state[3]
     order = order_of(-work.kept_bound[:n_left])
     _, n_scored = finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
@@ -435,7 +452,7 @@ def finish(part, k, items, corpus, query, margins, work, scores):
 
 @jit
 def _compare(i, precision, recall, items, corpus, query, margins, tables, work, scores):
-    """Compare precision and recall of an item with their bounds by cells and by codes."""
+    """Compare exact precision and recall of item i with their bounds, and note the least differences."""
     u = items.document[i]
     if len(query.weights) == 2 or length_of(u, corpus) == 2:
         return
@@ -456,12 +473,13 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
 
 @jit
 def check(part, items, corpus, query, margins, tables, sample, work, scores):
-    """Compare every score with its bounds; score a few dropped items, which must be below the k-th best score.
+    """Compare exact scores with their bounds, and score a few dropped items, which must be below the k-th best score.
 
     Parameters
     ----------
     sample : int64[n]
-        Items; those that were scored are skipped. The first one that float32 products dropped is added.
+        Items to score as a check; those that were scored before are skipped. The first item that float32 products
+        dropped is added.
     """
     for j in range(scores.state[0]):
         precision, recall = scores.precision[j], scores.recall[j]

@@ -1,11 +1,11 @@
-"""Cells and codes of token states, from which cosines are bounded.
+"""Cells and codes: short descriptions of token states, from which cosines are bounded.
 
-For a token's unit vector c, the centre m of its cell and a basis B of nearly orthonormal columns,
-c = v m + s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q and p = B'q
-q . c = v (q . m) + s p . b + (q - B p) . (e - B B'e) + (p + (I - B'B) p) . B'e.
-`terms` of a token holds v / UNIT, s, |e - B B'e|, |B'e| (with the loss of orthonormality of the basis) and |s b|, from
-which the kernel bounds the last two products and the rounding of p to bytes. All are computed in float64 from the
-stored numbers and rounded up. The README of this folder has the proof.
+The *cell* of a token is the nearest of a few thousand centres, and its *code* a vector of bytes that describes the
+remainder. For a token's unit vector c, the centre m of its cell and a basis B of nearly orthonormal columns, c = v m +
+s B b + e with v = max(c . m, 0) and bytes b, so that for any unit vector q and p = B'q q . c = v (q . m) + s p . b + (q
+- B p) . (e - B B'e) + (p + (I - B'B) p) . B'e. `terms` of a token holds v / UNIT, s, |e - B B'e|, |B'e| (with the loss
+of orthonormality of the basis) and |s b|, from which the kernel bounds the last two products and the rounding of p to
+bytes. All are computed in float64 from the stored numbers and rounded up. The README of this folder has the proof.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ BLOCK = 1 << 14  # tokens at once
 
 
 def n_cells(n_tokens: int) -> int:
-    """Return the number of cells for a corpus of so many tokens."""
+    """Return the number of cells for a corpus of `n_tokens` tokens."""
     return int(np.clip(1 << int(np.log2(max(n_tokens // TOKENS_A_CELL, 1))), 1, MOST_CELLS))
 
 
@@ -38,22 +38,24 @@ def screen(
     *,
     release: Callable[[], Any] = lambda: None,
 ) -> dict[str, np.ndarray]:
-    """Make the cells and codes of token states.
+    """Compute cells, codes and bounds on their errors for the token states of a corpus.
 
     Parameters
     ----------
     states : float16 or float32[T, d]
     ptr : int64[D + 1]
+        Offset of each document's tokens.
     at_once : int
-        Tokens of a block.
+        Number of tokens that are coded at a time.
     seed : int
+        Seed of the sample from which centres and basis are computed.
     release : function
-        Called after each block, because the states are read once, in order.
+        Called after each block of tokens. States are read once, in order, so the memory of the block may be released.
 
     Returns
     -------
     dict
-        The arrays of `indexes.bertscore.TokenStateIndex` from `centers` to `norm_error`.
+        Arrays by name: those of `indexes.bertscore.TokenStateIndex` from `centers` to `norm_error`.
     """
     n_tokens = len(states)
     rng = np.random.default_rng(seed)
@@ -86,7 +88,7 @@ def screen(
 
 
 def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.ndarray]) -> None:
-    """Write cell, radius, code and terms of a block of tokens, unit vectors float64[n, d]."""
+    """Write cell, radius, code and terms of a block of tokens, whose unit vectors are `c`, float64[n, d]."""
     width = c.shape[1]
     basis = out["basis"].astype(np.float64)
     m = out["centers"][nearest].astype(np.float64)
@@ -117,7 +119,7 @@ def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.
 
 
 def _unit(states: np.ndarray) -> np.ndarray:
-    """Return unit vectors, float64[n, d]."""
+    """Return token states scaled to length 1, float64[n, d]."""
     wide = states.astype(np.float64)
     return wide / np.linalg.norm(wide, axis=1, keepdims=True)
 
@@ -125,7 +127,10 @@ def _unit(states: np.ndarray) -> np.ndarray:
 def _centers(
     sample: np.ndarray, narrow: np.ndarray, n_centers: int, at_once: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """K-means over directions, in the first dimensions of the basis."""
+    """Return the centres of the cells, by k-means over unit vectors.
+
+    `narrow` holds the sample's coordinates in the first dimensions of the basis, in which distances are computed.
+    """
     low = sample @ narrow
     centers = low[rng.permutation(len(low))[:n_centers]]
     for _ in range(ROUNDS):
@@ -142,7 +147,10 @@ def _centers(
 
 
 def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each document's mean state along a direction, and the length of the remainder: float32[D] each."""
+    """Return the component of each document's mean state along a direction, and the length of the remainder.
+
+    Both are float32[D].
+    """
     along = np.empty(len(ptr) - 1, np.float32)
     off = np.empty(len(ptr) - 1, np.float32)
     wide = direction.astype(np.float64)

@@ -1,6 +1,7 @@
 """BERTScore search on CPUs: the cascade of bounds for groups of queries.
 
-Several queries use the codes together, so that these are read from memory once. The README proves the bounds.
+Several queries are searched together, so that the codes of the corpus are read from memory once for all. The README
+proves the bounds; `cascade.py` explains items.
 """
 
 from dataclasses import dataclass, field
@@ -40,14 +41,15 @@ TILE = 1 << 18  # items that are searched together, which limits the memory of a
 
 
 def pack(corpus, batch, q):
-    """Lay out a distinct query; see `pack_query`."""
+    """Lay out distinct query q for the inner loops; see `pack_query`."""
     return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
 def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
-    """Allocate the scratch of one thread, or return that of `work`. Pages that are not used take no memory.
+    """Allocate the scratch arrays of one thread, or return those that `work` already holds.
 
-    `n_items` is the maximum number of items that are searched together, `n_queries` that of the queries in a group.
+    Memory pages that are never written are not used, so generous maxima cost nothing. `n_items` is the maximum number
+    of items that are searched together, `n_queries` that of the queries in a group.
 
     Returns
     -------
@@ -102,12 +104,15 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
 
 
 def scratch_of(scratch, g):
-    """Return the scratch of one query of a group."""
+    """Return the scratch arrays of query g of a group."""
     return Work(*(x[g] for x in scratch[:OF_QUERY]), *scratch[OF_QUERY:])
 
 
 def find(corpus, batch, q, k, items, work, part, scored):
-    """Run `find_all` for one distinct query."""
+    """Return the items that may be among the k best rows of distinct query q, with their precision and recall.
+
+    See `find_all`.
+    """
     return find_all(corpus, batch, [q], k, [items], work, part, scored)[0]
 
 
@@ -120,10 +125,15 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
         Numbers of distinct queries, at most `n_queries`, for which the scratch is allocated.
     items : list of Items
         For each query: the same documents, their rows and offsets.
+    work : dict
+        Scratch arrays of the thread, allocated by the first call.
+    scored : dict
+        Gets precision and recall of each scored pair of a query and a document.
 
     Returns
     -------
     list of (int64[n], float64[n], float64[n])
+        Items, precision and recall, for each query.
 
     Raises
     ------
@@ -164,7 +174,10 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
 
 
 def _tiles(n_items, queries, document, corpus):
-    """Return the first item of each tile: those with reports of the queries' length, which score best, come first."""
+    """Return the first item of each tile, a run of documents that is searched at a time.
+
+    Tiles with reports of the queries' length come first, because they score best.
+    """
     n = np.median([len(query.weights) for query in queries])
     firsts = np.arange(0, n_items, TILE)
     middle = document[(firsts + np.minimum(firsts + TILE, n_items)) // 2]
@@ -172,7 +185,7 @@ def _tiles(n_items, queries, document, corpus):
 
 
 def _part_of(items, first):
-    """Return the items of a tile."""
+    """Return the items of the tile that begins with item `first`."""
     last = min(first + TILE, len(items.document))
     return items._replace(
         document=items.document[first:last], offset=items.offset[first:last], row_ptr=items.row_ptr[first : last + 1]
@@ -180,7 +193,7 @@ def _part_of(items, first):
 
 
 def _group(queries, items, answers):
-    """Stack the codes of the queries of a group."""
+    """Stack the codes and thresholds of the queries of a group, as input of the second stage."""
     passes = max(len(query.pads) for query in queries)
     n = np.array([len(query.weights) for query in queries])
 
@@ -206,11 +219,11 @@ def _group(queries, items, answers):
 
 
 def _sample(q, n, is_first, work, scores, n_items):
-    """Return random items of a query, whose exact scores are computed to check the bounds: int64[...].
+    """Return random items of a query, int64[...], that are scored exactly to check the bounds.
 
     They are n of all items, and n / 4 (rounded up) of the items that the first bound, that of the cells, did not drop.
-    If n is 1, some queries have no items, so that the cost stays small: those of which the cells drop all items, and
-    a random part of the queries that are not the first of their group.
+    If n is 1, some queries get no items, so that the cost stays small: those of which the cells drop all items, and a
+    random part of the queries that are not the first of their group.
     """
     rng = np.random.default_rng(q)
     n_kept = int(scores.state[3])
@@ -221,7 +234,7 @@ def _sample(q, n, is_first, work, scores, n_items):
 
 
 def collect_scores(scored, q, items, answers):
-    """Return the scored items of a query, and store them in `scored` for their components."""
+    """Return the scored items of query q with precision and recall, and store both in `scored` for later reading."""
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
     for u, *parts in zip(items.document[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
@@ -230,7 +243,7 @@ def collect_scores(scored, q, items, answers):
 
 
 def final_scores(precision, recall, baseline):
-    """Return precision, recall and f1 on the scale of the results, float64[n] each."""
+    """Return precision, recall and f1 as reported, float64[n] each: relative to the baseline if there is one."""
     values = precision, recall, np.array([f1(p, r) for p, r in zip(precision, recall, strict=True)])
     if baseline is None:
         return values
@@ -238,26 +251,29 @@ def final_scores(precision, recall, baseline):
 
 
 def least_of(limit, baseline, part):
-    """Return the limits on the scale before rescaling, with a margin: a list of float."""
+    """Convert limits on reported scores to limits before rescaling with the baseline: a list of float.
+
+    They are lowered by a margin for rounding.
+    """
     if baseline is None:
         return limit.tolist()
     return (limit * (1.0 - baseline[part]) + baseline[part] - ROUNDING).tolist()
 
 
 def items_of(items, places, least, answers):
-    """Return the items of each query, with the least score that is listed and the rows that its lists may have."""
+    """Return the items of each query, with its least score to be listed and the rows that its lists do not exclude."""
     rows = [answers.exclusion.row_ptr(q, items.row_ptr) for q in places]
     return [items._replace(least=x, row_ptr=row_ptr) for x, row_ptr in zip(least, rows, strict=True)]
 
 
 def _closest(works):
-    """Return the minimum of bound - score for each stage."""
+    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads."""
     least = np.min([work["closest"] for work in works if work], axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, np.broadcast_to(least, len(STAGES)), strict=True) if x < np.inf}
 
 
 def stages(works):
-    """Return the share of pairs that each stage dropped or that were scored, and the closest call of each bound."""
+    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score."""
     counts = sum((work["counts"] for work in works if work), np.zeros(len(STAGES) + 2, np.int64))[:4]
     total = int(counts.sum())
     if not total:  # a composite without BERTScore has no bounds
@@ -289,12 +305,13 @@ class Backend(Kernel):
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every document with each of the chosen queries.
 
-        float64[D], within `score_error` and overwritten by the next; exact if precision and recall may differ in sign.
+        Each array, float64[D], overwrites the one before. Scores are within `score_error` of the exact ones, and exact
+        if precision and recall may differ in sign.
         """
         return self.score_some(corpus, batch, chosen, np.arange(len(corpus.row_ptr) - 1))
 
     def score_some(self, corpus, batch, chosen, documents):
-        """Yield BERTScore of some documents, int64[n], with each of the chosen queries: float64[n], see `score_all`."""
+        """Yield BERTScore of `documents`, int64[n], with each of the chosen queries, as `score_all`: float64[n]."""
         queries = all_pairs.pack(batch, chosen)
         out = np.empty((len(chosen), len(documents)))
         base = 0.0 if batch.baseline is None else batch.baseline[self.part]
@@ -305,10 +322,11 @@ class Backend(Kernel):
             yield scores
 
     def _error(self, corpus):
+        """Bound the error of a score before rescaling."""
         return all_pairs.error_of(corpus.states.shape[1], self.part)
 
     def score_error(self, corpus, batch):
-        """Bound the error of `score_all`."""
+        """Return an upper bound on the absolute error of the scores of `score_all`."""
         error = self._error(corpus)
         return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
 
@@ -334,7 +352,7 @@ class Backend(Kernel):
         )
 
     def new_workspace(self, corpus):
-        """Return an empty dict, for the scratch that the first query allocates."""
+        """Return an empty dict, to which the first query adds the scratch arrays."""
         return {}
 
     def stages(self, workspaces):

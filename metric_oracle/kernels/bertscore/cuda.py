@@ -1,7 +1,8 @@
-"""BERTScore search on a GPU: projections bound every document on the device; the host scores the best.
+"""BERTScore search on a GPU: products of short codes bound every score on the device; the host scores the best exactly.
 
-The README of this folder proves the bound. PyTorch and one Triton kernel (`segment_maxima.py`); Triton's interpreter
-runs this very code on a CPU in the tests.
+A code holds the coordinates of a token state in a space of few dimensions (a projection). The README of this folder
+proves the bound. The device uses PyTorch and one Triton kernel (`segment_maxima.py`); Triton's interpreter runs this
+very code on a CPU in the tests.
 """
 
 import math
@@ -60,10 +61,10 @@ _LOCK = threading.Lock()
 
 
 class Lists:
-    """Lists of the best bounds of the queries of a search, for all its threads.
+    """The items with the greatest bounds of each query of a search, shared by all its threads.
 
-    The first thread that takes a list of a block of queries makes the lists of the whole block, and the others wait.
-    The device gets large blocks, and all threads score the items of one block while the device works on the next.
+    The first thread that asks for a query's list computes the lists of a whole block of queries, and the others wait.
+    So the device gets large blocks, and all threads score the items of one block while the device works on the next.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,10 @@ class Lists:
         self._blocks: dict[int, tuple[Future, set[int]]] = {}
 
     def take(self, q, n, listed, make):
-        """Return the list of query `q` of `n`, once; `make` makes those of successive queries, `listed` each."""
+        """Return the list of query q of n, and forget it.
+
+        `make` computes the lists, of `listed` items each, of consecutive queries.
+        """
         size = min(max(ENTRIES // listed, 1), AHEAD)
         first = q // size * size
         places = range(first, min(first + size, n))
@@ -97,14 +101,16 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     Parameters
     ----------
     places : sequence of int
+        Numbers of distinct queries.
     items : list of Items
         For each query: the same documents, their rows and offsets.
     lists : list of (int32[n], float64[n]), or None
-        The result of `_listed` for each query; by default it is called.
+        For each query, the items with the greatest bounds as `_listed` returns them; None to compute them here.
 
     Returns
     -------
     list of (int64[n], float64[n], float64[n])
+        Items, precision and recall, for each query.
     """
     n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
     stacked, (answers,) = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
@@ -134,13 +140,13 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
 
 
 def n_listed(k):
-    """Return how many items of a query the host gets first."""
+    """Return how many items per query, those with the greatest bounds, the device sends to the host at first."""
     return max(LISTED, 4 * k)
 
 
 @jit
 def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
-    """Score the listed items; return whether no other item can be among the best."""
+    """Score the listed items by descending bound; return whether no other item can be among the k best rows."""
     reset(scores, items.least)
     n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, scores)
     if n_seen == n_listed and n_listed < n_items:
@@ -153,12 +159,12 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, sco
 
 @jit
 def _check(sample, part, items, corpus, query, work, scores):
-    """Compare each score with the bound of its item; score a sample, which must be below the k-th best score.
+    """Compare each score with the bound of its item; score a sample of items, which must be below the k-th best score.
 
     Parameters
     ----------
     sample : int64[n]
-        Items, or -1; those that were scored are skipped.
+        Items, or -1 for none; those that were scored before are skipped.
 
     Writes
     ------
@@ -179,7 +185,7 @@ def _check(sample, part, items, corpus, query, work, scores):
 
 
 def stages(works):
-    """Return the share of pairs that each stage dropped or that were scored, and the closest call of each bound."""
+    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score."""
     counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
     shares = {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
@@ -189,7 +195,7 @@ def stages(works):
 
 
 def _closest(work):
-    """Return the minimum of bound - score for each of `STAGES`."""
+    """Return, for each of `STAGES`, the minimum of bound - score over all exactly scored pairs."""
     return work["closest"][[0, 2]]
 
 
@@ -198,7 +204,7 @@ def _closest(work):
 
 @contextmanager
 def _one_device():
-    """Reserve a GPU for this thread, make it the current one, and convert its errors into one line."""
+    """Context manager that reserves a GPU for this thread, makes it current, and cuts its errors to one line."""
     with _LOCK:
         if DEVICE not in _IDLE:
             _IDLE[DEVICE] = queue.SimpleQueue()
@@ -213,7 +219,10 @@ def _one_device():
 
 
 def _listed(corpus, batch, requests, listed, part):
-    """Return the items of each query with the greatest bounds, in descending order: int32[listed], float64[listed]."""
+    """Return, for each query, the items with the greatest bounds and these bounds, in descending order.
+
+    They are int32[listed] and float64[listed].
+    """
     n_items = len(requests[0][1].document)
     lists: list[Any] = []
     with _one_device() as number:
@@ -242,7 +251,10 @@ def _listed(corpus, batch, requests, listed, part):
 
 
 def _upload(corpus):
-    """Project the corpus on the device; pieces that do not fit stay on the host."""
+    """Compute the codes of the corpus on the current device and return them.
+
+    Pieces that do not fit stay on the host.
+    """
     import torch
 
     states = corpus.states.view(np.float16) if corpus.states.dtype == np.uint16 else corpus.states
@@ -269,14 +281,14 @@ def _upload(corpus):
 
 
 def _room_bytes():
-    """Return the memory of the current device for a corpus, in bytes, without that of a block of queries."""
+    """Return how many bytes of the current device a corpus may take, after room is left for a block of queries."""
     import torch
 
     return _device.SHARE_OF_MEMORY * torch.cuda.mem_get_info()[0] / 2 if DEVICE == "cuda" else np.inf
 
 
 def _edges(ptr, most):
-    """Divide documents into runs of at most `most` tokens, or of one document."""
+    """Return the bounds of runs of documents of at most `most` tokens each; a longer document is a run of its own."""
     edges = [0]
     while edges[-1] < len(ptr) - 1:
         edges.append(max(int(np.searchsorted(ptr, ptr[edges[-1]] + most, side="right")) - 1, edges[-1] + 1))
@@ -284,7 +296,7 @@ def _edges(ptr, most):
 
 
 def _basis(states):
-    """Return the leading eigenvectors of a sample of the states, padded with zeros: float64[d, K - 1]."""
+    """Return the leading eigenvectors of a sample of token states, padded with zeros: float64[d, K - 1]."""
     import torch
 
     chunk = np.linspace(0, len(states) - 1, min(SAMPLE, len(states))).astype(np.int64)
@@ -299,13 +311,13 @@ def _basis(states):
 
 
 def _directions(states):
-    """Return unit vectors, float64[...]; a zero vector stays one."""
+    """Return token states scaled to length 1, float64[...]; a zero vector stays zero."""
     wide = states.double()
     return wide / wide.norm(dim=1, keepdim=True).clamp_min(1e-300)
 
 
 def _codes(states, basis):
-    """Return codes of states, float16[n, K], and the maximum error of their coordinates.
+    """Return the codes of token states, float16[n, K], and the maximum error of their coordinates.
 
     The error includes the deviation of the basis from orthonormality.
     """
@@ -325,7 +337,7 @@ def _codes(states, basis):
 
 
 def _best_bounds(resident, corpus, batch, requests, listed, part):
-    """Yield the greatest bounds of each query and its items, in descending order."""
+    """Yield, for each query, its greatest bounds and their items, in descending order."""
     import torch
 
     places = [q for q, _ in requests]
@@ -354,7 +366,7 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
 
 
 def _block(resident, states, weights):
-    """Lay out a block of queries for the kernel."""
+    """Lay out a batch of queries on the device, in tiles for the Triton kernel."""
     import torch
 
     lengths = np.array([len(x) for x in states])
@@ -387,7 +399,10 @@ def _block(resident, states, weights):
 
 
 def _weighed(resident, weight_of_id):
-    """Return the weighted values of each piece, which are stored until the weights change."""
+    """Return the arrays of each piece of the corpus that depend on token weights.
+
+    They are kept until the weights change.
+    """
     import torch
 
     if resident.weight_of_id is None or not np.array_equal(resident.weight_of_id, weight_of_id):
@@ -399,7 +414,7 @@ def _weighed(resident, weight_of_id):
 
 
 def _weigh(piece, weight_of_id):
-    """Return the weighted values of a piece on the device."""
+    """Compute the arrays of a piece of the corpus that depend on token weights, on the device."""
     import torch
 
     weights = weight_of_id[piece.ids.long()]
@@ -412,7 +427,7 @@ def _weigh(piece, weight_of_id):
 
 
 def _upper_bounds(piece, weighed, block, error, part):
-    """Return bounds from above on the score of every query with every document of a piece: float64[B, D]."""
+    """Return upper bounds on the score of every query with every document of a piece of the corpus: float64[B, D]."""
     import torch
 
     from metric_oracle.kernels.bertscore.segment_maxima import MOST_ROWS, n_beyond, segment_maxima
@@ -455,6 +470,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         listed = min(n_listed(k), n)
 
         def make(block):
+            """Compute the lists of a block of queries on a GPU."""
             return _listed(corpus, batch, [(q, items) for q in block], listed, self.part)
 
         lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in places]

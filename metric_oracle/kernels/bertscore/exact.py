@@ -1,4 +1,8 @@
-"""Products in all dimensions: in float32 within a proven error, in float64 in the order of the reference."""
+"""Precision and recall of a pair from all dimensions of the token states.
+
+In float32 they are within a proven error. In float64 sums are added in the same order as in the reference
+implementation, so that every bit agrees.
+"""
 
 import numpy as np
 
@@ -15,13 +19,13 @@ _dots2, _dots4 = make_dots(2), make_dots(4)
 
 @jit
 def length_of(u, corpus):
-    """Return the number of a document's tokens."""
+    """Return the number of tokens of document u."""
     return corpus.ptr[u + 1] - corpus.ptr[u]
 
 
 @jit
 def widen(u, corpus, work):
-    """Copy the states of a document as float32."""
+    """Copy the token states of document u to ``work.wide`` as float32."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     width = corpus.states.shape[1]
@@ -37,7 +41,7 @@ def widen(u, corpus, work):
 
 @inlined
 def mean_of_maxima(weights, column):
-    """Return the weighted mean of the query tokens' maxima, float32[passes, LANES]."""
+    """Return the weighted mean of the best cosines of the query's tokens: those in `column`, float32[passes, LANES]."""
     total = other = weight = rest = 0.0
     n = len(weights)
     for i in range(0, n - 1, 2):  # two independent sums, which run in parallel
@@ -53,7 +57,7 @@ def mean_of_maxima(weights, column):
 
 @jit
 def approximate(u, corpus, query, work):
-    """Return precision and recall of a document from float32 products. Its states must be widened."""
+    """Return precision and recall of document u from float32 products. Call `widen` before."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     n = len(query.weights)
@@ -81,7 +85,10 @@ def approximate(u, corpus, query, work):
 
 @jit
 def exact(u, corpus, query, work):
-    """Return precision and recall of a document in float64, as the reference. Its states must be widened."""
+    """Return precision and recall of document u in float64, equal in every bit to the reference's.
+
+    Call `widen` before.
+    """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     n = len(query.weights)
@@ -126,6 +133,6 @@ def exact(u, corpus, query, work):
 
 @jit
 def exact_pair(u, corpus, query, work):
-    """Widen the states of a document and return its precision and recall."""
+    """Return precision and recall of document u in float64, as `exact`, after calling `widen`."""
     widen(u, corpus, work)
     return exact(u, corpus, query, work)

@@ -1,6 +1,6 @@
-"""Projections of token states as a device holds them, and the bounds on scores that products of them give.
+"""Codes of token states in GPU memory, and the bounds on scores that products of codes give.
 
-The README of this folder proves the bounds.
+Codes are projections to a space of few dimensions. The README of this folder proves the bounds.
 """
 
 from dataclasses import dataclass, field
@@ -18,18 +18,23 @@ REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
 
 @dataclass
 class Piece:
-    """Consecutive documents on a device, or on the host until needed; T tokens, D documents, codes of width K.
+    """Codes of consecutive documents, on a device or on the host until needed.
+
+    T is the number of tokens, D that of documents, K the width of a code.
 
     Attributes
     ----------
     first : int
-        The corpus document with which the piece begins.
-    lengths : int64[D] on the host, falling
+        Number of the first document.
+    lengths : int64[D] on the host, descending
+        Tokens of each document.
     codes : float16[T, K]
     ids : int32[T]
+        Token ids, by which tokens are weighted.
     document : int64[T]
-        Position of each token's document in the piece.
+        For each token, the index of its document within the piece.
     ptr : int64[D + 1]
+        Offset of each document's tokens.
     """
 
     first: int
@@ -47,7 +52,7 @@ class Piece:
 
 @dataclass
 class Weighed:
-    """Values of a piece that depend on the weights of tokens but not on queries, on its device.
+    """Arrays of a piece that depend on the weights of tokens but not on queries, on the piece's device.
 
     Attributes
     ----------
@@ -68,19 +73,19 @@ class Weighed:
 
 @dataclass
 class Resident:
-    """The data of a corpus for one device.
+    """The arrays of a corpus that are kept for one device.
 
     Attributes
     ----------
     basis : float64[d, K - 1]
-        Columns of length 1 or 0.
+        Columns of length 1 or 0, onto which states are projected.
     pieces : list of Piece
     error : float
         Maximum error of the coordinates in float16.
     cells : int
-        Number of bounds that are computed at once.
+        Number of bounds (pairs of a query and a document) that are computed at once.
     weight_of_id : float64[ids] on the host, or None
-        The token weights with which `weighed` was computed.
+        The token weights with which `weighed` was computed; None before the first search.
     weighed : list of Weighed
         One for each piece.
     """
@@ -95,21 +100,24 @@ class Resident:
 
 @dataclass
 class Block:
-    """A batch of queries on the device; B queries, N tiles.
+    """A batch of B queries on the device, in N tiles of COLUMNS tokens.
 
     Attributes
     ----------
     codes : float16[N COLUMNS, K]
-        The last token of a query pads its last tile.
+        Codes of the queries' tokens. The last token of a query is repeated to fill its last tile.
     weights : float32[N COLUMNS]
-        The weights of a query add up to 1; padding has weight 0.
+        The weights of a query add up to 1; repeated tokens have weight 0.
     tiles : int32[3, N]
         For each tile: its query, whether it is the query's first tile, and whether it is the last.
     lengths : int64[B]
+        Tokens of each query.
     longest : int
+        Maximum of `lengths`.
     most, mean : float64[B, 1]
         Maximum and mean of the last coordinates of a query's codes.
-    error : float, as in Resident
+    error : float
+        Maximum error of the coordinates in float16.
     """
 
     codes: Any
@@ -150,6 +158,7 @@ def upper_bounds(precision, recall, slack, spread, part):
     precision, recall : float64[B, D]
         Precision and recall of the codes. With `slack` added, they are upper bounds on those of the token states.
     slack : float
+        Maximum error of both.
     spread : float64[B, D]
         How far the sum of both bounds may exceed the exact sum.
     part : {PRECISION, RECALL, F1}

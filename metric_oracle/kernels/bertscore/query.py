@@ -1,4 +1,7 @@
-"""Arrays for the inner loops: the corpus as in its files, and a query laid out in lanes."""
+"""Arrays for the inner loops: the corpus as in its files, and a query whose tokens are the lanes of SIMD vectors.
+
+At most LANES tokens of a query are multiplied at a time; longer queries take several *passes*.
+"""
 
 from typing import NamedTuple
 
@@ -11,26 +14,30 @@ from metric_oracle.kernels._simd import LANES
 
 
 class Corpus(NamedTuple):
-    """Token states of the corpus with their cells and codes; T tokens, D documents, M cells, width d, codes of K bytes.
+    """Token states of the corpus with their cells and codes (see `codec.py`).
+
+    T tokens, D documents, M cells, states of width d, codes of K bytes.
 
     Attributes
     ----------
     states : float32[T, d], or float16 seen as uint16
     ptr : int64[D + 1]
+        Offset of each document's tokens.
     weights : float32[T + 16], weight of each token, and padding that is read but not used
-    document_weight : float64[D], sums of a document's weights
-    weight_of_id : float64[ids], for the exact score
-    ids : int32[T]
-    cell : uint16[T]
+    document_weight : float64[D], sum of a document's weights
+    weight_of_id : float64[ids], weight of each token id, for the exact score
+    ids : int32[T], token ids
+    cell : uint16[T], cell of each token
     radius : uint8[T], angle to the centre of the cell in half degrees, rounded up
     codes : uint8[T, K]
     terms : float32[T, 5], see `codec.py`
     mean_along, mean_off : float32[D]
-        Of the unweighted mean of a document's states: component along `direction`, and length of the remainder.
+        For the unweighted mean of a document's states: component along `direction`, and length of the remainder.
     norm_error : float64, maximum of |length - 1| over the stored states
     row_ptr, row_id : int64[D + 1], int64[...]
+        Corpus rows of each document.
     centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
-        Used to encode queries.
+        Used to compute the codes of queries.
     """
 
     states: np.ndarray
@@ -54,13 +61,15 @@ class Corpus(NamedTuple):
 
 
 class TokenBatch(NamedTuple):
-    """Distinct token sequences of a batch of queries.
+    """Token states of a batch of Q distinct queries with T tokens in all.
 
     Attributes
     ----------
     states : float16 or float32[T, d]
     ptr : int64[Q + 1]
+        Offset of each query's tokens.
     weights : float64[T]
+        Weight of each token.
     baseline : (precision, recall, f1) that scores are relative to, or None
     """
 
@@ -71,30 +80,31 @@ class TokenBatch(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest query."""
+        """Number of tokens of the longest query."""
         return int(np.diff(self.ptr).max(initial=1))
 
     def states_of(self, q: int) -> np.ndarray:
-        """Return the states of a query, float16 or float32[n, d]."""
+        """Return the token states of query q, float16 or float32[n, d]."""
         return self.states[self.ptr[q] : self.ptr[q + 1]]
 
     def weights_of(self, q: int) -> np.ndarray:
-        """Return the weights of a query's tokens, float64[n]."""
+        """Return the weights of the tokens of query q, float64[n]."""
         return self.weights[self.ptr[q] : self.ptr[q + 1]]
 
 
 class Coded(NamedTuple):
-    """The codes of one query, or of several with one more leading axis; n tokens in passes of LANES.
+    """The codes of the n tokens of one query, in passes of LANES tokens; several queries have one more leading axis.
 
     Attributes
     ----------
     weights : float64[n]
+        Weight of each token.
     codes : int8[passes, K / 4 * LANES * 4]
-        A pass of 32 lanes packs its 32 columns tightly.
+        If the last pass has at most 32 tokens, its 32 columns are stored without gaps.
     lanes, lanes_below : float32[passes, 2 LANES]
-        Integers and floats, see `_simd.make_bounds`; for bounds from above and from below.
+        Integers and floats per lane, see `_simd_codes.make_bounds`; for upper and for lower bounds.
     scalars : float32[4]
-        Step of the codes, slack of the codes, mean of the states along `direction`, length of its remainder.
+        Step of the codes, their maximum rounding error, mean of the states along `direction`, length of its remainder.
     """
 
     weights: np.ndarray
@@ -105,16 +115,19 @@ class Coded(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query, packed for the inner loops; n tokens in ceil(n / LANES) passes of LANES.
+    """One query of n tokens, laid out for the inner loops in ceil(n / LANES) passes of LANES tokens.
 
     Attributes
     ----------
     states : float64[d, n]
     squares : float64[n]
+        Squared length of each state.
     weights : float64[n]
+        Weight of each token.
     packed : float32[passes, d * LANES]
-        Unit vectors; a pass of 32 lanes packs its 32 columns tightly.
+        Unit vectors; a last pass of at most 32 tokens is stored as 32 columns without gaps.
     pads : float32[passes, LANES]
+        0 for a token, a large negative number for an unused lane.
     coded : Coded
     """
 
@@ -128,12 +141,15 @@ class Query(NamedTuple):
 
 @scalar
 def lanes_of(n, p):
-    """Return the number of lanes in pass `p` of `n` query tokens."""
+    """Return the number of lanes in pass p of a query of n tokens."""
     return 32 if n - p * LANES <= 32 else LANES
 
 
 def up(x):
-    """Round a float64 result up to float32. Its own error is far below a step of float32."""
+    """Round a float64 number up to float32.
+
+    Errors of the number itself are assumed to be far below a step of float32.
+    """
     return (x * (1.0 + 4.0 * FLOAT32) + 1e-30).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""BERTScore of one pair, slow and obvious: float64 sums in index order, no padding."""
+"""BERTScore of one pair, in plain, slow Python: float64 sums in index order, no padding."""
 
 import numpy as np
 
@@ -28,12 +28,16 @@ def score(candidate, reference, part=F1):
 
 
 def precision_recall(candidate, candidate_weights, reference, reference_weights):
-    """Return precision and recall; both are 0 if a side has only the two special tokens, as in bert_score.
+    """Return precision and recall.
+
+    Both are 0 if a report has only the two special tokens, as in the package bert_score.
 
     Parameters
     ----------
     candidate, reference : float32[n, d], float32[m, d]
+        Token states.
     candidate_weights, reference_weights : float64[n], float64[m]
+        Token weights.
     """
     if len(candidate) == 2 or len(reference) == 2:
         return 0.0, 0.0
@@ -49,7 +53,10 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
 
 
 def sum_in_order(values):
-    """Return the sum of the values in order. The order of NumPy's sum depends on the length."""
+    """Return the sum of the values, added one after another.
+
+    NumPy's sum adds in an order that depends on the length.
+    """
     total = 0.0
     for value in values.tolist():
         total += value
@@ -57,7 +64,7 @@ def sum_in_order(values):
 
 
 def mean_in_order(values, weights):
-    """Return the weighted mean, 0 where all weights are 0."""
+    """Return the weighted mean, summed in index order; 0 if all weights are 0."""
     total = weight = 0.0
     for value, w in zip(values, weights, strict=True):
         total += w * value

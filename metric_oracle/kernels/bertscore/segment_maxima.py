@@ -113,7 +113,7 @@ def launches(lengths, width):
 
 
 def n_beyond(lengths):
-    """Return how many documents, at the beginning of falling `lengths`, have more than `MOST_ROWS` tokens."""
+    """Return how many documents have more than `MOST_ROWS` tokens; `lengths` is descending, so they come first."""
     return int(np.searchsorted(-lengths, -MOST_ROWS))
 
 

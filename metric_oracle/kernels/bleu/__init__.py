@@ -1,1 +1,1 @@
-"""BLEU."""
+"""BLEU: shared n-grams of orders 1 to 4."""

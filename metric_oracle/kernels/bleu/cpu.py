@@ -1,4 +1,7 @@
-"""BLEU search with Numba: bounds by bigrams and unigrams for the shared driver, one thread a call."""
+"""BLEU search on CPUs: bounds from shared bigrams and unigrams, for the search function of `_overlap_search.py`.
+
+Each thread searches a block of queries.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,28 +19,29 @@ from metric_oracle.kernels.topk.cpu import begin, threshold
 
 
 class Bleu(NamedTuple):
-    """The scorer: BLEU against one query, by bigrams (family 2), or by unigrams (family 1).
+    """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams.
 
     Attributes
     ----------
     order : int
-        1 to 4.
+        Maximum order of n-grams, 1 to 4.
     coco : bool
-        Which published form, see `score.py`.
+        Whether pycocoevalcap's form is computed instead of fast_bleu's, see `score.py`.
     family : int
-        1 or 2: the order of the n-grams that are counted. 1 with `order` above 1 looks for documents without a common
-        bigram alone.
+        1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that share
+        no bigram with the query are searched.
     unigrams : int
-        Number of unigrams of the query that the corpus has.
+        Number of unigrams of the query that occur in the corpus.
     reference_length : int
+        Number of words of the query.
     penalty : float64[reference_length + 1]
-        Brevity penalty of each length; longer candidates have none.
+        Brevity penalty of each candidate length; longer candidates have none.
     index : Features
         Family n - 1 holds the n-grams of order n.
     buckets : int64[C, 8]
-        Of documents of equal length, see `kernels._overlap_search.find_best`.
+        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     mark : uint8[V]
-        Query bitmap.
+        Query bitmap: 1 for the n-grams of the query.
     with_bigram : uint8[D]
         Nonzero for documents that share a bigram with the query (family 1 with `order` above 1).
     """
@@ -56,9 +60,10 @@ class Bleu(NamedTuple):
 
 @inner
 def _bound(m1, m2, length, penalty, order, coco):
-    """Bound BLEU by clipped unigram and bigram matches.
+    """Return an upper bound on BLEU from m1 clipped unigram and m2 clipped bigram matches.
 
-    A match of order n > 2 holds a match of order n - 1, so the bigram matches bound those of orders 3 and 4.
+    An n-gram of order 3 or 4 that matches contains a bigram that matches, so m2 also bounds the matches of these
+    orders.
     """
     m1 = min(m1, length)
     if m1 <= 0:
@@ -78,7 +83,10 @@ def _(scorer, j, a, b):
 
 @inner
 def _score(d, j, order, coco, reference_length, index, buckets, mark):
-    """Count the matches of a document in the forward index: all documents of a bucket are alike in length."""
+    """Return BLEU of document d, whose matches are counted in the forward index.
+
+    All documents of a bucket have one length.
+    """
     first, length = buckets[j, 0], buckets[j, 2]
     begin = index.fwd_ptr[first] + (d - first) * (index.fwd_ptr[first + 1] - index.fwd_ptr[first])
     end = begin + length
@@ -110,7 +118,7 @@ def _(scorer, d):
 
 @inner
 def _is_reachable(scorer, theta):
-    """Return whether a document that matches unigrams but no bigram can reach the threshold."""
+    """Return whether a document that shares unigrams but no bigram with the query can reach the threshold theta."""
     for j in range(len(scorer.buckets)):
         most = _bound(scorer.unigrams, 0, scorer.buckets[j, 2], scorer.penalty, scorer.order, scorer.coco)
         if most > 0.0 and most >= theta * SLACK:
@@ -134,7 +142,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
         As in `Bleu`.
     k : int
     work : Workspace
-        Of this thread.
+        Scratch arrays of this thread.
 
     Writes
     ------
@@ -143,7 +151,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
 
     Exactness
     ---------
-    Counts are integers; scores are `score.py` compiled; a document is dropped only by a bound.
+    Counts are integers; scores come from the compiled functions of `score.py`; a document is dropped only by a bound.
 
     Source
     ------
@@ -183,7 +191,10 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
 
 @inlined
 def _score_counts(order, coco, reference_length, buckets, matched, out):
-    """Write the scores of all documents by their matches; `order` is a constant, so that the loop is of few steps."""
+    """Write BLEU of all documents from their matches of each order.
+
+    `order` is known to the compiler, which shortens the loop.
+    """
     for j in range(len(buckets)):
         length = buckets[j, 2]
         penalty = brevity(length, reference_length, coco) if length > 0 else 0.0
@@ -200,6 +211,7 @@ def _score_counts(order, coco, reference_length, buckets, matched, out):
 
 @jit
 def _score_all(order, coco, reference_length, buckets, matched, out):
+    """Write BLEU of all documents from their matches of each order, by `_score_counts` compiled for `order`."""
     if order == 1:
         _score_counts(1, coco, reference_length, buckets, matched, out)
     elif order == 2:
@@ -212,7 +224,7 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
 
 @jit
 def _score_pairs(order, coco, queries, query, document, index, mark, out):
-    """Write BLEU of pairs; the n-grams of a query are marked once for a run of its pairs."""
+    """Write BLEU of pairs. Consecutive pairs of one query share its bitmap, which is filled once."""
     marked = queries.id[:0]
     m = np.zeros(4, np.int64)
     for i in range(len(query)):
@@ -270,6 +282,7 @@ class Backend(driver.DrivenKernel):
         return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
     def _components(self, corpus, batch, query, document, matched):
+        """Return precisions and brevity penalty of pairs from their numbers of matches."""
         length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         parts = {}
@@ -282,7 +295,10 @@ class Backend(driver.DrivenKernel):
 
 
 def _of_distinct(function, first, second):
-    """Return the values of a function for pairs of numbers from 0: float64[n]; it is called for distinct pairs."""
+    """Return ``function(first[i], second[i])`` for all i, float64[n].
+
+    The function is called once per distinct pair of numbers.
+    """
     size = int(second.max(initial=0)) + 1
     pairs, which = np.unique(first * size + second, return_inverse=True)
     return np.array([function(*divmod(pair, size)) for pair in pairs.tolist()])[which]

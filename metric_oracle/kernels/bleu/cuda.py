@@ -1,4 +1,7 @@
-"""BLEU search on a GPU: n-gram matches counted from posting lists, finalists scored on the host."""
+"""BLEU search on a GPU: it counts n-gram matches from posting lists.
+
+The host scores the documents that may be listed.
+"""
 
 from dataclasses import dataclass
 
@@ -16,6 +19,7 @@ COCO = 1  # option of the kernel
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
+    """Return BLEU of document d, as computed on the device, from its counts."""
     m1 = counts[i]
     if m1 == 0:
         return -1.0
@@ -30,6 +34,7 @@ scan_bleu = overlap_kernel("scan_bleu", _estimate)
 
 @jit
 def _score(record, query_sizes, sizes, order, coco):
+    """Return the exact BLEU of records, float64[n]."""
     out = np.empty(len(record))
     m = np.zeros(4, np.int64)
     for i in range(len(record)):

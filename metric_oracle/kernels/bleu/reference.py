@@ -1,4 +1,4 @@
-"""BLEU, slow and obvious."""
+"""BLEU in plain, slow Python."""
 
 from collections import Counter
 
@@ -28,4 +28,5 @@ def score(candidate, reference, *, order, coco):
 
 
 def _ngrams(tokens, n):
+    """Return the n-grams of the tokens with their counts."""
     return Counter(tokens[i : i + n] for i in range(len(tokens) - n + 1))

@@ -46,11 +46,16 @@ def precision(matched, total, coco):
 
 @scalar
 def _numerator(matched, coco):
+    """Return the numerator of a smoothed precision: the matches; for none 1 (fast_bleu) or 1e-15 (pycocoevalcap)."""
     return max(matched, 1) * (1e-15 if coco and matched == 0 else 1.0)
 
 
 @scalar
 def _denominator(matched, total, coco):
+    """Return the denominator of a smoothed precision.
+
+    For no match fast_bleu's is 10 times the total, which makes it 0.1 / total.
+    """
     return total + 1e-9 if coco else max(total, 1) * (1.0 if matched > 0 else 10.0)
 
 

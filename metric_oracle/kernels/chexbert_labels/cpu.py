@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels: products with all distinct vectors, of which there are few."""
+"""Cosine of CheXbert's 14 labels: products with all distinct label vectors, of which a corpus has few."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -12,7 +12,14 @@ from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best
 
 
 class LabelCorpus(NamedTuple):
-    """Distinct label vectors of a corpus: int8[D, 14], and the rows of each, int64[D + 1] and int64[N]."""
+    """Distinct label vectors of a corpus.
+
+    Attributes
+    ----------
+    vectors : int8[D, 14]
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Corpus rows with each vector.
+    """
 
     vectors: np.ndarray
     row_ptr: np.ndarray
@@ -26,20 +33,23 @@ class LabelBatch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Workspace of one thread.
+    """Scratch arrays of one thread.
 
     Attributes
     ----------
     best : Best
+        The best documents so far.
     labels : int8[L, D]
-        The vectors, label by label.
+        The vectors of the corpus, label by label.
     length : int64[D]
         Index in `squares` of the squared length of each vector.
     squares : int64[S]
         Distinct squared lengths, ascending.
     dot : int32[D]
+        Products of all vectors with the query.
     score : float64[S, 2 M + 1]
-        Cosine of a query with a vector of each squared length, for each product from -M, the largest squared length.
+        Cosine of the query with a vector of each squared length, for each product from -M to M, M the largest squared
+        length.
     """
 
     best: Best
@@ -58,6 +68,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
     ----------
     corpus : LabelCorpus
     vectors : int8[Q, L]
+        Label vectors of the queries.
     first, last, k, work, answers
         As in `kernels.bleu.cpu.search_bleu`.
 
@@ -67,7 +78,8 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
 
     Cost
     ----
-    A multiplication and an addition for each vector and label that a query has, many at once, and one look-up a vector.
+    One multiplication and one addition for each vector and each label that is not 0 in the query, vectorised, and one
+    look-up per vector.
     """
     most = work.score.shape[1] // 2
     for q in range(first, last):
@@ -96,7 +108,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
 def cosines(dot, squares, square):
     """Return the exact cosines of a query with label vectors, float64[D].
 
-    One division of integers makes equal cosines equal numbers.
+    Each is one division of integers, so that equal cosines are equal numbers.
 
     Parameters
     ----------
@@ -105,7 +117,7 @@ def cosines(dot, squares, square):
     squares : float64[D]
         Squared lengths.
     square : float
-        The query's.
+        Squared length of the query.
     """
     root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # the product is 0 if a length is
     return np.where(dot < 0, -root, root)
@@ -122,7 +134,7 @@ class Backend(Kernel):
         search_labels(corpus, batch.vectors, first, last, k, workspace, answers)
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         n_labels = corpus.vectors.shape[1]
         squares, length = np.unique(np.sum(corpus.vectors.astype(np.int64) ** 2, axis=1), return_inverse=True)
         most = max(int(squares.max(initial=0)), n_labels)  # a query may be longer than all vectors

@@ -19,7 +19,7 @@ ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products; cosine
 
 
 def _candidates(corpus, queries, first, last, k):
-    """Yield each query with the documents whose score may reach that of the k-th best row, and the device's scores."""
+    """Yield, for each query, its number, the documents that may hold the k best rows, and their device scores."""
     import torch
 
     n_documents = len(corpus.vectors)
@@ -75,6 +75,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         squares = np.sum(vectors * vectors, axis=1)
 
         def work_on(device, begin, end):
+            """Search for the queries begin .. end - 1 on one GPU."""
             for q, documents, screened in _candidates(corpus, batch.vectors, first + begin, first + end, n):
                 query = batch.vectors[q].astype(np.float64)
 

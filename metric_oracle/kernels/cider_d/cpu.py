@@ -1,12 +1,14 @@
-"""CIDEr-D search with Numba: lists of rare n-grams are read first, the others bounded by Cauchy and Schwarz.
+"""CIDEr-D search on CPUs: lists of rare n-grams are read first, the others bounded by Cauchy and Schwarz.
 
-For one order let x be the weights of the query's n-grams and y those of a document. When the lists of some n-grams were
-read, a document's sum over them is known, and the sum over the others is at most |x over the others| |y|. Divided by
-|x| |y| this is a number of the query alone: the *remainder*. A document that was in no list read so far scores at most
-the remainder, times its factor for length; one that was met scores at most its sum so far and the remainder.
+For one order let x be the weights of the query's n-grams and y those of a document. When the posting lists of some
+n-grams were read, a document's sum over them is known, and the sum over the others is at most |x over the others| |y|.
+Divided by |x| |y| this depends on the query alone: the *remainder*. A document that was in no list read so far scores
+at most the remainder times the penalty for its length; any other document at most its sum so far plus the remainder.
 
-The sums so far are float32, of positive terms: `slack` covers the rounding of n terms and their factors. The factor for
-length falls below every normal number where texts differ by 226 words; `LOST` covers the underflow of products with it.
+The sums so far are float32, of positive terms: the factor `slack` covers the rounding of n terms and their factors. The
+penalty for length falls below every normal number if texts differ by 226 words; `LOST` covers the underflow of products
+with it. In parameters, `total` is the array of the sums so far, `buckets` the length buckets (runs of documents of
+equal length), and `theta` the threshold, the score of the k-th best row so far.
 """
 
 from dataclasses import dataclass
@@ -36,13 +38,13 @@ class WeightedCorpus(NamedTuple):
     Attributes
     ----------
     features : Features
-        Family n - 1 holds the n-grams of order n, of each document in its order.
-    cells : int64[C, 8]
-        Of documents of equal length, ascending.
+        Family n - 1 holds the n-grams of order n, of each document in text order.
+    buckets : int64[C, 8]
+        Length buckets of documents of equal length, ascending.
     squares : float64[4, D]
-        Squared length of each document's weights, by order.
+        Squared length of each document's vector of weights, by order.
     inverse : float32[4, D]
-        One over the length, 0 where it is 0.
+        One over that length, 0 if the length is 0.
     """
 
     features: Features
@@ -54,27 +56,28 @@ class WeightedCorpus(NamedTuple):
 
 
 class WeightedBatch(NamedTuple):
-    """Arrays of distinct queries.
+    """Arrays of Q distinct queries with G distinct n-grams in all.
 
     Attributes
     ----------
     ptr : int64[Q + 1]
-        Offsets of the n-grams of each query that the corpus has and whose weight is not 0.
+        Offsets of each query's n-grams that occur in the corpus and whose weight is not 0.
     gram_ptr : int64[G + 1]
-        Offsets of their features, the occurrences of an n-gram.
+        Offsets in `id` of each n-gram's features (its first, second, ... occurrence in a text).
     id : int32[...]
+        Feature ids.
     order : int64[G]
-        0 to 3.
+        Order of each n-gram minus 1: 0 to 3.
     weight : float64[G]
         What a match of a feature adds to the sum of its order.
     mass : float64[G]
         The n-gram's share of the squared length of the query's weights of its order.
     squares : float64[Q, 4]
-        Those squared lengths.
+        Squared length of the query's weights of each order.
     lengths : int64[Q]
-        Words.
+        Number of words.
     slack : float64[Q]
-        Factor of each bound, slightly above 1.
+        Factor of each bound, slightly above 1, that covers rounding.
     """
 
     ptr: np.ndarray
@@ -89,14 +92,14 @@ class WeightedBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Further scratch of one thread; the counts of its workspace are not used.
+    """Further scratch arrays of one thread; `Workspace.counts` is not used by CIDEr-D.
 
     Attributes
     ----------
     total : float32[D]
         Sum of the similarities of a document so far; -inf for documents that were scored.
     weight : float64[V]
-        Weights of the features that are marked.
+        Weights of the features that are marked in the query bitmap.
     """
 
     total: np.ndarray
@@ -104,18 +107,21 @@ class Space(NamedTuple):
 
 
 class CiderD(NamedTuple):
-    """The scorer: CIDEr-D against one query.
+    """The scorer (see `_overlap_search.py`): CIDEr-D of documents against one query.
 
     Attributes
     ----------
     index : Features
     squares : float64[4, D]
+        As in `WeightedCorpus`.
     reference_squares : float64[4]
+        Squared length of the query's weights of each order.
     penalty : float64[C]
-        Factor for the length of each bucket.
+        Factor for the length of the documents of each bucket.
     mark : uint8[V]
-        Query bitmap.
+        Query bitmap: 1 for the features of the query.
     weight : float64[V]
+        Weight of each marked feature.
     """
 
     index: Features  # type: ignore[assignment]
@@ -128,6 +134,10 @@ class CiderD(NamedTuple):
 
 @inner
 def _similarity(index, squares, reference_squares, mark, weight, d, order, begin):
+    """Return the similarity of document d and the query for one order.
+
+    Its features begin at `begin` in the forward index.
+    """
     shared = 0.0
     for p in range(begin, begin + index.sizes[order, d]):
         v = index.fwd_id[p]
@@ -138,6 +148,7 @@ def _similarity(index, squares, reference_squares, mark, weight, d, order, begin
 
 @jit
 def _similarities(index, squares, reference_squares, mark, weight, d):
+    """Return the similarities of document d and the query for the four orders."""
     begin = index.fwd_ptr[d]
     s1 = _similarity(index, squares, reference_squares, mark, weight, d, 0, begin)
     begin += index.sizes[0, d]
@@ -150,6 +161,7 @@ def _similarities(index, squares, reference_squares, mark, weight, d):
 
 @jit
 def _score(scorer, d, j):
+    """Return CIDEr-D of document d of bucket j."""
     s1, s2, s3, s4 = _similarities(
         scorer.index, scorer.squares, scorer.reference_squares, scorer.mark, scorer.weight, d
     )
@@ -158,13 +170,18 @@ def _score(scorer, d, j):
 
 @jit
 def _limit(penalty, similarities, slack):
-    """Return the maximum score of a document whose similarities add up to at most `total`, before `slack`."""
+    """Return an upper bound on the score of a document whose four similarities add up to at most `similarities`."""
     return 2.5 * penalty * min(4.0, similarities) * slack + LOST
 
 
 @jit
 def _least(theta, penalty, remainder, slack):
-    """Return the total, rounded down, with which `_limit` reaches the threshold; always above 0."""
+    """Return the least sum of similarities so far, rounded down, with which a document can reach theta.
+
+    It is always above 0.
+
+    `penalty` is the factor for the document's length, `remainder` the most that the unread n-grams can add.
+    """
     if penalty <= 0.0:
         return np.float32(np.inf)
     least = np.float32(((theta - LOST) / (2.5 * penalty) / slack - remainder) * (1.0 - 2.0**-23))
@@ -173,7 +190,13 @@ def _least(theta, penalty, remainder, slack):
 
 @jit_borrowing
 def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
-    """Score the document with the best total so far."""
+    """Score the most promising document exactly, to get a threshold early.
+
+    It has the largest sum so far times its penalty for length.
+
+    `lo` .. `hi` - 1 are the buckets that can still hold documents of the result, `remainder` is the most that the
+    unread n-grams can add to a sum, and `work` gets the document.
+    """
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
         v = scorer.penalty[j] * largest(total, buckets[j, 0], buckets[j, 1])
@@ -190,6 +213,7 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
 
 @jit_borrowing
 def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
+    """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best."""
     value = _score(scorer, d, j)
     limit = _limit(scorer.penalty[j], np.float64(total[d]) + remainder, slack)
     driver.note_bound(limit, value, stage, work.closest)
@@ -200,16 +224,16 @@ def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
 
 
 class Reading(NamedTuple):
-    """N-grams of a query in the order of reading.
+    """The n-grams of a query in the order in which their posting lists are read.
 
     Attributes
     ----------
     gram : int64[n]
-        Indices in the batch.
+        Indices of the n-grams in the batch.
     factor : float32[n]
-        Weight over the length of the query's weights of that order.
+        Weight of the n-gram divided by the length of the query's weights of that order.
     remainder : float64[n + 1]
-        Maximum that the n-grams from each on add to the sum of the similarities of a document.
+        ``remainder[i]`` is the maximum that the n-grams from i on add to the sum of a document's similarities.
     """
 
     gram: np.ndarray
@@ -219,7 +243,7 @@ class Reading(NamedTuple):
 
 @inner
 def order_grams(batch, q, index):
-    """Sort the n-grams of a query by their maximum contribution for each posting to read: `Reading`."""
+    """Sort the n-grams of query q by their maximum contribution per posting to read; return them as a `Reading`."""
     first = batch.ptr[q]
     n = batch.ptr[q + 1] - first
     gain, left = np.empty(n), np.zeros(ORDERS)
@@ -241,6 +265,7 @@ def order_grams(batch, q, index):
 
 @jit_borrowing
 def _read(factor, of_order, index, begin, end, total):
+    """Add the contribution of one feature to the sums of the documents of ``index.post_unit[begin:end]``."""
     for p in range(np.uint64(begin), np.uint64(end)):
         d = np.uint32(index.post_unit[p])
         total[d] += factor * of_order[d]
@@ -248,7 +273,11 @@ def _read(factor, of_order, index, begin, end, total):
 
 @jit_borrowing
 def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total):
-    """Return whether documents without a match are out of reach, and scoring the others is cheaper than reading on."""
+    """Return whether to stop reading posting lists and to score the documents that are left.
+
+    That is so if documents outside all lists read are out of reach, and if the others are cheaper to score than
+    `to_read` postings are to read.
+    """
     n_passing = np.int64(0)
     for j in range(lo, hi):
         if _limit(scorer.penalty[j], remainder, slack) >= theta:
@@ -260,7 +289,7 @@ def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total
 
 @jit_borrowing
 def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
-    """Insert every document that may be listed and shares an n-gram with the query.
+    """Insert every document that may be listed and shares an n-gram with the query into `work.best`.
 
     Parameters
     ----------
@@ -269,19 +298,19 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     reading : Reading
     slack, buckets, inverse, k : see `WeightedBatch`, `WeightedCorpus`
     total : float32[D]
-        Scratch; the sums of the documents afterwards.
+        Scratch; afterwards the sum of each document's similarities over the n-grams that were read.
     work : Workspace
 
     Returns
     -------
     remainder, lo, hi : float64, int64, int64
-        No document of the buckets [lo, hi) scores more than its total and the remainder allow.
+        No document of the buckets [lo, hi) scores more than its sum plus the remainder allow.
 
     Exactness
     ---------
-    A bucket leaves [lo, hi) when no document of its length can reach the threshold, which only rises. Of the others a
-    document that was met is inserted unless its total and the remainder are too little; reading goes on until the
-    remainder alone is, or nothing is left.
+    A bucket leaves [lo, hi) when no document of its length can reach the threshold, which only rises. A document of the
+    other buckets that occurs in a list is inserted unless its sum plus the remainder is too low; reading goes on until
+    the remainder alone is too low, or no list is left.
     """
     index = scorer.index
     n = len(reading.gram)
@@ -325,7 +354,7 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
 
 @jit_borrowing
 def check_dropped(scorer, q, n, ids, reached, slack, buckets, k, total, work):
-    """Score documents that share an n-gram with query q and were not scored; compare each with its bound too.
+    """Check the search of query q: score random documents that it did not score, and compare each score with its bound.
 
     Parameters
     ----------
@@ -355,7 +384,7 @@ def check_dropped(scorer, q, n, ids, reached, slack, buckets, k, total, work):
 
 @inner
 def _mark_query(batch, q, mark, weight, value):
-    """Mark or unmark the features of a query and write their weights."""
+    """Write `value` (1 or 0) into the query bitmap for the features of query q, and write their weights."""
     for g in range(batch.ptr[q], batch.ptr[q + 1]):
         for p in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
             mark[batch.id[p]] = value
@@ -364,6 +393,7 @@ def _mark_query(batch, q, mark, weight, value):
 
 @inner
 def _penalties(buckets, reference_length):
+    """Return the penalty for the length of each bucket against a query of `reference_length` words."""
     out = np.empty(len(buckets))
     for j in range(len(buckets)):
         out[j] = length_penalty(buckets[j, 2], reference_length)
@@ -408,7 +438,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
 
 @jit
 def _score_pairs(batch, corpus, query, document, mark, weight, out):
-    """Write the four similarities and the factor for length of pairs, and the score: float64[6, n]."""
+    """Write the similarities of the four orders, the penalty for length and the score of pairs: float64[6, n]."""
     index = corpus.features
     for i in range(len(query)):
         q, d = query[i], document[i]
@@ -433,7 +463,7 @@ class Backend(driver.DrivenKernel):
         driver.require_bounds(workspace)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield CIDEr-D of every document against each of some distinct queries: float64[D]."""
+        """Yield CIDEr-D of every document against each of the chosen distinct queries: float64[D]."""
         documents = np.arange(len(corpus.features.fwd_ptr) - 1)
         for q in chosen:
             yield self._pairs(corpus, batch, np.full(len(documents), q, np.int64), documents)[5]
@@ -444,34 +474,36 @@ class Backend(driver.DrivenKernel):
         return parts[5], _components(parts)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the similarities and the factor for length of pairs: float64[n] each."""
+        """Return the similarity of each order and the penalty for length of pairs: float64[n] each."""
         return _components(self._pairs(corpus, batch, query, document))
 
     def _pairs(self, corpus, batch, query, document):
+        """Return similarities, penalty and score of pairs as `_score_pairs` writes them: float64[6, n]."""
         out = np.empty((ORDERS + 2, len(query)))
         n_features = len(corpus.features.post_ptr) - 1
         _score_pairs(batch, corpus, query, document, np.zeros(n_features, np.uint8), np.zeros(n_features), out)
         return out
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
         return driver.new_workspace(corpus.features, Space(np.empty(n_documents, np.float32), np.zeros(n_features)))
 
 
 def _components(parts):
+    """Return the rows of `_score_pairs` by name, without the score."""
     return {**{f"similarity_{n + 1}": parts[n] for n in range(ORDERS)}, "length_penalty": parts[ORDERS]}
 
 
 @jit
 def square_weights(index, gram, squared, out):
-    """Write the squared length of each document's weights, by order.
+    """Write the squared length of each document's vector of weights, by order.
 
     Parameters
     ----------
     index : Features
     gram : int32[V]
-        First feature of the n-gram of each feature: feature (g, t) is the t-th occurrence of n-gram g.
+        For each feature, the first feature of its n-gram; feature (g, t) is the t-th occurrence of n-gram g.
     squared : float64[V]
         Squared weight of each n-gram, at its first feature.
 

@@ -1,4 +1,4 @@
-"""CIDEr-D, slow and obvious."""
+"""CIDEr-D in plain, slow Python."""
 
 from collections import Counter
 
@@ -13,7 +13,8 @@ def score(candidate, reference):
     candidate : tuple of str
         Tokens.
     reference : pair of a tuple of str and a function
-        Tokens; and what returns the weight of each n-gram of a text, by the n-gram, from the tokens of the text.
+        The tokens of the reference; and a function that takes the tokens of a text and returns the weights of its
+        n-grams as a dict.
     """
     words, weights_of = reference
     weight = {**weights_of(words), **weights_of(candidate)}
@@ -33,10 +34,12 @@ def score(candidate, reference):
 
 
 def _grams(tokens, n):
+    """Return the n-grams of the tokens in text order."""
     return [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
 
 
 def _square(grams, counts, weight):
+    """Return the squared length of the weights of a text's n-grams of one order."""
     total = 0.0
     for gram in grams:
         total += counts[gram] * (weight[gram] * weight[gram])

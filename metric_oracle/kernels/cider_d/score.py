@@ -19,13 +19,13 @@ ORDERS = 4
 
 @scalar
 def inverse_frequency(texts, frequency):
-    """Return the weight of an n-gram that `frequency` of `texts` texts have."""
+    """Return the weight of an n-gram that occurs in `frequency` of `texts` texts."""
     return math.log(texts) - math.log(max(frequency, 1))
 
 
 @scalar
 def length_penalty(length, reference_length):
-    """Return the factor for texts of so many words."""
+    """Return exp(-d^2 / 72), d the difference of the numbers of bigrams of two texts of so many words."""
     difference = max(length - 1, 0) - max(reference_length - 1, 0)
     return math.exp(-(difference * difference) / 72.0)
 

@@ -1,1 +1,1 @@
-"""Cosine of report vectors: CheXbert similarity, or that of any other embedding."""
+"""Cosine of report vectors: CheXbert embeddings, or those of any other model."""

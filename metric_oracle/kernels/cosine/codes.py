@@ -22,14 +22,14 @@ WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and u
 
 
 class Measured(NamedTuple):
-    """Upper bounds on properties of codes.
+    """Upper bounds on properties of the codes of a set of vectors.
 
     Attributes
     ----------
     leak : float
-        Length of the coordinates of a residual along the directions, 0 in exact arithmetic.
+        Maximum length of the coordinates of a residual along the directions, 0 in exact arithmetic.
     length : float
-        Length of a code.
+        Maximum Euclidean length of a code.
     """
 
     leak: float
@@ -37,7 +37,7 @@ class Measured(NamedTuple):
 
 
 def unit_vectors(values: np.ndarray) -> np.ndarray:
-    """Return the directions of the rows in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
+    """Return the rows scaled to length 1, in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), CHUNK):
         block = slice(first, first + CHUNK)
@@ -49,13 +49,16 @@ def unit_vectors(values: np.ndarray) -> np.ndarray:
 
 
 def off_unit(width: int) -> float:
-    """Bound how far the length of a row of `unit_vectors` is from 1: d + 3 roundings, one to float32."""
+    """Bound how far the length of a row of `unit_vectors` is from 1.
+
+    A row of `width` = d numbers meets d + 3 roundings, one of them to float32.
+    """
     computed = gamma(width + 3, FLOAT64)
     return computed + rounding(1.0 + computed, width, FLOAT32)
 
 
 def principal_directions(vectors: np.ndarray) -> np.ndarray:
-    """Return the leading eigenvectors of the second moments of unit vectors: float32[d, m], nearly orthonormal.
+    """Return the leading eigenvectors of the second moments of unit vectors as columns, float32[d, m].
 
     Any directions give correct answers; these leave the shortest residuals.
     """
@@ -75,11 +78,12 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
     ----------
     vectors : float32[n, d]
     basis : float32[d, m]
+        The directions, as columns.
 
     Returns
     -------
     codes : float32[n, m + 1]
-        Coordinates, and the length of the residual, rounded up.
+        Coordinates along the directions, and the length of the residual, rounded up.
     measured : Measured
     """
     codes = np.empty((len(vectors), basis.shape[1] + 1), np.float32)
@@ -91,7 +95,7 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
 
 
 def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
-    """Return the same codes by blocks of documents: float32[C, m + 1, BLOCK], zeros at the end."""
+    """Return the codes of `make_codes` in blocks of BLOCK vectors, float32[C, m + 1, BLOCK], padded with zeros."""
     packed = np.zeros((-(-len(vectors) // BLOCK), basis.shape[1] + 1, BLOCK), np.float32)
     measured = [Measured(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
@@ -106,6 +110,7 @@ def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
 
 
 def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+    """Return the codes of one block of vectors; see `make_codes`."""
     width, n = basis.shape
     wide, wide_basis = vectors.astype(np.float64), basis.astype(np.float64)
     codes = np.empty((len(vectors), n + 1), np.float32)
@@ -123,7 +128,7 @@ def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measu
 
 
 def skew_of(basis: np.ndarray) -> float:
-    """Bound the norm of B'B - I: 0 for orthonormal directions, which rounding to float32 makes nearly so."""
+    """Return an upper bound on the norm of B'B - I, which measures how far the directions B are from orthonormal."""
     width, n = basis.shape
     wide = basis.astype(np.float64)
     skew = np.linalg.norm(wide.T @ wide - np.eye(n)) * (1.0 + length_error(n * n))
@@ -131,7 +136,7 @@ def skew_of(basis: np.ndarray) -> float:
 
 
 def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
-    """Bound the product of two vectors minus the exact product of their codes.
+    """Return an upper bound on the inner product of two vectors minus the exact product of their codes.
 
     It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
     """

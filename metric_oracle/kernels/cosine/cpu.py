@@ -1,7 +1,7 @@
 """Cosine search: products of short codes bound every cosine; the remaining documents are scored in float64.
 
-The memory of a thread is that of one tile of documents for a block of queries, whatever the size of the corpus; only
-documents that are listed take more.
+A thread searches for a block of up to QUERIES queries, one tile (run of blocks of documents) after another. Its memory
+is that of one tile, whatever the size of the corpus; only documents that are listed take more.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,9 @@ _products = make_products(BLOCK // 16)
 
 
 def _not_unit(width: int) -> float:
-    """Bound |c - x'y| for a cosine c and the exact product of two unit vectors, c as it is scored in float64.
+    """Bound the error |c - x'y| of a computed cosine c of two vectors whose float32 unit vectors are x and y.
+
+    They have `width` = d numbers.
 
     The lengths are 1 within `off_unit`; 2 d + 4 roundings make the score, four more compare it with a bound.
     """
@@ -38,12 +40,12 @@ def _not_unit(width: int) -> float:
 
 
 def screen_error(width: int) -> float:
-    """Bound how far a float32 product of unit vectors, summed in any order, is from the cosine that is scored."""
+    """Bound how far a float32 product of unit vectors, summed in any order, is from the float64 cosine."""
     return product_error(width, (1.0 + off_unit(width)) ** 2) + _not_unit(width)
 
 
 def screen_errors(corpus, queries):
-    """Return how far the products of codes, and float32 products, may lie below the scores: float64[2]."""
+    """Return how far the products of codes, and the float32 products, may lie below the exact scores: float64[2]."""
     skew, *measured = corpus.measured.tolist()
     of_corpus, of_queries = Measured(*measured), Measured(*queries.measured.tolist())
     n = corpus.codes.shape[1]
@@ -60,11 +62,11 @@ class Corpus(NamedTuple):
     vectors : float32[D, d]
         Unit vectors.
     codes : float32[C, K, BLOCK]
-        Of blocks of documents, zeros at the end; see `kernels.cosine.codes`.
+        Codes of blocks of documents, the last padded with zeros; see `kernels.cosine.codes`.
     measured : float64[3]
-        Skew of the codes' directions, and `Measured` of the codes.
+        Skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`.
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
+        Corpus rows of each document, ascending.
     """
 
     vectors: np.ndarray
@@ -82,8 +84,9 @@ class Batch(NamedTuple):
     vectors : float32[Q, d]
         Unit vectors.
     codes : float32[Q, K]
+        See `kernels.cosine.codes`.
     measured : float64[2]
-        `Measured` of the codes.
+        The two numbers of `Measured` for these codes.
     """
 
     vectors: np.ndarray
@@ -92,33 +95,34 @@ class Batch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Workspace of one thread, for a tile of documents and the queries of a block.
+    """Scratch arrays of one thread, for a tile of T blocks of documents and the queries of a block.
 
     Attributes
     ----------
     bounds : float32[QUERIES, T, BLOCK]
-        Products of codes.
+        Products of codes of queries and documents.
     greatest : float32[T, QUERIES]
-        The greatest of each block.
+        Maximum of each block of documents.
     most : float32[QUERIES]
-        The greatest in the tile.
+        Maximum of the tile.
     top : float32[QUERIES]
-        The greatest in all tiles so far.
+        Maximum of all tiles so far.
     least : float64[QUERIES]
-        The score of the k-th best row so far.
+        Score of the k-th best row so far.
     document : int64[QUERIES, W + BLOCK]
-        Candidates still to be scored.
+        Documents that wait to be scored.
     bound : float32[QUERIES, W + BLOCK]
         Their products of codes.
     n_waiting : int64[QUERIES]
+        Number of waiting documents.
     dropped : int64[QUERIES, 2]
-        Number of candidates that float32 products dropped, and one of them.
+        Number of documents that float32 products dropped, and one of them.
     counts : int64[3]
-        Pairs in all, those that were multiplied in float32, and those that were scored.
+        Number of all pairs, of those multiplied in float32, and of those scored in float64.
     closest : float64[2]
         Minimum of bound - score, for bounds by codes and by float32 products; negative if a bound is broken.
     missed : int64[1]
-        Dropped documents that belong in the list.
+        Number of dropped documents that belong in the result.
     """
 
     bounds: np.ndarray
@@ -136,16 +140,16 @@ class Workspace(NamedTuple):
 
 
 def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, tuple[Best, ...]]:
-    """Allocate the workspace of one thread, and lists of the best documents, which take memory as they grow.
+    """Allocate the scratch arrays of one thread, and lists of the best documents, which take memory as they grow.
 
     Parameters
     ----------
     n_documents : int
-        Of the corpus.
+        Number of documents of the corpus.
     tile : int
-        Blocks that are multiplied at once.
+        Number of blocks of documents that are multiplied at once.
     waiting : int
-        Candidates of a query that are scored at once.
+        Number of documents of a query that are scored at once.
     """
     workspace = Workspace(
         np.empty((QUERIES, tile, BLOCK), np.float32),
@@ -166,7 +170,7 @@ def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) ->
 
 @jit
 def exact_cosine(document, query, vectors):
-    """Return the cosine of a document, by its row in float32[D, d], and a query, float32[d], as the reference."""
+    """Return the cosine of ``vectors[document]`` and a query, float32[d], with the bits of the reference."""
     total = 0.0
     square_a = 0.0
     square_b = 0.0
@@ -181,11 +185,12 @@ def exact_cosine(document, query, vectors):
 
 @jit
 def score_documents(documents, query, vectors, out):
-    """Write the exact cosine of the query and each of the documents.
+    """Write the exact cosine of a query and each of some documents.
 
     Parameters
     ----------
     documents : int64[n]
+        Rows of `vectors`.
     query : float32[d]
     vectors : float32[D, d]
 
@@ -209,8 +214,9 @@ def multiply_codes(codes, queries, bounds, greatest):
     Writes
     ------
     bounds : float32[>= Q, T, BLOCK], T >= C
+        The products.
     greatest : float32[>= C, >= Q]
-        The greatest of each block.
+        Maximum of each block of documents.
     """
     stride = 4 * BLOCK * bounds.shape[1]
     for c in range(len(codes)):
@@ -227,10 +233,10 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 @jit
 def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, answers):
-    """Find the k best rows for some queries.
+    """Find the k best rows for the queries of one block.
 
-    No document of the list is lost: one is dropped only if k rows score higher than its bound, and the k-th best score
-    never falls.
+    No document of the result is lost: a document is dropped only if k rows score higher than its bound, and the k-th
+    best score never falls.
 
     Parameters
     ----------
@@ -240,13 +246,13 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
     error : float64[2]
         See `screen_errors`.
     sample : (int, int)
-        Of dropped documents: the number of the first query, which seeds it, and how many there are for each query; see
-        `PAIRS`.
+        Of the dropped documents that are scored as a check: the number of the first query, which seeds their choice,
+        and how many there are per query; see `PAIRS`.
     k : int
     workspace : Workspace
     best : tuple of Best, QUERIES of them
     answers : Answers
-        Of all queries, these among them.
+        Results of all queries, of which this call writes those of the block.
 
     Writes
     ------
@@ -279,7 +285,7 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
 
 @jit
 def _greatest_of_all(greatest, most):
-    """Write the greatest bound in all blocks of a tile for each query."""
+    """Write, for each query, the maximum of the products of codes over all blocks of a tile."""
     most[:] = greatest[0]
     for c in range(1, len(greatest)):
         for i in range(len(most)):
@@ -288,7 +294,10 @@ def _greatest_of_all(greatest, most):
 
 @jit
 def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
-    """Queue the documents of a tile whose bounds reach the k-th best score."""
+    """Queue the documents of a tile whose bounds reach the k-th best score of query i.
+
+    Score the queue when it is full.
+    """
     greatest, least = workspace.greatest[:n_blocks, i], workspace.least
     first = -1
     if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which excludes most others
@@ -305,7 +314,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
 
 @jit
 def _let_wait(i, c, begin, corpus, error, workspace):
-    """Queue the documents of a block whose bounds reach the k-th best score."""
+    """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score."""
     bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
     n = workspace.n_waiting[i]
     first = (begin + c) * BLOCK
@@ -320,7 +329,10 @@ def _let_wait(i, c, begin, corpus, error, workspace):
 
 @jit
 def _score_waiting(i, corpus, query, error, k, workspace, best):
-    """Score the queued documents whose bounds reach the k-th best score, by descending bound."""
+    """Score the queued documents of query i whose bounds still reach the k-th best score, and empty the queue.
+
+    The document with the greatest bound comes first, because its score may drop others.
+    """
     n = workspace.n_waiting[i]
     workspace.n_waiting[i] = 0
     if n == 0:
@@ -347,7 +359,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
 
 @jit
 def _score(i, document, bound, corpus, query, error, k, workspace, best):
-    """Score a document by a float32 product, and in float64 if it may be among the best."""
+    """Compute the float32 product of query i and a document; score it in float64 if it may be among the best."""
     workspace.counts[1] += 1
     product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
     if product + error[1] < workspace.least[i]:
@@ -364,9 +376,9 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 
 @jit
 def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
-    """Score a sample of the documents: the dropped ones must be below the k-th best score.
+    """Check query q, the i-th of its block: random documents that were dropped must score below the k-th best score.
 
-    The number of the query is the seed. One document that a float32 product dropped is added.
+    The number q is the seed. One document that a float32 product dropped is added.
     """
     n_documents = len(corpus.vectors)
     n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
@@ -385,14 +397,14 @@ def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best)
 
 @jit
 def _compare(bound, product, exact, error, closest):
-    """Update the minima of bound - score: that of the bound by codes and that of the float32 product."""
+    """Lower the minima of bound - score in `closest` to those of one document, by its code and its float32 product."""
     closest[0] = min(closest[0], bound + error[0] - exact)
     closest[1] = min(closest[1], product + error[1] - exact)
 
 
 @jit
 def _multiply_code(codes, document, code):
-    """Return the product of a document's code with another."""
+    """Return the product of a document's code with the code `code`."""
     total = np.float32(0)
     for j in range(len(code)):
         total += codes[document // BLOCK, j, document % BLOCK] * code[j]
@@ -409,7 +421,7 @@ def _random(seed):
 
 @jit
 def _is_kept(document, best):
-    """Return whether a document is among the best."""
+    """Return whether a document is among the best documents so far."""
     return np.any(best.document[: best.state[0]] == document)
 
 
@@ -443,7 +455,7 @@ class Backend(Kernel):
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped or that were scored, and the closest call of each bound."""
+        """Return the shares of pairs that each stage dropped and that were scored, and each least bound - score."""
         counts = sum((workspace.counts for workspace, _ in workspaces), np.zeros(3, np.int64))
         total, multiplied, scored = counts.tolist()
         shares = zip(STAGES, (total - multiplied, multiplied - scored, scored), strict=True)
@@ -463,7 +475,7 @@ class Backend(Kernel):
             yield from out
 
     def score_error(self, corpus, batch):
-        """Bound the error of `score_all`.
+        """Return an upper bound on the absolute error of `score_all`.
 
         Two lengths of d + 1 roundings, two divisions and a product of d terms in float64; 2 d + 4 roundings of the
         reference.
@@ -476,11 +488,11 @@ class Backend(Kernel):
         return np.array([exact_cosine(d, batch.vectors[q], corpus.vectors) for q, d in pairs], np.float64), {}
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         return new_workspace(len(corpus.vectors))
 
 
 def _closest(workspaces):
-    """Return the minimum of bound - score for each stage."""
+    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads."""
     least = np.min(np.reshape([workspace.closest for workspace, _ in workspaces], (-1, 2)), axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, least, strict=False) if x < np.inf}

@@ -1,4 +1,7 @@
-"""Cosine search on a GPU: float32 products of torch or FAISS are the screen; the host scores the finalists."""
+"""Cosine search on a GPU: float32 products by torch or FAISS select the best documents.
+
+The host scores these exactly.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +21,7 @@ FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
 
 
 def nearest(corpus, queries, n):
-    """Return the n greatest float32 products of each query with the documents: float32[Q, n], int64[Q, n]."""
+    """Return the n greatest float32 products of each query, float32[Q, n], and their documents, int64[Q, n]."""
     faiss = _device.faiss_on_gpu()
     if faiss is not None and n <= FAISS_MOST:
         with _device.in_one_line():
@@ -35,6 +38,7 @@ def nearest(corpus, queries, n):
     product, document = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
 
     def keep(first, last, products):
+        """Keep the n greatest products of the queries first .. last - 1."""
         best = products.topk(n, dim=1)
         product[first:last], document[first:last] = best.values.cpu().numpy(), best.indices.cpu().numpy()
 
@@ -43,7 +47,10 @@ def nearest(corpus, queries, n):
 
 
 def _put_in_faiss(faiss, vectors):
-    """Return an index on the GPUs; the vectors go there without a copy in FAISS's own memory on the host."""
+    """Return a FAISS index of the vectors on all GPUs, without an index of them in main memory.
+
+    They are added in parts, so that FAISS makes no copy of all on the host.
+    """
     on_device = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.shape[1]))
     on_device.add(vectors)
     return on_device
@@ -54,6 +61,7 @@ def products(corpus, queries):
     out = np.empty((len(queries), len(corpus.vectors)), np.float32)
 
     def keep(first, last, products):
+        """Copy the products of the queries first .. last - 1 to the host."""
         out[first:last] = products.cpu().numpy()
 
     _multiply(corpus, queries, keep)
@@ -61,16 +69,20 @@ def products(corpus, queries):
 
 
 def _multiply(corpus, queries, keep):
-    """Multiply queries and documents on the GPUs by torch; call `keep(first, last, products)` for each batch."""
+    """Multiply queries and documents on the GPUs by torch.
+
+    Call ``keep(first, last, products)`` for each batch of queries.
+    """
 
     def work(device, first, last):
+        """Multiply the share of one device, the queries first .. last - 1."""
         _multiply_on(device, corpus.vectors, queries, first, last, keep)
 
     _device.share("torch", len(queries), work)
 
 
 def _multiply_on(device, corpus, queries, first, end, keep):
-    """Multiply on torch's current device, as many queries at a time as fit into its memory."""
+    """Multiply on torch's current device, in batches of as many queries as fit into its memory."""
     cells = CELLS
     while first < end:
         last = min(first + max(cells // len(corpus), 1), end)
@@ -92,7 +104,7 @@ def _multiply_on(device, corpus, queries, first, end, keep):
 
 
 def _put(array):
-    """Copy an array to torch's device, by way of the host, because the corpus is mapped and read-only."""
+    """Copy an array to torch's current device by way of a copy on the host, because its file is mapped read-only."""
     import torch
 
     return torch.from_numpy(np.array(array)).to(DEVICE)
@@ -151,5 +163,5 @@ class Backend(cpu.Backend):
         return {}
 
     def lacking(self):
-        """Return why no GPU can be used, by torch or FAISS; an empty string if one can."""
+        """Return why neither torch nor FAISS can use a GPU; an empty string if one of them can."""
         return "" if _device.faiss_on_gpu() is not None else _device.lacking(LIBRARY)

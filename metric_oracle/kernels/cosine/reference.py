@@ -1,10 +1,10 @@
-"""Cosine of two vectors, slow and obvious: float64 sums in index order."""
+"""Cosine of two vectors, in plain, slow Python: float64 sums in index order."""
 
 from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference):
-    """Return the cosine of two vectors and no components.
+    """Return the cosine of two vectors, and an empty dict of components.
 
     Parameters
     ----------

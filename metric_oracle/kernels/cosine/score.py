@@ -7,9 +7,9 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def cosine(dot, square_a, square_b):
-    """Return the cosine of two vectors from their product and squared lengths; 0 where a vector is zero.
+    """Return the cosine of two vectors from their inner product and squared lengths; 0 if one of the vectors is zero.
 
-    One square root of the product of the squares, so that a vector and itself score exactly 1.
+    It divides by one square root, that of the product of the squares, so that a vector and itself score exactly 1.
     """
     if square_a == 0 or square_b == 0:
         return 0.0
@@ -18,9 +18,11 @@ def cosine(dot, square_a, square_b):
 
 @scalar
 def integer_cosine(dot, square_a, square_b):
-    """Return the cosine of two vectors of integers; 0 where a vector is zero.
+    """Return the cosine of two vectors of integers from their inner product and squared lengths.
 
-    One division of integers, so that equal cosines are equal numbers: 3 / sqrt(27) is 1 / sqrt(3).
+    It is 0 if one of them is zero.
+
+    The root is taken of one quotient of integers, so that equal cosines are equal numbers: 3 / sqrt(27) is 1 / sqrt(3).
     """
     if square_a == 0 or square_b == 0:
         return 0.0

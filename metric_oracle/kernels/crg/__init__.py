@@ -1,1 +1,4 @@
-"""CRG, the distribution-aware score of Hamamci et al., and each report's share in it."""
+"""CRG, a score of abnormality labels that weights them by their frequency, and each report's contribution to it.
+
+Source: Hamamci et al., MIDL 2025.
+"""

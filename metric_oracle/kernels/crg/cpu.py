@@ -10,7 +10,15 @@ from metric_oracle.kernels.crg.score import contribution
 
 
 class PositiveCorpus(NamedTuple):
-    """Distinct sets of positive labels of a corpus: bool[D, 13], and the rows of each, int64[D + 1], int64[...]."""
+    """Distinct sets of positive labels of a corpus.
+
+    Attributes
+    ----------
+    positive : bool[D, 13]
+        Whether each label is positive.
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Corpus rows with each set.
+    """
 
     positive: np.ndarray
     row_ptr: np.ndarray
@@ -18,7 +26,15 @@ class PositiveCorpus(NamedTuple):
 
 
 class PositiveBatch(NamedTuple):
-    """Distinct sets of positive labels of queries, bool[Q, 13], and the counts of the whole test set."""
+    """Distinct sets of positive labels of a batch of queries.
+
+    Attributes
+    ----------
+    positive : bool[Q, 13]
+        Whether each label is positive.
+    prevalence : dict of str to int
+        Numbers of positive labels, of labels and of reports in the whole test set, which weight the labels.
+    """
 
     positive: np.ndarray
     prevalence: dict[str, int]
@@ -35,10 +51,10 @@ def _count(truth, candidate):
 
 @dataclass(frozen=True)
 class Backend(ScoredWhole):
-    """Contributions to CRG on CPUs."""
+    """Contributions of single reports to CRG, on CPUs."""
 
     def score_all(self, corpus, batch, chosen):
-        """Yield, for each of the chosen distinct queries, its contributions with all documents: float64[D]."""
+        """Yield the contribution of every document, as the prediction for each of the chosen queries: float64[D]."""
         for q in chosen:
             _, missed, invented = _count(batch.positive[q], corpus.positive)
             yield contribution(missed, invented, **batch.prevalence)
@@ -49,6 +65,6 @@ class Backend(ScoredWhole):
         return contribution(counts["fn"], counts["fp"], **batch.prevalence), counts
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the counts of pairs of a distinct query and a document: int64[n] each."""
+        """Return the numbers of true positives, false negatives and false positives of pairs: int64[n] each."""
         counts = _count(batch.positive[query], corpus.positive[document])
         return dict(zip(("tp", "fn", "fp"), counts, strict=True))

@@ -5,7 +5,7 @@ S_max = A w_TP, s = TP w_TP - FN w_FN - FP w_FP and CRG = S_max / (2 S_max - s).
 
     CRG = 1 / (1 + 2 (FN / A + FP / (T - A))),        s / S_max = 1 - 2 (FN / A + FP / (T - A)).
 
-Where a class is empty (A = 0 or T = A) none of its labels can be wrong: its term is 0.
+If no label is positive (A = 0), or all are (T = A), none of that class can be wrong: its term is 0.
 """
 
 from metric_oracle.kernels._jit import scalar
@@ -21,14 +21,14 @@ def loss(false_negatives, false_positives, positives, labels):
 
 @scalar
 def crg(false_negatives, false_positives, positives, labels):
-    """Return CRG of a test set (equations 2 and 3): one division of integers.
+    """Return CRG of a test set (equations 2 and 3 of the paper): one division of integers.
 
     Parameters
     ----------
     false_negatives, false_positives : int
-        Over all reports and labels.
+        Summed over all reports and labels.
     positives, labels : int
-        A and T of the reference.
+        A, the number of positive labels of the references, and T, the number of all their labels.
     """
     wrong, all_wrong = loss(false_negatives, false_positives, positives, labels)
     return all_wrong / (all_wrong + 2 * wrong)
@@ -41,9 +41,9 @@ def contribution(false_negatives, false_positives, positives, labels, reports):
     Parameters
     ----------
     false_negatives, false_positives : int
-        Of the report.
+        Wrong labels of the report.
     positives, labels, reports : int
-        A, T and the number of reports of the reference set.
+        A, T and the number of reports of the whole reference set.
     """
     wrong, all_wrong = loss(false_negatives, false_positives, positives, labels)
     return 1.0 - 2.0 * reports * wrong / all_wrong

@@ -1,4 +1,4 @@
-"""Search by the Jaccard coefficient with Numba: its bound for the shared driver, one thread a call."""
+"""Search by the Jaccard coefficient on CPUs: its bound, for the search function of `_overlap_search.py`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,17 +15,17 @@ from metric_oracle.kernels.topk.cpu import begin
 
 
 class Jaccard(NamedTuple):
-    """The scorer: the coefficient of a document's set with that of one query.
+    """The scorer (see `_overlap_search.py`): Jaccard coefficient of documents' sets of n-grams with that of one query.
 
     Attributes
     ----------
     size : int
-        Of the query's set.
+        Number of n-grams of the query.
     index : Features
     buckets : int64[C, 8]
-        Of documents of equal size, see `kernels._overlap_search.find_best`.
+        Length buckets of documents of equal size, see `kernels._overlap_search.find_best`.
     mark : uint8[V]
-        Query bitmap.
+        Query bitmap: 1 for the n-grams of the query.
     """
 
     size: int | np.integer
@@ -66,7 +66,7 @@ def search_jaccard(queries, first, last, index, buckets, k, work, answers):
 
     Exactness
     ---------
-    Counts are integers; scores are `score.py` compiled; a document is dropped only by a bound.
+    Counts are integers; scores come from the compiled function of `score.py`; a document is dropped only by a bound.
     """
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(queries.sizes))
@@ -110,11 +110,11 @@ class Backend(driver.DrivenKernel):
 
 
 def _counts(corpus, batch, query, document):
-    """Return the shared n-grams, those of the candidates and those of the references: int64[n] each."""
+    """Return, for pairs, the numbers of shared n-grams, of the candidate's and of the reference's: int64[n] each."""
     shared = matches(corpus, batch, query, document)[0]
     return shared, corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
 
 
 def _coefficients(shared, n_candidate, n_reference):
-    """Return `jaccard` of arrays: the same division of the same integers."""
+    """Return the coefficients of arrays of counts, float64[n], with the same division of integers as `jaccard`."""
     return shared / np.maximum(n_candidate + n_reference - shared, 1)

@@ -1,4 +1,4 @@
-"""Jaccard coefficient, slow and obvious: Python sets."""
+"""Jaccard coefficient in plain, slow Python."""
 
 from metric_oracle.kernels.jaccard.score import jaccard
 

@@ -5,9 +5,9 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def jaccard(shared, n_candidate, n_reference):
-    """Return the size of the intersection of two sets over that of their union; 0 where both are empty.
+    """Return the size of the intersection of two sets over that of their union; 0 if both sets are empty.
 
-    One division of integers, so equal fractions are equal floats.
+    It is one division of integers, so equal fractions are equal floats.
     """
     if shared == 0:
         return 0.0

@@ -1,1 +1,1 @@
-"""Agreement and F1 of labels that may be missing."""
+"""Agreement and F1 of two reports' labels, each of which is positive, negative or missing."""

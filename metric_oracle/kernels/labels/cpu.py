@@ -1,4 +1,4 @@
-"""Agreement and F1 of labels that may be missing: counts with every distinct row of labels, as products of matrices."""
+"""Agreement and F1 of labels that may be missing: counts for all distinct label vectors, as products of matrices."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from metric_oracle.kernels.contract import ScoredWhole
 
 
 def _scores(counts, measure):
-    """Return the scores of counts, float64[...]; as `score` has them, operation by operation.
+    """Return the scores that follow from counts, float64[...], by the same operations as the functions of `score.py`.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def _scores(counts, measure):
 
 
 def _products(queries, documents, measure, multiply):
-    """Return the counts that a measure needs, float64[...].
+    """Return, by name, the counts from which a measure is computed, float64[...].
 
     Parameters
     ----------
@@ -32,7 +32,8 @@ def _products(queries, documents, measure, multiply):
         1 positive, -1 negative, 0 missing.
     measure : {"agreement", "f1"}
     multiply : function
-        Sums products over the labels. Counts of labels are exact in float32.
+        Multiplies two arrays of labels and sums over the labels, as a matrix product does. Counts of labels are exact
+        in float32.
     """
     positive, stated = ([a.astype(np.float32) for a in (x == 1, x != 0)] for x in (queries, documents))
     (a_positive, a_stated), (b_positive, b_stated) = positive, stated
@@ -59,11 +60,11 @@ class Backend(ScoredWhole):
             yield from _scores(counts, self.measure)
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n], and the labels compared."""
+        """Return the scores of pairs of a query and a document, float64[n], and how many labels were compared."""
         pairs = batch.vectors[query], corpus.vectors[document]
         counts = _products(*pairs, self.measure, lambda a, b: np.sum(a * b, axis=-1))
         return _scores(counts, self.measure), self.components(corpus, batch, query, document, None)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return how many labels of each pair were compared: int64[n]."""
+        """Return how many labels of each pair are missing in neither report: int64[n]."""
         return {"compared": np.sum((batch.vectors[query] != 0) & (corpus.vectors[document] != 0), axis=-1)}

@@ -1,4 +1,4 @@
-"""Agreement and F1 of labels that may be missing, slow and obvious."""
+"""Agreement and F1 of labels that may be missing, in plain, slow Python."""
 
 from metric_oracle.kernels.labels.score import MEASURES, agreement, f1
 

@@ -9,10 +9,10 @@ MEASURES = ("agreement", "f1")
 
 @scalar
 def agreement(equal, compared):
-    """Return the share of equal labels among those that are compared; 0 where none is.
+    """Return the share of equal labels among those that are compared; 0 if no label is compared.
 
-    The root of the quotient of the squares, which is the cosine that `chexbert:agreement` and `srr-bert:agreement` are
-    computed as: where no label is missing, the two are the same bits.
+    It is computed as the root of a quotient of squares, the cosine that `chexbert:agreement` and `srr-bert:agreement`
+    are: if no label is missing, both have the same bits.
     """
     if compared == 0:
         return 0.0
@@ -21,7 +21,7 @@ def agreement(equal, compared):
 
 @scalar
 def f1(matched, size_candidate, size_reference):
-    """Return the F1 of two sets of positive labels; 0 where no label is positive on both sides."""
+    """Return the F1 of two sets of positive labels; 0 if neither report has a positive label."""
     if matched == 0:
         return 0.0
     return 2.0 * matched / (size_candidate + size_reference)

@@ -1,1 +1,1 @@
-"""METEOR: words that two reports share, by form, stem and synonym, and in how few pieces."""
+"""METEOR: words that two reports share, as equal words, equal stems or synonyms, and into how few pieces they fall."""

@@ -1,4 +1,7 @@
-"""METEOR search with Numba: bounds by shared stems for the shared driver; nltk's alignment for the finalists."""
+"""METEOR search on CPUs: bounds from shared stems, for the search function of `_overlap_search.py`.
+
+Documents that the bounds do not drop are aligned with the query, word by word, as nltk does.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,8 +25,9 @@ class Texts(NamedTuple):
     word : int32[T]
         Word ids in order, document after document.
     ptr : int64[D + 1]
+        Offset of each document in `word`.
     stem : int32[W]
-        Stem of each word.
+        Stem of each word id.
     """
 
     word: np.ndarray
@@ -37,11 +41,12 @@ class StemCorpus(NamedTuple):
     Attributes
     ----------
     features : Features
-        One family: (stem, occurrence) of each document, documents by ascending length.
-    cells : int64[C, 8]
-        Of documents of equal length.
+        One family: the pairs (stem, occurrence) of each document. Documents are sorted by ascending length.
+    buckets : int64[C, 8]
+        Length buckets of documents of equal length.
     texts : Texts
     n_stems : int
+        Number of distinct stems.
     """
 
     features: Features
@@ -53,18 +58,18 @@ class StemCorpus(NamedTuple):
 
 
 class StemBatch(NamedTuple):
-    """Arrays of distinct queries.
+    """Arrays of Q distinct queries.
 
     Attributes
     ----------
     queries : Queries
-        Features that a document's stems can match: a stem as often as it has words in the query, by itself or as a
-        synonym. Sizes are the words of a query.
+        Features that a document's stems can match: a stem as often as it matches words of the query, as their stem or
+        as a synonym's. Sizes are the numbers of words of the queries.
     words, words_ptr : int64[...], int64[Q + 1]
-        Word ids in order, -1 for words that the corpus lacks.
+        Word ids of each query in order, -1 for words that do not occur in the corpus.
     reach, reach_at, reach_ptr : int64[...], int64[...], int64[Q + 1]
-        Stems that match a position of the query, -1 for stems that the corpus lacks, and the position: first the stem
-        of each position, then the stems of its synonyms, by ascending position.
+        Stems that match a word of the query (-1 for stems that do not occur in the corpus), and the position of that
+        word in the query: first the stem of each word, then the stems of its synonyms, by ascending position.
     """
 
     queries: Queries
@@ -76,13 +81,14 @@ class StemBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Further scratch of one thread.
+    """Further scratch arrays of one thread.
 
     Attributes
     ----------
     word_slot, stem_slot : int32[W], int32[S]
-        All zero between queries.
+        See `Places`; all zero between queries.
     match : int64[longest document]
+        See `Places`.
     """
 
     word_slot: np.ndarray
@@ -91,22 +97,25 @@ class Space(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Positions of a query by word and by stem, as linked lists: the last position first, -1 at the end.
+    """Positions of a query's words by word and by stem, as linked lists: the last position first, -1 at the end.
+
+    A slot is a number from 1 that the query assigns to each of its words, or to each stem.
 
     Attributes
     ----------
     word_slot, stem_slot : int32[W], int32[S]
-        Slot of each word and stem, from 1; 0 for those that match nothing.
+        Slot of each word and stem; 0 for those that match nothing in the query.
     word_last, word_before : int64[n]
-        By slot the last position of a word; by position the previous one with that word.
+        The last position of the word of each slot; for each position the previous one with that word.
     left : int64[n]
-        Copy of `word_last` while a document is matched.
+        Copy of `word_last` that is used up while a document is matched.
     own_last, near_last : int64[e]
-        By slot the last entry of a stem, and of the stems of its synonyms.
+        For each slot of a stem, the last entry of the words with that stem, and of the words with a synonym of that
+        stem.
     before, at : int64[e]
-        By entry the previous one, and its position.
+        For each entry, the previous one in its list, and its position in the query.
     used : bool[n]
-        Scratch: matched positions.
+        Scratch: positions that are already matched.
     match : int64[longest document]
         Scratch: the position that each word of a document matches.
     """
@@ -126,7 +135,7 @@ class Places(NamedTuple):
 
 @inner
 def _entries(batch, q):
-    """Return words, reach and reach_at of a query, see `StemBatch`."""
+    """Return the parts of `words`, `reach` and `reach_at` (see `StemBatch`) that belong to query q."""
     words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
     begin, end = batch.reach_ptr[q], batch.reach_ptr[q + 1]
     return words, batch.reach[begin:end], batch.reach_at[begin:end]
@@ -134,7 +143,7 @@ def _entries(batch, q):
 
 @inner
 def find_places(batch, q, space):
-    """Build the linked lists of a query."""
+    """Build the linked lists of query q."""
     words, reach, reach_at = _entries(batch, q)
     word_slot, stem_slot = space.word_slot, space.stem_slot
     n, n_entries = len(words), len(reach)
@@ -175,7 +184,7 @@ def find_places(batch, q, space):
 
 @inner
 def forget_places(batch, q, space):
-    """Set the entries of `word_slot` and `stem_slot` that a query has changed to zero."""
+    """Reset the entries of `word_slot` and `stem_slot` that query q has changed to zero."""
     words, reach, _ = _entries(batch, q)
     for t in range(len(words)):
         if words[t] >= 0:
@@ -187,7 +196,7 @@ def forget_places(batch, q, space):
 
 @inner
 def _take_last(entry, places):
-    """Return the last entry of a list whose position is free, -1 if there is none."""
+    """Return the last entry of a linked list whose position is not yet matched, -1 if there is none."""
     while entry >= 0 and places.used[places.at[entry]]:
         entry = places.before[entry]
     return entry
@@ -195,7 +204,12 @@ def _take_last(entry, places):
 
 @inner
 def _match_stems(texts, begin, n, last, places):
-    """Match the remaining words by lists of stems, ``own_last`` or ``near_last``; return the number of new matches."""
+    """Match the words of a document that are still free with the query's, by the lists `last`.
+
+    Return the number of new matches.
+
+    `last` is ``places.own_last`` for equal stems, or ``places.near_last`` for synonyms.
+    """
     matched = 0
     for i in range(n - 1, -1, -1):
         if places.match[i] < 0:
@@ -210,9 +224,12 @@ def _match_stems(texts, begin, n, last, places):
 
 @jit
 def align(texts, begin, end, places):
-    """Match the words ``texts.word[begin:end]`` with a query as nltk does; return matches and chunks.
+    """Match the words ``texts.word[begin:end]`` of a document with a query as nltk does.
 
-    Three rounds: equal words, equal stems, synonyms; each from the end of the document, to the last free position.
+    Return numbers of matches and chunks.
+
+    A chunk is a run of matches that are adjacent in both texts. Three rounds: equal words, equal stems, synonyms; each
+    goes from the end of the document, and takes the last position that is still free.
     """
     n = end - begin
     matched = 0
@@ -243,14 +260,15 @@ def align(texts, begin, end, places):
 
 
 class Meteor(NamedTuple):
-    """The scorer: METEOR against one query.
+    """The scorer (see `_overlap_search.py`): METEOR of documents against one query.
 
     Attributes
     ----------
     reference_length : int
+        Number of words of the query.
     texts : Texts
     buckets : int64[C, 8]
-        Of documents of equal length, see `kernels._overlap_search.find_best`.
+        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     places : Places
     """
 
@@ -292,7 +310,8 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
 
     Exactness
     ---------
-    Shared features bound the matches from above, and 1 bounds the chunks from below; finalists are aligned.
+    The matches are at most the shared features, and there is at least 1 chunk: this bounds the score. Documents that
+    the bound does not drop are aligned.
 
     Source
     ------
@@ -314,7 +333,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_pairs(batch, query, document, texts, space, out):
-    """Write the matches and chunks of pairs: int64[2, n]."""
+    """Write the numbers of matches and chunks of pairs of a query and a document: int64[2, n]."""
     for i in range(len(query)):
         q = query[i]
         if i == 0 or query[i - 1] != q:
@@ -326,6 +345,7 @@ def _count_pairs(batch, query, document, texts, space, out):
 
 @jit
 def _score_counts(counts, length, reference_length, out):
+    """Write METEOR from numbers of matches and chunks and the lengths of both texts: float64[n]."""
     for i in range(len(out)):
         out[i] = meteor(counts[0, i], counts[1, i], length[i], reference_length[i])
 
@@ -358,30 +378,33 @@ class Backend(driver.DrivenKernel):
         return scores, _components(counts, length, reference_length)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall, float64[n], and chunks, int64[n], of pairs."""
+        """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs."""
         return _components(*self._counts(corpus, batch, query, document))
 
     def _counts(self, corpus, batch, query, document):
+        """Return the numbers of matches and chunks of pairs: int64[2, n]."""
         counts = np.empty((2, len(query)), np.int64)
         _count_pairs(batch, query, document, corpus.texts, _new_space(corpus), counts)
         return counts, *_lengths(corpus, batch, query, document)
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         return driver.new_workspace(corpus.features, _new_space(corpus))
 
 
 def _new_space(corpus):
+    """Allocate a `Space` for a corpus."""
     longest = int(corpus.features.sizes[0].max(initial=0))
     n_words = len(corpus.texts.stem)
     return Space(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
 
 
 def _lengths(corpus, batch, query, document):
-    """Return the words of the candidates and of the references: int64[n] each."""
+    """Return the numbers of words of the candidates and of the references of pairs: int64[n] each."""
     return corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
 
 
 def _components(counts, length, reference_length):
+    """Return precision, recall and chunks from the counts of pairs."""
     parts = {"precision": counts[0] / np.maximum(length, 1), "recall": counts[0] / np.maximum(reference_length, 1)}
     return {**parts, "chunks": counts[1]}

@@ -1,15 +1,16 @@
-"""METEOR, slow and obvious: nltk's three rounds of matching."""
+"""METEOR in plain, slow Python, with nltk's three rounds of matching."""
 
 from metric_oracle.kernels.meteor.score import meteor
 
 
 def score(candidate, reference):
-    """Return METEOR of a candidate against one reference, with the counts that it is made of.
+    """Return METEOR of a candidate against one reference, and the counts from which it is computed.
 
     Parameters
     ----------
     candidate, reference : tuple of (word, stem, frozenset of stems)
-        The third are the stems that count as synonyms of a word of the candidate; of the reference they are not read.
+        One item per word. The third entry holds the stems that count as synonyms of a candidate's word; it is not read
+        for the reference.
     """
     free = list(range(len(reference)))  # places of the reference without a match
     match = [-1] * len(candidate)

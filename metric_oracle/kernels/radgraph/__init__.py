@@ -1,1 +1,1 @@
-"""RadGraph F1."""
+"""RadGraph F1: entities and relations that the graphs of two reports share."""

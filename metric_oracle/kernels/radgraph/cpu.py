@@ -1,4 +1,7 @@
-"""RadGraph F1 search with Numba: bounds of one F1 or the mean of two for the shared driver, one thread a call."""
+"""RadGraph F1 search on CPUs: bounds of one F1 or of the mean of two, for the search function of `_overlap_search.py`.
+
+A *family* is one of four sets of features of a graph: entities, relations, and the two sets of RG_ER and RG_ER-bar.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,18 +27,19 @@ from metric_oracle.kernels.topk.cpu import begin
 
 
 class GraphF1(NamedTuple):
-    """The scorer of a metric of one family: its F1 against one query.
+    """The scorer (see `_overlap_search.py`) of a metric of one family: F1 of documents against one query.
 
     Attributes
     ----------
     family : int
+        Family that is compared.
     size : int
-        Of the query's family.
+        Number of features of the query in this family.
     index : Features
     buckets : int64[C, 8]
-        Of documents of similar sizes, see `kernels._overlap_search.find_best`.
+        Length buckets of documents of similar sizes, see `kernels._overlap_search.find_best`.
     mark : uint8[V]
-        Query bitmap.
+        Query bitmap: 1 for the features of the query.
     """
 
     family: int
@@ -46,14 +50,14 @@ class GraphF1(NamedTuple):
 
 
 class MeanGraphF1(NamedTuple):
-    """The scorer of a metric of two families: the mean of their F1 against one query.
+    """The scorer (see `_overlap_search.py`) of a metric of two families: mean of both F1 against one query.
 
     Attributes
     ----------
     family_a, family_b : int
-        family_a stands first in the forward index.
+        The families; family_a comes first in the forward index.
     size_a, size_b : int
-        Of the query's families.
+        Numbers of features of the query in these families.
     index, buckets, mark : as in `GraphF1`
     """
 
@@ -68,7 +72,7 @@ class MeanGraphF1(NamedTuple):
 
 @inner
 def _bound_f1(matched, least, greatest, n):
-    """Bound the F1 of a set of `least` to `greatest` features with at most `matched` of the query's n features."""
+    """Bound the F1 of a query of n features and a document of `least` to `greatest`, at most `matched` shared."""
     size = min(max(matched, least), greatest)
     return f1(min(matched, size), size, n)
 
@@ -87,7 +91,7 @@ def _(scorer, j, a, b):
 
 @inner
 def _count_family(d, family, index, mark):
-    """Return the matches of a document in a family, by the forward index, and the family's size."""
+    """Return how many features of document d in a family match the query, by the forward index, and how many it has."""
     begin = index.fwd_ptr[d]
     for f in range(family):
         begin += index.sizes[f, d]
@@ -125,7 +129,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     Parameters
     ----------
     family_a, family_b : int
-        Families whose F1 values are averaged; family_b is the one after family_a, -1 for a metric of one.
+        Families whose F1 values are averaged; family_b is the one after family_a, or -1 for a metric of one family.
     queries : Queries
     index, buckets : Features, int64[C, 8]
         As in `GraphF1`.
@@ -134,7 +138,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
 
     Exactness
     ---------
-    Counts are integers; scores are `score.py` compiled; a document is dropped only by a bound.
+    Counts are integers; scores come from the compiled functions of `score.py`; a document is dropped only by a bound.
 
     Source
     ------
@@ -169,7 +173,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
 
 @jit
 def _two_families(ids, ids_a, ids_b, scorer, count):
-    """Return the counts for a query of two families whose lists are read in the order of `ids`."""
+    """Return a `TwoFamilies` for one query, whose posting lists are read in the order of `ids`."""
     second = np.int64(ids_b.min()) if len(ids_b) > 0 else np.int64(2**31)
     unread = np.zeros((2, len(ids) + 1), np.int64)
     for i in range(len(ids) - 1, -1, -1):
@@ -185,6 +189,7 @@ def _two_families(ids, ids_a, ids_b, scorer, count):
 
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
+    """Write the F1 of all documents with query q from their matches in one or two families."""
     n_a = np.int64(queries.sizes[q, family_a])
     if family_b < 0:
         for d in range(len(out)):
@@ -199,7 +204,7 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
 
 @jit
 def _score_pairs(family_a, family_b, queries, query, document, index, mark, out):
-    """Write the F1 of pairs; the features of a query are marked once for a run of its pairs."""
+    """Write the F1 of pairs. Consecutive pairs of one query share its bitmap, which is filled once."""
     marked = queries.id[:0]
     last = max(family_a, family_b)
     for i in range(len(query)):
@@ -273,6 +278,7 @@ class Backend(driver.DrivenKernel):
         return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
     def _components(self, corpus, batch, query, document, matched):
+        """Return the F1 of each family for pairs, from their numbers of matches."""
         parts = {}
         for f in (self.family_a, self.family_b):
             if f >= 0:

@@ -1,4 +1,7 @@
-"""RadGraph F1 search on a GPU: entities and relations counted from posting lists, finalists scored on the host."""
+"""RadGraph F1 search on a GPU: it counts shared entities and relations; the host scores the best documents exactly.
+
+The host scores the documents that may be listed.
+"""
 
 from dataclasses import dataclass
 
@@ -15,6 +18,7 @@ LIBRARY = "numba"
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
+    """Return the F1 of document d, as computed on the device, from its counts."""
     match_a = counts[i]
     if families.n == 1:
         return f1(match_a, corpus.sizes[families.first, d], queries.sizes[q, families.first]) if match_a > 0 else -1.0
@@ -30,6 +34,7 @@ scan_radgraph = overlap_kernel("scan_radgraph", _estimate)
 
 @jit
 def _score(record, query_sizes, sizes, family, two):
+    """Return the exact F1 of records, float64[n]."""
     out = np.empty(len(record))
     for i in range(len(record)):
         q, d = record[i, 0], record[i, 1]

@@ -1,15 +1,15 @@
-"""RadGraph F1, slow and obvious: Python sets."""
+"""RadGraph F1 in plain, slow Python."""
 
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 
 
 def score(candidate, reference, *, family_a, family_b):
-    """Return the F1 of one family of sets, or the mean of two, and the single values.
+    """Return the F1 of one family of sets, or the mean of two F1, and the F1 of each family.
 
     Parameters
     ----------
     candidate, reference : sequences of four sets
-        Entities, relations, partial, complete.
+        Families of a graph: entities, relations, and the sets of RG_ER (partial) and RG_ER-bar (complete).
     family_a, family_b : int
         Families to compare; family_b is -1 for one family.
     """

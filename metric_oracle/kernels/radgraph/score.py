@@ -7,10 +7,10 @@ NAMES = ("entities_f1", "relations_f1", "partial_f1", "complete_f1")  # of the f
 
 @scalar
 def f1(matched, size_candidate, size_reference):
-    """Return the F1 of two sets from the size of their intersection; 0 where a denominator is 0.
+    """Return the F1 of two sets from the size of their intersection and their sizes; 0 if both are empty.
 
     Twice the intersection over the sum of the sizes: one division of integers, so equal fractions are equal floats. The
-    published code goes through precision and recall, which moves the last bits and breaks true ties.
+    published code computes precision and recall first, which changes the last bits and breaks true ties.
     """
     if matched == 0:
         return 0.0

@@ -1,1 +1,4 @@
-"""RaTEScore of entities and their vectors, which are computed before: no model runs here."""
+"""RaTEScore of two lists of entities with their vectors.
+
+The models that find and encode entities run elsewhere, before.
+"""

@@ -1,4 +1,7 @@
-"""RaTEScore of every list of a corpus with NumPy. Distinct vectors are compared once a query; nothing is dropped."""
+"""RaTEScore on CPUs with NumPy. A document is a distinct list of entities; every document is scored, none is dropped.
+
+The vectors of entities are stored once per distinct vector, and compared once per query.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ class Backend(ScoredWhole):
     matrix: str
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the score of every list with each of the chosen queries: float64[D]."""
+        """Yield the score of every document (distinct list of entities) with each of the chosen queries: float64[D]."""
         squares, squares_too = norms(corpus.vectors), norms(batch.vectors)
         for q in chosen:
             yield self._score(corpus, squares, batch, squares_too, q)[0]
@@ -25,7 +28,7 @@ class Backend(ScoredWhole):
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the scores of pairs of a distinct query and a list, float64[n], and their components."""
+        """Return the scores of pairs of a distinct query and a document, float64[n], and their components."""
         values = np.empty((3, len(query)))
         for q in np.unique(query).tolist():
             places = np.flatnonzero(query == q)
@@ -38,13 +41,16 @@ class Backend(ScoredWhole):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return the two sides of pairs."""
+        """Return precision and recall of pairs, float64[n] each: weighted mean cosines of either report's entities."""
         return self.score_pairs(corpus, batch, query, document)[1]
 
     def _score(
         self, corpus: Any, squares: np.ndarray, batch: Any, squares_too: np.ndarray, q: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the scores of a query with all lists, and their two sides; float64[D] each."""
+        """Return the scores of query q with all documents, and their precision and recall; float64[D] each.
+
+        `squares` and `squares_too` are the squared lengths of the vectors of the corpus and of the queries.
+        """
         weights, factors = WEIGHTS[self.matrix], FACTORS[self.matrix]
         n_lists = len(corpus.ptr) - 1
         nothing = np.full(n_lists, NOTHING)
@@ -86,7 +92,7 @@ class Backend(ScoredWhole):
 
 
 def _subset(corpus: Any, lists: np.ndarray) -> Any:
-    """Return the chosen lists of a corpus, with their vectors only."""
+    """Return a corpus that has only these documents and their vectors."""
     lengths = np.diff(corpus.ptr)[lists]
     ptr = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(ptr[-1]) + np.repeat(corpus.ptr[:-1][lists] - ptr[:-1], lengths)

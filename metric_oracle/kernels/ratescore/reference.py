@@ -1,4 +1,4 @@
-"""RaTEScore, slow and obvious."""
+"""RaTEScore in plain, slow Python."""
 
 from typing import Any
 
@@ -8,13 +8,14 @@ from metric_oracle.kernels.ratescore.score import FACTORS, NOTHING, WEIGHTS, cos
 
 
 def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[str, float]]:
-    """Return RaTEScore of a pair and its two sides.
+    """Return RaTEScore of a pair, with its precision and recall.
 
     Parameters
     ----------
     candidate, reference : (kinds uint8[n], vectors float32[n, d])
+        Type and vector of each entity.
     matrix : {"long", "short"}
-        Weights, fitted to ratings of reports or of sentences.
+        Table of weights for pairs of entity types, fitted to ratings of whole reports ("long") or sentences ("short").
     """
     if not len(candidate[0]) or not len(reference[0]):
         return NOTHING, {"precision": NOTHING, "recall": NOTHING}
@@ -27,7 +28,7 @@ def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[s
 
 
 def _side(kinds: list[int], others: list[int], table: np.ndarray, matrix: str) -> float:
-    """Return the weighted mean, over the entities of one side, of the cosine with the nearest one of the other."""
+    """Return the weighted mean, over one report's entities, of the cosine with the most similar entity of the other."""
     total = weights = 0.0
     for kind, row in zip(kinds, table, strict=True):
         nearest = int(row.argmax())  # the first of equals

@@ -1,4 +1,4 @@
-"""RaTEScore's weights, cosine and last step, as ratescore 0.6.0 has them (Zhao et al., EMNLP 2024)."""
+"""RaTEScore's weights, cosine and final formula, as in the package ratescore 0.6.0 (Zhao et al., EMNLP 2024)."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ FACTORS = {
 
 
 def norms(vectors: np.ndarray) -> np.ndarray:
-    """Return the squared lengths of vectors float32[n, d], float64[n]. The bits of each depend on its vector alone."""
+    """Return the squared lengths of vectors float32[n, d]: float64[n]. The bits of each depend on its vector alone."""
     out = np.empty(len(vectors))
     n = max(CHUNK // max(vectors.shape[1], 1), 1)
     for i in range(0, len(vectors), n):
@@ -45,10 +45,10 @@ def norms(vectors: np.ndarray) -> np.ndarray:
 
 
 def cosines(a: np.ndarray, b: np.ndarray, squares_a: np.ndarray, squares_b: np.ndarray) -> np.ndarray:
-    """Return the cosines of vectors float32[n, d] with others float32[m, d], float64[n, m].
+    """Return the cosines of vectors float32[n, d] with others float32[m, d]: float64[n, m].
 
-    The bits of each depend on its two vectors alone: NumPy adds the products of each pair in the same order, and the
-    two may be swapped.
+    The bits of each depend on its two vectors alone, not on the others in the arrays: NumPy adds the products of each
+    pair in the same order. They are symmetric in the two vectors.
     """
     out = np.empty((len(a), len(b)))
     wide = a.astype(np.float64)[:, None, :]
@@ -59,6 +59,6 @@ def cosines(a: np.ndarray, b: np.ndarray, squares_a: np.ndarray, squares_b: np.n
 
 
 def join(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:
-    """Return 2 p r / (p + r), 0 where p + r is 0."""
+    """Return the harmonic mean of precision p and recall r, 2 p r / (p + r); 0 if p + r is 0."""
     total = precision + recall
     return np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total != 0)

@@ -1,1 +1,1 @@
-"""ROUGE-L."""
+"""ROUGE-L: the longest common subsequence of the words of two reports."""

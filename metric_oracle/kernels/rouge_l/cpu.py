@@ -1,4 +1,8 @@
-"""ROUGE-L search with Numba: bounds by shared words for the shared driver, bit-parallel longest common subsequence."""
+"""ROUGE-L search on CPUs: bounds from shared words, for the search function of `_overlap_search.py`.
+
+The longest common subsequence (LCS) of a query and a document is computed with bit-parallel operations, 64 words of the
+query at a time.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,16 +31,18 @@ def _zeros(x):
 
 
 class Positions(NamedTuple):
-    """Positions of the words of a query, in blocks of 64.
+    """Positions of the words of a query, as bits in blocks of 64 words.
+
+    A slot is a number from 1 for each distinct word of the query.
 
     Attributes
     ----------
     ptr : int64[S + 2]
-        Entries of slot s (from 1) are ``ptr[s] : ptr[s + 1]``.
+        Entries of slot s are ``ptr[s] : ptr[s + 1]``.
     block : int64[E]
-        Ascending within a slot.
+        Block of each entry, ascending within a slot.
     bits : uint64[E]
-        Bit i of an entry is set where the query's word 64 * block + i is the slot's word.
+        Bit i of an entry is set if the query's word 64 * block + i is the slot's word.
     """
 
     ptr: np.ndarray
@@ -46,14 +52,14 @@ class Positions(NamedTuple):
 
 @jit
 def find_positions(words, slot):
-    """Assign a slot to each distinct known word of a query and store its positions.
+    """Assign a slot to each distinct word of a query that occurs in the corpus, and store its positions.
 
     Parameters
     ----------
     words : int64[n]
-        Word ids, -1 for words that the corpus lacks.
+        Word ids, -1 for words that do not occur in the corpus.
     slot : int32[V]
-        All zero; the slots of the query's words are written.
+        All zero before; the slots of the query's words are written.
 
     Returns
     -------
@@ -97,14 +103,15 @@ def count_lcs(sequence, begin, end, slot, positions, state):
         Word ids.
     begin, end : int
     slot : int32[V]
-        Slot of each word id, 0 for words that the query lacks.
+        Slot of each word id, 0 for words that do not occur in the query.
     positions : Positions
     state : uint64[B]
-        Workspace, a bit for each word of the query.
+        Scratch, one bit for each word of the query.
 
     Cost
     ----
-    Six operations for each word that the query has; beyond 64 words, for each block that holds it.
+    Six operations for each word that the query contains; for a query of more than 64 words, for each block that
+    contains it.
 
     Source
     ------
@@ -147,7 +154,10 @@ def count_lcs(sequence, begin, end, slot, positions, state):
 
 @scalar
 def ripple(state, carry, j, end):
-    """Add a carry to the blocks from j on until it is absorbed or `end` is reached; return the remaining carry."""
+    """Add a carry to the blocks j, j + 1, ... of `state` until it is absorbed or block `end` is reached.
+
+    Return the remaining carry.
+    """
     while carry > 0 and j < end:
         total = state[j] + carry
         carry = np.uint64(total == 0)
@@ -157,13 +167,14 @@ def ripple(state, carry, j, end):
 
 
 class Sequences(NamedTuple):
-    """Concatenated token sequences.
+    """Sequences of words, one after another.
 
     Attributes
     ----------
     word : integers[...]
-        Word ids in order, -1 for words that the corpus lacks.
+        Word ids in order, -1 for words that do not occur in the corpus.
     ptr : int64[n + 1]
+        Offset of each sequence.
     """
 
     word: np.ndarray
@@ -171,25 +182,26 @@ class Sequences(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Further scratch of one thread: int32[V], all zero between queries."""
+    """Further scratch of one thread: the slot of each word, int32[V], all zero between queries; see `Positions`."""
 
     slot: np.ndarray
 
 
 class RougeL(NamedTuple):
-    """The scorer: ROUGE-L against one query.
+    """The scorer (see `_overlap_search.py`): ROUGE-L of documents against one query.
 
     Attributes
     ----------
     coco : bool
-        Which published form, see `score.py`.
+        Whether pycocoevalcap's form is computed instead of rouge-score's, see `score.py`.
     reference_length : int
+        Number of words of the query.
     sequences : Sequences
-        Of the documents.
+        Words of the documents.
     buckets : int64[C, 8]
-        Of documents of equal length, see `kernels._overlap_search.find_best`.
+        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     slot, positions, state
-        Of the query, see `count_lcs`.
+        Arrays of the query, see `count_lcs`.
     """
 
     coco: bool
@@ -227,16 +239,18 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     Parameters
     ----------
     coco : bool
+        As in `RougeL`.
     batch : SequenceBatch
-        The first family holds words (with occurrence).
+        The first family holds pairs (word, occurrence).
     corpus : SequenceCorpus
-        Documents by ascending length, buckets of equal lengths.
+        Documents are sorted by ascending length; all documents of a bucket have one length.
     first, last, k, work, answers
         As in `kernels.bleu.cpu.search_bleu`.
 
     Exactness
     ---------
-    The clipped word matches bound the common subsequence; finalists get their exact length.
+    The longest common subsequence is no longer than the number of shared words (each counted as often as in both
+    texts). For documents that this does not drop the subsequence is computed.
 
     Source
     ------
@@ -264,15 +278,18 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_short(words, sequence, buckets, mask, out):
-    """Write the common subsequence of every document with a query of at most 64 words, as `count_lcs` computes it.
+    """Write the length of the longest common subsequence of every document and a query of at most 64 words.
 
     Parameters
     ----------
     words : int64[n]
+        Word ids of the query.
+    sequence : int32[...]
+        Word ids of the documents.
     buckets : int64[C, 8]
         First and end document, length, and in the fourth column the first word of a bucket in `sequence`.
     mask : uint64[V]
-        All zero before and after; holds the positions of each word of the query.
+        Scratch for the positions of each word of the query; all zero before and after.
 
     Writes
     ------
@@ -280,8 +297,8 @@ def _count_short(words, sequence, buckets, mask, out):
 
     Cost
     ----
-    Two loads and four operations a word of the corpus, without a branch; four documents side by side hide
-    their latency.
+    Two loads and four operations per word of the corpus, without a branch; four documents are processed together, which
+    hides the latency of the loads.
     """
     for i in range(len(words)):
         if words[i] >= 0:
@@ -324,6 +341,7 @@ def _count_short(words, sequence, buckets, mask, out):
 
 @jit
 def _score_all(coco, words, documents, buckets, slot, mask, out):
+    """Write ROUGE-L of all documents with one query."""
     n = len(words)
     if n <= 64:
         _count_short(words, documents.word, buckets, mask, out)
@@ -342,6 +360,7 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
 
 @jit
 def _score_pairs(coco, query, document, texts, documents, slot, out):
+    """Write ROUGE-L of pairs of a query and a document."""
     i = 0
     while i < len(query):  # a run of pairs of one query
         q = query[i]
@@ -394,12 +413,12 @@ class Backend(driver.DrivenKernel):
         return scores
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs of a query and a document, from the subsequence of the score."""
+        """Return precision and recall of pairs, from the length of the common subsequence that the score implies."""
         length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         lcs = np.rint(common(scores, length, reference_length, self.coco))
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         return driver.new_workspace(corpus.features, Slots(np.zeros(corpus.n_words, np.int32)))

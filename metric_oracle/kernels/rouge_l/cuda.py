@@ -1,7 +1,8 @@
-"""ROUGE-L search on a GPU: the longest common subsequence with every document, bit-parallel, a thread a document.
+"""ROUGE-L search on a GPU: the longest common subsequence with every document, bit-parallel, one thread per document.
 
-Words that the corpus lacks match nothing and are left out of a query; its length still counts them. The query's words
-are in a hash table with the bits of their positions: in shared memory for up to 64 words, else in device memory.
+Words of a query that do not occur in the corpus match nothing and are left out; the query's length still counts them.
+The query's other words are in a hash table with the bits of their positions: in shared memory for up to 64 words, else
+in device memory.
 """
 
 from dataclasses import dataclass
@@ -53,21 +54,21 @@ class Texts(NamedTuple):
     Attributes
     ----------
     length : int32[B]
-        Words, those included that the corpus lacks.
+        Number of words, including those that do not occur in the corpus.
     n_blocks : int32[B]
-        Blocks of `BITS` known words, at least 1.
+        Blocks of `BITS` words that occur in the corpus, at least 1.
     table_ptr : int64[B + 1]
         Hash tables, open addressing from ``word & (size - 1)``; sizes are powers of two.
     key : int32[H]
         Word id, -1 for a free entry.
     first, last : int32[H]
-        Entries of the word: ``block[first:last]``, ``bits[first:last]``.
+        Positions of the word are ``block[first:last]`` and ``bits[first:last]``.
     block : int32[E]
-        Ascending within a word.
+        Block of each entry, ascending within a word.
     bits : uint64[E]
-        Bit i of an entry is set where known word ``BITS * block + i`` is that word.
+        Bit i of an entry is set if word ``BITS * block + i``, not counting words that were left out, is that word.
     state : uint64[W, T]
-        Workspace of each thread of a launch, for the blocks of the longest query.
+        Scratch of each thread of a launch, for the blocks of the longest query.
     """
 
     length: Any
@@ -83,7 +84,7 @@ class Texts(NamedTuple):
 
 @device_function
 def _find(word, key, base, size):
-    """Return the entry of a word in a hash table, or a free entry."""
+    """Return the entry of a word in a hash table, or the free entry where it would be."""
     probe = word & (size - 1)
     while key[base + probe] != word and key[base + probe] >= 0:
         probe = (probe + 1) & (size - 1)
@@ -92,7 +93,7 @@ def _find(word, key, base, size):
 
 @device_function
 def _count_short(words, start, length, key, bits, size):
-    """Count the longest common subsequence with a query of up to `BITS` words."""
+    """Return the length of the longest common subsequence of a document and a query of up to `BITS` words."""
     v = ONES
     for i in range(length):
         word = words[start + i * GROUP]
@@ -105,7 +106,10 @@ def _count_short(words, start, length, key, bits, size):
 
 @device_function
 def _count_long(words, start, length, queries, base, size, state):
-    """Count the longest common subsequence with a query of any length; see `cpu.count_lcs`."""
+    """Return the length of the longest common subsequence of a document and a query of any length.
+
+    See `cpu.count_lcs`.
+    """
     n_blocks = len(state)
     for j in range(n_blocks):
         state[j] = ONES
@@ -136,7 +140,7 @@ def _count_long(words, start, length, queries, base, size, state):
 
 @device_function
 def _count(corpus, queries, q, coco, tile, first, last, counts):
-    """Count the longest common subsequence of query q with each of the documents first .. last - 1.
+    """Write the length of the longest common subsequence of query q and each of the documents first .. last - 1.
 
     Documents are sorted by length, so that the threads of a warp end together.
     """
@@ -165,6 +169,7 @@ def _count(corpus, queries, q, coco, tile, first, last, counts):
 
 @device_function
 def _estimate(corpus, queries, q, coco, tile, d, counts, i):
+    """Return ROUGE-L of document d, as computed on the device, from the length of the common subsequence."""
     return rouge_l(counts[i], corpus.length[d], queries.length[q], coco) if counts[i] > 0 else -1.0
 
 
@@ -173,7 +178,7 @@ _scan_tiles = make_scan(_count, _estimate, TILE)
 
 @kernel
 def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
-    """Score all documents for one query a block; parameters and what is written as in `_scan.py`.
+    """Score all documents for one query per block; for parameters and written arrays see `make_scan` in `_scan.py`.
 
     Exactness
     ---------
@@ -181,7 +186,7 @@ def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
 
     Cost
     ----
-    4 bytes, a look-up and six 64-bit operations for each word of a document; the query's table once a tile. Expected
+    4 bytes, a look-up and six 64-bit operations for each word of a document; the query's table once per tile. Expected
     limit: integer operations, see the README of this folder.
 
     Source
@@ -192,7 +197,7 @@ def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
 
 
 class SequenceScan(Scan):
-    """A scan of token sequences."""
+    """The scan of ROUGE-L: documents and queries as sequences of words; see `Scan`."""
 
     name = "sequences"
     n_counts = 1
@@ -208,7 +213,7 @@ class SequenceScan(Scan):
         return self.corpus.sequence.nbytes / (len(self.corpus.row_ptr) - 1) + 16
 
     def query_bytes(self):
-        """Return the memory of the longest query: its table, and a block's workspace where it needs one."""
+        """Return the GPU memory of the longest query, in bytes: its hash table, and scratch if it is long."""
         n = int(self.n_known.max(initial=0))
         n_threads = _device.LANES * _device.WARPS
         return 12.0 * (2 * SPARE + 1) * n + (8.0 * n / BITS * n_threads if n > BITS else 0)
@@ -222,7 +227,10 @@ class SequenceScan(Scan):
         return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
 
     def put_queries(self, queries, n_slices):
-        """Copy queries to the device, either all of up to `BITS` known words or all longer ones."""
+        """Copy queries to the device.
+
+        Either all have at most `BITS` words that occur in the corpus, or all have more.
+        """
         batch = self.batch
         n_known = self.n_known[queries]
         known_ptr = np.r_[0, np.cumsum(n_known)]
@@ -240,13 +248,13 @@ class SequenceScan(Scan):
         return Texts._make([*map(_device.upload, arrays), state])
 
     def score(self, queries, record):
-        """Return the exact scores of records."""
+        """Return the exact scores of records (pairs of a query and a document that the GPU selected): float64[n]."""
         return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.options)
 
 
 @jit
 def _interleave(sequence, sequence_ptr, first, last):
-    """Return the words of documents in the layout of `Corpus`."""
+    """Return the words of the documents first .. last - 1 in the layout of `Corpus`, in groups of documents."""
     n_groups = (last - first + GROUP - 1) // GROUP
     group_ptr = np.zeros(n_groups + 1, np.int64)
     for g in range(n_groups):
@@ -263,7 +271,10 @@ def _interleave(sequence, sequence_ptr, first, last):
 
 @jit
 def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
-    """Return key, first, last, block, bits of `Texts`; `slot`, one for each word of the corpus, is all zero."""
+    """Return key, first, last, block, bits of `Texts` for queries.
+
+    `slot` is scratch, one number per word of the corpus, all zero.
+    """
     key = np.full(table_ptr[-1], -1, np.int32)
     first = np.zeros(table_ptr[-1], np.int32)
     last = np.zeros(table_ptr[-1], np.int32)
@@ -301,6 +312,7 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
 
 @jit
 def _score(record, reference_length, length, coco):
+    """Return the exact ROUGE-L of records, float64[n]."""
     out = np.empty(len(record))
     for i in range(len(record)):
         lcs = np.int64(record[i, 2])
@@ -317,6 +329,6 @@ class Backend(Scanned, cpu.Backend):
         return SequenceScan(corpus, batch, self.coco)
 
     def groups(self, corpus, batch, queries):
-        """Return the queries with at most `BITS` words that occur in the corpus, and the longer ones."""
+        """Return two arrays of queries: those with at most `BITS` words that the corpus contains, and the longer."""
         is_long = self.scan(corpus, batch).n_known[queries] > BITS
         return queries[~is_long], queries[is_long]

@@ -1,4 +1,4 @@
-"""ROUGE-L, slow and obvious."""
+"""ROUGE-L in plain, slow Python."""
 
 from metric_oracle.kernels.rouge_l.score import rouge_l
 
@@ -24,8 +24,8 @@ def score(candidate, reference, *, coco=False):
 def _lcs(a, b):
     """Return the length of the longest common subsequence.
 
-    The rows of the textbook table, each as the bits of one integer: a zero bit is a step up (Hyyrö 2004). The table
-    itself would take hours for two reports of 100,000 words.
+    Each row of the textbook table is the bits of one integer: a zero bit is a step up (Hyyrö 2004). The table itself
+    would take hours for two reports of 100,000 words.
     """
     positions: dict[str, int] = {}
     for i, word in enumerate(b):

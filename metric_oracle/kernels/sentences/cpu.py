@@ -1,4 +1,4 @@
-"""Search for the least distance of sets of sentence vectors: the cascade of BERTScore, with sentences for tokens."""
+"""Search for the least distance of sets of sentence vectors: BERTScore's search, with sentences for tokens."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ ROUNDING = 2.0**-50
 
 @dataclass(frozen=True)
 class Backend(bertscore.Backend):
-    """Distances of sets of sentence vectors on CPUs.
+    """Distances of sets of sentence vectors on CPUs; lower is better.
 
-    The cascade finds the greatest means of precision and recall; the distance falls as that mean rises.
+    BERTScore's search finds the greatest means of precision and recall, and the distance falls as that mean rises.
     """
 
     part: int = MEAN
@@ -38,12 +38,12 @@ class Backend(bertscore.Backend):
                 answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
     def score_some(self, corpus, batch, chosen, documents):
-        """Yield the distance of some documents from each of some distinct queries, right within `score_error`."""
+        """Yield the distance of the documents from each of the chosen distinct queries, right within `score_error`."""
         for means in super().score_some(corpus, batch, chosen, documents):
             yield 1.0 - means
 
     def score_error(self, corpus, batch):
-        """Bound the error of what `score_some` yields."""
+        """Return an upper bound on the absolute error of the distances of `score_some`."""
         return super().score_error(corpus, batch) + ROUNDING
 
     def score_pairs(self, corpus, batch, query, document):

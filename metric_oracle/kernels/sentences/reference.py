@@ -1,4 +1,4 @@
-"""Distance of two sets of sentence vectors, slow and obvious: float64 sums in index order."""
+"""Distance of two sets of sentence vectors, in plain, slow Python: float64 sums in index order."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from metric_oracle.kernels.sentences.score import distance
 
 
 def score(candidate, reference):
-    """Return the distance of a pair and its two directions.
+    """Return the distance of a pair, and the mean cosine in each direction.
 
     Parameters
     ----------
@@ -18,8 +18,9 @@ def score(candidate, reference):
     Returns
     -------
     score : float
-        From 0, the same set of directions, to 2; 1 where a side has no sentence.
+        From 0, the same set of directions, to 2; 1 if a report has no sentence.
     components : dict of precision and recall
+        Mean cosine of the candidate's, and of the reference's, sentences with the nearest sentence of the other report.
     """
     precision = recall = 0.0
     if len(candidate) and len(reference):

@@ -1,1 +1,1 @@
-"""Temporal F1: which words of change two reports share."""
+"""Temporal F1: keywords of change over time, such as "increased", that two reports share."""

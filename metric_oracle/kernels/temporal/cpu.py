@@ -1,4 +1,7 @@
-"""Temporal F1 search: a set of keywords is a mask of 64 bits, and a corpus has few distinct ones."""
+"""Temporal F1 search on CPUs.
+
+A set of keywords is a mask of 64 bits, and a corpus has few distinct sets, so all are scored.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -12,7 +15,15 @@ from metric_oracle.kernels.topk.cpu import begin, expand, insert, new_best
 
 
 class MaskCorpus(NamedTuple):
-    """Distinct sets of keywords of a corpus, a bit each: uint64[D], and the rows of each, int64[D + 1], int64[N]."""
+    """Distinct sets of keywords of a corpus.
+
+    Attributes
+    ----------
+    masks : uint64[D]
+        One bit per keyword.
+    row_ptr, row_id : int64[D + 1], int64[N]
+        Corpus rows with each set.
+    """
 
     masks: np.ndarray
     row_ptr: np.ndarray
@@ -20,7 +31,7 @@ class MaskCorpus(NamedTuple):
 
 
 class MaskBatch(NamedTuple):
-    """Distinct sets of keywords of queries: uint64[Q]."""
+    """Distinct sets of keywords of a batch of queries: `masks`, uint64[Q], with one bit per keyword."""
 
     masks: np.ndarray
 
@@ -36,7 +47,10 @@ def count_bits(x):
 
 @jit
 def search_masks(corpus, queries, first, last, k, best, answers):
-    """Insert the score of every distinct set, for the queries first .. last - 1. Exact; two operations a set."""
+    """Score every document (distinct set of keywords) for queries first .. last - 1 and write the k best rows of each.
+
+    Nothing is dropped, so the result is exact; a score takes two bit operations.
+    """
     for q in range(first, last):
         begin(best, answers, q)
         n_reference = count_bits(queries[q])
@@ -75,17 +89,17 @@ class Backend(Kernel):
         return {name: np.where(agree, 1.0, values) for name, values in parts.items()}
 
     def new_workspace(self, corpus):
-        """Allocate the workspace of one thread."""
+        """Allocate the scratch arrays of one thread."""
         return new_best(len(corpus.masks))
 
 
 def _counts(corpus, batch, query, document):
-    """Return shared keywords, those of the candidates and those of the references: int64[n] each."""
+    """Return, for pairs, the numbers of shared keywords, of the candidate's and of the reference's: int64[n] each."""
     candidates, references = corpus.masks[document], batch.masks[query]
     return [np.bitwise_count(masks).astype(np.int64) for masks in (candidates & references, candidates, references)]
 
 
 def _f1(shared, n_candidate, n_reference):
-    """Return `temporal_f1` of arrays: the same division of the same integers."""
+    """Return the F1 of arrays of counts, float64[n], with the same division of integers as `temporal_f1`."""
     total = n_candidate.astype(np.int64) + n_reference
     return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))

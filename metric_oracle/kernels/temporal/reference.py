@@ -1,4 +1,4 @@
-"""Temporal F1, slow and obvious: Python sets."""
+"""Temporal F1 in plain, slow Python."""
 
 from metric_oracle.kernels.temporal.score import temporal_f1
 

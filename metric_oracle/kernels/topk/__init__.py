@@ -1,1 +1,1 @@
-"""Top-k selection and ties."""
+"""Selection of the k best rows, and the rule for ties."""

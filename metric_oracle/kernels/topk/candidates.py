@@ -1,4 +1,4 @@
-"""The k best rows of queries, each of which has some scored documents, by the tie rule of `cpu`."""
+"""The k best rows of queries for each of which some documents have been scored, by the tie rule of `cpu.py`."""
 
 from typing import NamedTuple
 
@@ -9,18 +9,19 @@ from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
 
 
 class Candidates(NamedTuple):
-    """Scored documents of some queries.
+    """Scored documents of n queries, m in all.
 
     Attributes
     ----------
     query : int64[n]
+        Number of each distinct query.
     ptr : int64[n + 1]
         Offsets of the documents of each query.
     document, score : int64[m], float64[m]
     unseen : float64[n]
-        No other document scores more with the query.
+        Upper bound on the score of every other document with the query.
     is_final : bool[n]
-        Output: whether no other document can be in the lists of the query.
+        Output: whether no other document can be among the k best rows of the query.
     """
 
     query: np.ndarray
@@ -33,15 +34,16 @@ class Candidates(NamedTuple):
 
 @jit
 def put_best(candidates, row_ptr, row_id, k, best, answers):
-    """Write the k best rows of the lists of queries, and `candidates.is_final`.
+    """Write the k best rows of each query from its scored documents, and `candidates.is_final`.
 
     Parameters
     ----------
     candidates : Candidates
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
+        Corpus rows of each document, ascending.
     k : int
     best : Best
+        Scratch.
     answers : Answers
         Its rows, scores and ties are written; see `cpu.expand`.
     """

@@ -1,10 +1,12 @@
 """The best documents of one query, and the corpus rows that they stand for. The tie rule is here and nowhere else.
 
-Order: best score first, then row ascending. Equal scores are never dropped before the rows are known, because any of
-the tied documents may hold the lowest row.
+Order: best score first, then row ascending. A document, a distinct representation, stands for all corpus rows that have
+it. Documents of equal scores are never dropped before their rows are known, because any of the tied documents may hold
+the lowest row.
 
-Excluded rows (`exclusion.py`) count nowhere: not for the threshold, which rises by the rows of a document that every
-list of the query may have, and not in a list or its ties.
+A query has one list of rows, or several that exclude different rows (`exclusion.py`). An excluded row counts nowhere:
+not in its list, not among the ties, and not for the threshold, which counts only the rows of a document that every list
+of the query may contain.
 """
 
 from typing import NamedTuple
@@ -16,22 +18,23 @@ from metric_oracle.kernels._sort import sort
 
 
 class Best(NamedTuple):
-    """The documents kept for one query: a binary heap, the worst score first.
+    """The best documents of one query so far, as a binary heap with the worst score at index 0.
 
     Attributes
     ----------
     document : int32[D]
         Documents.
     score : float64[D]
-        ``score[0]`` is the least; ``score[i]`` is at most those of its children 2 i + 1 and 2 i + 2.
+        ``score[0]`` is the least; ``score[i]`` is at most the scores of its children, 2 i + 1 and 2 i + 2.
     state : int64[3]
-        Number of kept documents; corpus rows that they stand for; rows of those with the least score.
+        Number of documents in the heap; of the corpus rows that they stand for; of the rows of those with the least
+        score.
     floor : float64[1]
-        Documents below it are not kept.
+        Documents with a lower score are not inserted.
     excluded : int32[n]
-        Rows of each document that some list of the query leaves out: the most of one list.
+        For each document, the greatest number of its rows that one list of the query excludes.
     of_list : int32[n]
-        The same of one list; 0 between lists.
+        Scratch: for each document, the number of its rows that one list excludes; 0 between lists.
     """
 
     document: np.ndarray
@@ -43,7 +46,12 @@ class Best(NamedTuple):
 
 
 def new_best(n_kept: int, n_documents: int | None = None) -> Best:
-    """Allocate room for `n_kept` of a corpus of `n_documents`, by default all of them: all of a corpus may tie."""
+    """Allocate a `Best` for up to `n_kept` documents of a corpus of `n_documents`.
+
+    `n_documents` is `n_kept` by default.
+
+    The heap must have room for all documents of a corpus, because all may have equal scores.
+    """
     n = n_kept if n_documents is None else n_documents
     return Best(
         np.empty(n_kept, np.int32),
@@ -57,16 +65,16 @@ def new_best(n_kept: int, n_documents: int | None = None) -> Best:
 
 @jit
 def reset(best, floor):
-    """Remove all documents; from now on none below `floor` is kept."""
+    """Remove all documents; from now on documents that score below `floor` are not inserted."""
     best.state[:] = 0
     best.floor[0] = floor
 
 
 @jit
 def begin(best, answers, q):
-    """Remove all documents; from now on those are kept that reach the limit of query q, by the rows its lists may have.
+    """Prepare for query q: remove all documents, take its limit as the floor, and count the rows its lists exclude.
 
-    `expand` ends what this begins: in between are the insertions of the query.
+    Insertions follow; `expand` ends the query.
     """
     reset(best, answers.limit[q])
     exclusion = answers.exclusion
@@ -84,13 +92,13 @@ def begin(best, answers, q):
 
 @inner
 def _rows_of(exclusion, group):
-    """Return the rows of a group."""
+    """Return the corpus rows of a group of excluded rows."""
     return exclusion.row[exclusion.ptr[group] : exclusion.ptr[group + 1]]
 
 
 @inner
 def _is_excluded(exclusion, place, row, n):
-    """Return whether a list leaves out a row by one of the first n columns."""
+    """Return whether list `place` excludes a corpus row by one of the first n columns of groups; see `Exclusion`."""
     for g in range(n):
         if exclusion.wanted[place, g] >= 0 and exclusion.group[g, row] == exclusion.wanted[place, g]:
             return True
@@ -99,7 +107,10 @@ def _is_excluded(exclusion, place, row, n):
 
 @inner
 def _count_excluded(exclusion, place, step, best):
-    """Count the rows that a list leaves out in `best.of_list`, each once; with a step of 0 forget them."""
+    """Count, in `best.of_list`, the rows of each document that list `place` excludes, each row once.
+
+    With a step of 0 reset the counts.
+    """
     for g in range(exclusion.wanted.shape[1]):
         if exclusion.wanted[place, g] >= 0:
             for row in _rows_of(exclusion, exclusion.wanted[place, g]):
@@ -112,19 +123,22 @@ def _count_excluded(exclusion, place, step, best):
 
 @inner
 def _n_rows(document, row_ptr, best):
-    """Return how many rows of a document every list may have."""
+    """Return how many rows of a document no list of the query excludes, at least."""
     return row_ptr[document + 1] - row_ptr[document] - best.excluded[document]
 
 
 @jit
 def threshold(best, k):
-    """Return the score that a document must reach: that of the k-th best row, or the floor before there are k rows."""
+    """Return the score that a document must reach to be listed.
+
+    It is that of the k-th best row, or the floor as long as there are fewer than k rows.
+    """
     return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
 @jit
 def insert(document, score, row_ptr, k, best):
-    """Keep a document unless k rows are better.
+    """Insert a document with its score unless k rows are better, and remove documents that k rows are now better than.
 
     Parameters
     ----------
@@ -138,7 +152,7 @@ def insert(document, score, row_ptr, k, best):
 
     Cost
     ----
-    O(log n) for n kept documents, each of which leaves once; ties are counted once.
+    O(log n) for a heap of n documents, each of which is removed at most once; ties are counted once.
     """
     if score < threshold(best, k):
         return
@@ -164,7 +178,7 @@ def insert(document, score, row_ptr, k, best):
 
 @inner
 def _sift_up(document, score, i, best):
-    """Insert a document at the free position i at the end of the heap."""
+    """Insert a document at the free index i at the end of the heap, and move it up to its place."""
     while i > 0 and score < best.score[(i - 1) >> 1]:
         parent = (i - 1) >> 1
         best.score[i], best.document[i] = best.score[parent], best.document[parent]
@@ -174,7 +188,7 @@ def _sift_up(document, score, i, best):
 
 @inner
 def _sift_down(document, score, best):
-    """Replace the first document."""
+    """Replace the document at the root of the heap, and move the new one down to its place."""
     n = best.state[0]
     i = 0
     while 2 * i + 1 < n:
@@ -190,7 +204,7 @@ def _sift_down(document, score, best):
 
 @inner
 def _rows_of_least(best, row_ptr):
-    """Return the rows of the documents with the lowest score, which are connected from the root of the heap."""
+    """Return the number of corpus rows of the documents with the lowest score, found from the root of the heap."""
     n, least, rows = best.state[0], best.score[0], 0
     i = 0
     while True:
@@ -207,7 +221,7 @@ def _rows_of_least(best, row_ptr):
 
 @inner
 def _sort_descending(best):
-    """Sort the documents by descending score: a heap sort."""
+    """Sort the documents of the heap by descending score, by a heap sort."""
     n = best.state[0]
     while best.state[0] > 1:
         best.state[0] -= 1
@@ -220,27 +234,27 @@ def _sort_descending(best):
 
 @jit
 def expand(best, row_ptr, row_id, k, answers, q):
-    """Write the k best rows of each list of query q, and forget what they leave out.
+    """Write the k best rows of each list of query q, and reset the counts of excluded rows.
 
     Parameters
     ----------
     best : Best
         Sorted afterwards, no longer a heap.
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
+        Corpus rows of each document, ascending.
     k : int
     answers : Answers
     q : int
 
     Writes
     ------
-    answers.rows : int64[k] of each list, -1 where there is no further row
+    answers.rows : int64[k] of each list, -1 if there is no further row
     answers.scores : float64[k]
     answers.ties : int64[k], number of corpus rows with exactly that score
 
     Cost
     ----
-    O(n log n) for n kept documents and the rows that may be listed.
+    O(n log n) for a heap of n documents and the rows that may be listed.
     """
     _sort_descending(best)
     exclusion = answers.exclusion
@@ -262,7 +276,7 @@ def expand(best, row_ptr, row_id, k, answers, q):
 
 @jit
 def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score, out_ties):
-    """Write the k best rows of one list: int64[k], float64[k], int64[k]; see `expand`."""
+    """Write the k best rows of list `place`, their scores and ties: int64[k], float64[k], int64[k]; see `expand`."""
     n = best.state[0]
     filled = 0
     begin = 0

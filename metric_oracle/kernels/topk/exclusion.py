@@ -1,7 +1,7 @@
-"""Which corpus rows the lists of a query leave out.
+"""Which corpus rows the result of a query excludes, such as those of the query's own patient.
 
-A *list* is an answer: the k best rows of a distinct query, without the rows that are excluded. A query has several
-where reports of one representation exclude different rows, such as those of their own patients: they share a search.
+A *list* is a result: the k best rows of a distinct query without the rows that are excluded. Reports with equal
+representations are one query and are searched once, but if they exclude different rows the query has several lists.
 """
 
 from typing import NamedTuple
@@ -10,20 +10,22 @@ import numpy as np
 
 
 class Exclusion(NamedTuple):
-    """Groups of corpus rows, and the groups that each list leaves out.
+    """Groups of corpus rows, and the groups that each list excludes.
+
+    There may be several columns of groups, for example patients and studies; Q distinct queries have L lists.
 
     Attributes
     ----------
     first : int64[Q + 1]
-        First list of each distinct query; empty where each has one list, and nothing is excluded.
+        First list of each distinct query; empty if each has one list and nothing is excluded.
     wanted : int64[L, G]
-        Group that a list leaves out by each of G columns, -1 for none.
+        For each list, the group that it excludes by each of G columns, -1 for none.
     group : int64[G, N]
-        Group of each corpus row by each column, -1 for none. No two columns share a group.
+        Group of each corpus row by each column, -1 for none. Groups of different columns have different numbers.
     ptr, row : int64[M + 1], int64[...]
-        Rows of each group.
+        Corpus rows of each group.
     document : int64[N]
-        Document of each row, -1 for none.
+        Document of each corpus row, -1 for none.
     """
 
     first: np.ndarray
@@ -34,11 +36,11 @@ class Exclusion(NamedTuple):
     document: np.ndarray
 
     def lists(self, q: int) -> range:
-        """Return the lists of a distinct query."""
+        """Return the numbers of the lists of distinct query q."""
         return range(int(self.first[q]), int(self.first[q + 1])) if len(self.first) else range(q, q + 1)
 
     def rows_of(self, place: int) -> np.ndarray:
-        """Return the excluded rows of a list that have a document in the representation, ascending: int64[n]."""
+        """Return the rows that list `place` excludes, ascending, without rows that have no document: int64[n]."""
         if not len(self.wanted):
             return self.row[:0]
         groups = self.wanted[place][self.wanted[place] >= 0].tolist()
@@ -46,7 +48,7 @@ class Exclusion(NamedTuple):
         return rows[self.document[rows] >= 0]
 
     def row_ptr(self, q: int, row_ptr: np.ndarray) -> np.ndarray:
-        """Return offsets of as many rows of each document as every list of a query has at least: int64[D + 1]."""
+        """Return offsets int64[D + 1] of the rows of each document that no list of query q excludes, at least."""
         if not len(self.first):
             return row_ptr
         least = np.diff(row_ptr)
@@ -59,7 +61,10 @@ class Exclusion(NamedTuple):
         return found
 
     def n_documents(self, q: int, k: int) -> int:
-        """Return how many of the best documents surely hold k rows of each list: an excluded row costs one at most."""
+        """Return how many of the best documents are sure to hold k rows for each list of query q.
+
+        Each excluded row may remove at most one document.
+        """
         if not len(self.first):
             return k
         return k + max((len(self.rows_of(place)) for place in self.lists(q)), default=0)

@@ -1,4 +1,4 @@
-"""The tie rule, slow and obvious: sort all rows by score, then by row."""
+"""The tie rule in plain, slow Python: sort all rows by score, then by row."""
 
 import numpy as np
 
@@ -11,18 +11,19 @@ def select(documents, scores, row_ptr, row_id, k, excluded=()):
     documents : int64[n]
         Distinct documents.
     scores : float64[n]
+        Their scores.
     row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document.
+        Corpus rows of each document.
     k : int
     excluded : int64[e]
-        Rows that are neither listed nor counted.
+        Corpus rows that are neither listed nor counted.
 
     Returns
     -------
     rows : int64[m], m = min(k, rows of the documents)
     scores : float64[m]
     ties : int64[m]
-        Rows of the given documents with exactly that score.
+        For each row, how many rows of these documents have exactly its score.
     """
     n = k + len(excluded)  # so many documents stand for k rows or more: nothing below the last of them is listed
     if len(documents) > n:
