@@ -1,1 +1,1 @@
-"""Search, results, verification, baselines."""
+"""Exact search of an index, results and their files, verification of results, and baselines."""

@@ -1,4 +1,9 @@
-"""Turn the answers of a kernel into the table of results: rows with score 0, the fall-back report, the columns."""
+"""Turn the arrays that a kernel returns into the table of results.
+
+Lists are completed with rows of score 0, the fall-back report is put first where it applies, and ids and texts are
+added. The fall-back report is the most frequent text of the corpus, which a RadGraph search returns for a query that
+matches no report.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,9 +40,10 @@ def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
 
 
 def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
-    """Put the most frequent report first for queries without a positive score, as Yu et al. do, and mark it.
+    """Put the most frequent report first, and mark it, for queries without a positive score, as Yu et al. do.
 
-    A second implementation of `merge.fall_back`, by which `verify` checks results.
+    `merge.fall_back` does the same in a search. This second implementation is the one with which `verify` checks
+    results.
     """
     for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
         others = answers.rows[q][answers.rows[q] != row]
@@ -46,7 +52,7 @@ def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) ->
 
 
 def fallback_row(index: Index, record: Metric) -> int:
-    """Return the row of the fall-back report, which queries without a positive score get."""
+    """Return the corpus row of the fall-back report, which RadGraph returns for queries without a positive score."""
     known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
     kind = record.representation
     return known[kind] if kind in known else most_frequent_row(index, representation_of(index, record).row_id)
@@ -69,7 +75,10 @@ def n_scorable(index: Index, record: Metric) -> int:
 
 
 def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
-    """Add the ids of the rows of an answer, and their texts if `text` is true; row -1 gets those of any row."""
+    """Add the study ids of the rows of an answer, and their texts if `text` is true.
+
+    Row -1, an unused place of a list, gets the strings of an arbitrary row; `listed` removes such lines later.
+    """
     rows = answer.rows.ravel()
     rows = np.where(rows >= 0, rows, answer.rows.max(initial=0))
     ids, texts = strings(index.take("study_id", rows)), strings(index.take("text", rows)) if text else None
@@ -78,18 +87,18 @@ def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
 
 
 def strings(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
+    """Return a column of strings as one array, without chunks."""
     return pa.concat_arrays([to_arrow([]), *column.chunks])
 
 
 def no_answer(n_queries: int, text: bool) -> Answer:
-    """Return the answer of shards whose rows cannot be scored: no rows for any query."""
+    """Return an answer without rows, for shards none of whose rows the metric can score."""
     nothing, none = np.empty((n_queries, 0), np.int64), to_arrow([])
     return Answer(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
 
 
 def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact: bool) -> pa.Table:
-    """Return the table of results, one line per answer."""
+    """Return the table of results, one line per query and listed corpus row."""
     n, k = answer.rows.shape
     columns: dict[str, Any] = {
         "query_id": strings(take_strings(pa.chunked_array([to_arrow(query_ids)]), np.repeat(np.arange(n), k))),
@@ -110,6 +119,9 @@ def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact
 
 
 def listed(table: pa.Table) -> pa.Table:
-    """Return a table without its unused lines (row -1), where exclusions or a limit left a list with fewer than k."""
+    """Return a table of results without unused lines (row -1).
+
+    They exist if exclusions or a minimum score leave a query with fewer than k rows.
+    """
     has_row = to_numpy(table["row"]) >= 0
     return table if has_row.all() else table.filter(pa.array(has_row))

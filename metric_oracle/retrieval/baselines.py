@@ -204,10 +204,11 @@ class BaselinePlan:
     Attributes
     ----------
     kind : str
+        "random", "most-frequent", "identity" or "nearest".
     scores : SearchPlan
         Index, metric and options.
     own : dict
-        Options of this kind.
+        Arguments of the function for this kind, such as `seed` and `draws`.
     """
 
     kind: str
@@ -289,7 +290,7 @@ def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
 
 
 def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
-    """Return the position of each report's vector, -1 for a report without one: int64[n]."""
+    """Return, for each report, the row of its vector in `vectors`, -1 for a report without one: int64[n]."""
     position_of = {key: i for i, key in enumerate(vectors.ids)}
     positions = np.array([position_of.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
     if positions.max() < 0:
@@ -303,7 +304,7 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
 
 
 def _digest(vectors: Vectors, positions: np.ndarray) -> str:
-    """Return a SHA-256 of the vectors at the given positions, and of which positions are -1 (no vector)."""
+    """Return a SHA-256 of the vectors at these positions, where -1 stands for a report without a vector."""
     hasher = hashlib.sha256(np.packbits(positions >= 0).tobytes())
     hasher.update(np.ascontiguousarray(vectors.values[positions[positions >= 0]], "<f4").tobytes())
     return hasher.hexdigest()
@@ -337,7 +338,10 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
 
 
 def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
-    """Score the chosen rows, int64[Q, k], and return the results; each distinct pair is scored once."""
+    """Score the chosen rows, int64[Q, k], and return them as results; each distinct pair is scored once.
+
+    `more` has the entries of the signature that are particular to the baseline.
+    """
     index, record, representation = plan.index, plan.metric, plan.representation
     k = rows.shape[1]
     flat = rows.ravel()
@@ -362,6 +366,7 @@ def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, 
 def _table(
     queries: Inputs, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
 ) -> pa.Table:
+    """Return the table of results of a baseline, with the columns of a search."""
     n = len(queries.ids)
     columns = {
         "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
@@ -380,7 +385,7 @@ def _table(
 
 
 def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the signature: that of a search without its tie rule, and the entries `more`."""
+    """Return the signature of a baseline: that of a search without its tie rule, and the entries `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}

@@ -116,6 +116,7 @@ def _scores(
 def _composites(
     record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
+    """Return the composites of distinct queries with all documents, float64[n, D], and a bound of their error."""
     values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
     for term in record.terms.values():
         kind = term.metric.representation
@@ -132,6 +133,7 @@ def _composites(
 def _cosines(
     index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
+    """Return the cosines of distinct queries with all documents, float64[n, D], and a bound of their error."""
     queries = _directions(encoded.vectors[list(chosen)])
     n_documents, width = index.vectors.shape
     scores = np.empty((len(queries), n_documents))
@@ -146,10 +148,11 @@ def _cosines(
 def _bertscores(
     record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Multiply the states of all chosen queries at once with those of a block of the corpus.
+    """Return BERTScore of distinct queries with all documents, float64[n, D], and a bound of its error.
 
-    The corpus is read once for any number of queries. If the signs of precision and recall are uncertain, F1 may be
-    near its pole; the plain scorer scores these pairs.
+    The token states of all queries are multiplied with those of one block of the corpus at a time, so that the corpus
+    is read once for any number of queries. If the signs of precision and recall are uncertain, F1 may be near its pole;
+    the plain scorer scores these pairs.
     """
     part = int(record.options["part"])  # type: ignore[call-overload]
     score, batch = load_reference(record), encoded.batch

@@ -34,14 +34,18 @@ def check_section(queries: Inputs, index: Index) -> None:
 def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metric], idf: Any) -> Index:
     """Return an index of reports to score, weighted by the document frequencies of a corpus if a metric reads them.
 
+    Document frequencies are the numbers of reports that contain each word or n-gram, from which idf weights follow.
+
     Parameters
     ----------
     index : Index
         Predictions or other reports that are not a corpus.
     corpus : Index or None
+        The corpus whose frequencies are used; None if there is none.
     records : iterable of Metric
-    idf
-        Of BERTScore.
+        The metrics to score.
+    idf : str, path or array
+        Source of BERTScore's token weights, see `SearchOptions.idf`.
     """
     check_counted(corpus, records, idf)
     if corpus is None:
@@ -59,7 +63,7 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
 
 
 def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> None:
-    """Raise InputError if a metric reads the document frequencies of a corpus and no corpus has them."""
+    """Raise InputError if a metric reads the document frequencies of a corpus and no corpus was given."""
     asked = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
     if _counts(idf):
         asked.append(("idf 'corpus'", get_metric("bertscore")))
@@ -75,7 +79,7 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
 
 
 def _counts(idf: Any) -> bool:
-    """Return whether BERTScore's weights count the documents of a corpus."""
+    """Return whether BERTScore's token weights are computed from a corpus: whether `idf` is "corpus"."""
     return isinstance(idf, str | Path) and str(idf) == "corpus"
 
 
@@ -85,7 +89,7 @@ def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
 
 
 def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
-    """Return the signature entry for the section of the reports; empty if neither side knows it."""
+    """Return the signature entry for the section of the reports; empty if it is known for neither index nor queries."""
     section = index.section[0] or queries.section[0]
     return {} if section is None else {"section": section}
 

@@ -14,18 +14,21 @@ LENGTHS = ("length", "reference_length")
 
 
 def order_of(metric: str) -> int:
-    """Return the order of BLEU whose counts come with the scores of a metric, 0 if none come."""
+    """Return the order of BLEU whose counts are stored with a metric's scores, 0 if the metric has none."""
     record = METRICS.get(metric)
     return int(str(record.options["order"])) if record and record.kernel == "bleu" and record.options["coco"] else 0
 
 
 def names_of(order: int) -> list[str]:
-    """Return the names of the counts of a report: matches and n-grams of each order, and the two lengths."""
+    """Return the column names of the counts of a report: matches and n-grams of each order, and the two lengths."""
     return [f"{what}_{n}" for what in ("matches", "ngrams") for n in range(1, order + 1)] + [*LENGTHS]
 
 
 def counts_in(table: Any, metric: str) -> np.ndarray | None:
-    """Return the counts in a table of scores, float64[2 order + 2, n], NaN for pairs without; None if it has none."""
+    """Return the counts in a table of scores, float64[2 order + 2, n]; None if it has no counts.
+
+    Pairs without counts are NaN.
+    """
     columns = [f"{metric}.{name}" for name in names_of(order_of(metric))] if order_of(metric) else []
     if not columns or not set(columns) <= set(table.column_names):
         return None
@@ -53,7 +56,7 @@ def corpus_bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def of_scores(table: Any, metric: str) -> float | None:
-    """Return corpus BLEU of a table of scores; None if no report has counts."""
+    """Return corpus BLEU of a table of scores; None if no pair of the table has counts."""
     counts = counts_in(table, metric)
     known = None if counts is None else counts[:, ~np.isnan(counts[0])]
     return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))

@@ -1,7 +1,7 @@
-"""Which rows the lists of a search leave out: queries and rows in groups, by what `SearchOptions.exclude` names.
+"""Which corpus rows a search excludes for each query, by what `SearchOptions.exclude` names.
 
-Every rule is a column: a value for each query and each row, and a row with the query's value is left out. Queries of
-one representation that exclude different rows have lists of their own, and share a search as far as they are few.
+Each rule is a column that has a value for each query and each corpus row; a row with the query's value is excluded.
+Equal queries that exclude different rows get lists of their own, but share a search as long as these lists are few.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class Lists:
     exclusion: Exclusion
 
     def rounds(self, n: int) -> Iterable[tuple[int, Exclusion]]:
-        """Yield the first list of each round, and what its lists leave out, for n distinct queries."""
+        """Yield, for n distinct queries, the number of each round's first list and the rows that its lists exclude."""
         begin = 0
         for end in self.ends:
             if self.exclusion is NOTHING:
@@ -66,7 +66,7 @@ class Lists:
 
 
 class Excluded:
-    """What the lists of some queries leave out of an index, or of the shards of a set.
+    """The corpus rows that the results of some queries exclude, of an index or of the shards of a set.
 
     Parameters
     ----------
@@ -74,8 +74,9 @@ class Excluded:
         The whole corpus.
     queries : Inputs
     record : Metric
+        Metric of the search.
     names : sequence of str
-        Rules and kept columns.
+        Rules ("self", "text", "same") and columns that the index keeps.
     """
 
     def __init__(self, index: Index, queries: Inputs, record: Metric, names: Sequence[str]) -> None:
@@ -97,7 +98,7 @@ class Excluded:
                 )
 
     def of(self, shard: Index, representation: Representation, which: np.ndarray) -> Lists:
-        """Return the lists of the queries in a shard, whose distinct queries are `which`."""
+        """Return the lists of the queries for a shard; `which` is the distinct query of each query in that shard."""
         n = int(which.max()) + 1 if len(which) else 0
         if not self._names:
             return Lists(np.arange(n), which, [n], NOTHING)
@@ -134,7 +135,10 @@ class Excluded:
         return Lists(distinct[order, 0], place[of_query.reshape(-1)], ends, exclusion)
 
     def _codes(self, name: str, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the group of each query and of each row by a rule, -1 for none, and how many groups there are."""
+        """Return the group of each query and of each row of a shard by one rule, -1 for none, and the number of groups.
+
+        A row is excluded if it has the query's group.
+        """
         import pyarrow.compute as pc
 
         values = self._values[name]
@@ -145,6 +149,7 @@ class Excluded:
             known = known.filter(pc.not_equal(known, ""))
 
         def codes(strings: Any) -> np.ndarray:
+            """Return the group of each string, -1 for strings that no query has."""
             found = pc.fill_null(pc.index_in(strings, value_set=known), -1)
             return np.asarray(found).astype(np.int64)
 
@@ -155,7 +160,10 @@ class Excluded:
         return codes(values), of_row, len(known)
 
     def _documents(self, queries: Inputs) -> np.ndarray:
-        """Return the document of each query, which is a row of the index, in the representation of all shards."""
+        """Return the document of each query in the representation of all shards.
+
+        Each query must be a row of the index.
+        """
         import pyarrow.compute as pc
 
         ids = Strings(queries.ids).arrow
@@ -177,6 +185,10 @@ class Excluded:
         return found[rows]
 
     def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the groups of the rule "same": rows with equal documents are one group.
+
+        For the values see `_codes`.
+        """
         of_row = np.full(shard.n_reports, -1, np.int64)
         whole, representation = (representation_of(index, self._record) for index in (self._index, shard))
         if isinstance(whole, ShardedIndex):
@@ -195,7 +207,10 @@ class Excluded:
 
 
 def _of_order(record: Metric) -> Metric:
-    """Return the record without the metrics of conditions: reports are the same if the metrics of the order say so."""
+    """Return the record of a search without the metrics of its conditions.
+
+    Only the metrics that rank reports decide which reports count as the same.
+    """
     ordered: Any = record.options.get("ordered")
     if ordered is None:
         return record
@@ -205,7 +220,10 @@ def _of_order(record: Metric) -> Metric:
 
 
 def _folded(shard: Index) -> pa.Array:
-    """Return the folded form of each distinct text of an index, made once."""
+    """Return each distinct text of an index, normalised for comparison: case, white space and Unicode form.
+
+    It is kept.
+    """
     if shard not in _FOLDED:
         texts = shard.distinct["text"].to_pylist()
         _FOLDED[shard] = to_arrow([folded(text) for text in texts])
@@ -213,7 +231,7 @@ def _folded(shard: Index) -> pa.Array:
 
 
 def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
-    """Return the names that `exclude` gives, after a check that the index has these columns."""
+    """Return the rules and columns that `exclude` names, after a check that the index keeps these columns."""
     found = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
     known = (*RESERVED, *index.columns)
     wrong = [name for name in found if not isinstance(name, str) or name.strip() not in known]

@@ -76,9 +76,11 @@ class ExpectationPlan:
     scores : SearchPlan
         Index, metric and options.
     quantiles : sequence of float
+        Probabilities of the quantiles, 0 to 1.
     names : list of str
-        Columns of the quantiles.
+        Names of their columns.
     bins : int
+        Maximum number of bins of the histogram.
     """
 
     scores: SearchPlan
@@ -118,6 +120,7 @@ class ExpectationPlan:
         histograms: list[_Bins] = []
 
         def run(first: int) -> int:
+            """Describe the scores of a block of queries, the first of which is `first`; return how many it has."""
             last = min(first + size, len(times))
             room = idle.pop() if idle else new_scratch(len(rows))
             of_block: list[_Bins] = []
@@ -194,7 +197,7 @@ def plan_expectation(
 
 
 def read_expectation(path: str | Path) -> Expectation:
-    """Read what `Expectation.write` wrote."""
+    """Read the file that `Expectation.write` wrote."""
     names = ("expectation", "baseline expectation")
     table, signature = read_signed(Path(path), names, ("query_id",), _described)
     histogram = signature.pop("histogram")
@@ -250,7 +253,7 @@ def _coarser(bins: _Bins, exponent: int) -> _Bins:
 
 
 def _joined(a: _Bins, b: _Bins) -> _Bins:
-    """Return the sum of two histograms, with the finest bins of which there are at most `BINS`."""
+    """Return the sum of two histograms, with the narrowest bins of which at most `BINS` are needed."""
     exponent = max(a.exponent, b.exponent)
     while True:
         a, b = _coarser(a, exponent), _coarser(b, exponent)

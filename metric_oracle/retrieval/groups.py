@@ -1,4 +1,8 @@
-"""Scores of all candidates with all references of each of many groups, in memory."""
+"""Scores of all candidates with all references within each of many groups of reports, in memory.
+
+A group is, for example, the samples that a model wrote for one study. Its scores are a matrix with one row per
+candidate and one column per reference; a *cell* is one entry of it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -40,14 +44,14 @@ def score_groups(
     Parameters
     ----------
     references, candidates : Inputs
-        Those of all groups, one group after another; the same object where candidates are compared with one another.
+        The reports of all groups, one group after another; the same object if candidates are compared with one another.
     sizes : (int64[G], int64[G])
         Numbers of references and of candidates in each group.
     metric : Metric
     options : SearchOptions
-        Of them `idf`, `rescale` and `threads` are used.
+        Only `idf`, `rescale` and `threads` are used.
     counted : Index
-        Corpus whose document frequencies count, see `retrieval.pairs.score`.
+        Corpus whose document frequencies weight the scores, see `retrieval.pairs.score`.
     """
     check_searched(metric)
     check_counted(counted, [metric], options.idf)
@@ -69,7 +73,7 @@ def score_groups(
 
 
 def _with_states(inputs: Inputs, index: Index) -> Inputs:
-    """Return the reports of an index as its queries, with the token states that it has made."""
+    """Return the reports with the token states that the index holds, so that no encoder runs again."""
     made = {}
     for kind in index.content["representations"]:
         if REPRESENTATIONS[kind].is_encoded:
@@ -89,7 +93,7 @@ def _scores(
 ) -> np.ndarray:
     """Return the scores of all cells, one matrix after another: float64[C].
 
-    `row` is the row of each reference, int64[R], where the index has them too.
+    `row` is, for each reference, its row in the index, int64[R]; None if the index has only the candidates.
     """
     if record.terms:
         parts = [
@@ -131,7 +135,10 @@ def _scores(
 def _check_complete(
     record: Metric, references: Inputs, candidates: Inputs, complete: np.ndarray, document: np.ndarray
 ) -> None:
-    """Raise unless every report has what the metric reads, or is blank where that has a meaning."""
+    """Raise InputError unless every report has the source that the metric reads.
+
+    A blank text needs none if the metric can score it.
+    """
     kind = record.representations[0]
     lacking = [(references, np.setdiff1d(np.arange(len(references.ids)), complete))]
     if references.ids is not candidates.ids:
@@ -154,9 +161,9 @@ def _check_complete(
 def _cells(
     sizes: tuple[np.ndarray, np.ndarray], complete: np.ndarray, which: np.ndarray, document: np.ndarray, is_half: bool
 ) -> Cells:
-    """Return the cells of all groups; `which` is the distinct query of each complete reference.
+    """Return the cells of all groups as arrays; `which` is the distinct query of each complete reference.
 
-    Of matrices that are symmetric, where a query is a document, half of the cells are scored (`is_half`).
+    If `is_half`, matrices are symmetric (a candidate is also a reference), and only half of their cells are scored.
     """
     n_references, n_candidates = sizes
     rows, columns, cells = (
@@ -176,13 +183,14 @@ def _cells(
 
 
 def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
-    """Write the scores of all cells, some distinct queries at a time on each thread."""
+    """Write the scores of all cells; each thread scores blocks of distinct queries."""
     n_documents = len(corpus.row_ptr) - 1
     rows = np.diff(cells.row_ptr)[cells.matrix[cells.column_of_query]]  # cells of each column
     before = np.concatenate([[0], np.cumsum(rows)])[cells.column_of_query_ptr]
     edges = _edges(before, threads)
 
     def run(block: int) -> int:
+        """Score the cells of one block of distinct queries."""
         first, last = edges[block], edges[block + 1]
         query, document, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
         n, m = distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
@@ -194,7 +202,10 @@ def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads:
 
 
 def _edges(before: np.ndarray, threads: int) -> list[int]:
-    """Cut the distinct queries into blocks of `AT_ONCE` cells at most, or of one query that has more."""
+    """Cut the distinct queries into blocks of at most `AT_ONCE` cells.
+
+    A query with more cells is a block of its own.
+    """
     most = min(AT_ONCE, max(int(before[-1]) // (4 * threads), LEAST))
     edges = [0]
     while edges[-1] < len(before) - 1:

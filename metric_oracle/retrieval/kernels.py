@@ -23,12 +23,15 @@ def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str
 
 
 def home(metric: Metric) -> str:
-    """Return the package of a metric's scorer and backends."""
+    """Return the name of the Python package that holds a metric's plain scorer and backends."""
     return f"metric_oracle.{'retrieval' if metric.terms else 'kernels'}.{metric.kernel}"
 
 
 def check_backend(name: str, metric: Metric) -> str:
-    """Return the backend that `name` means, after a check that the metric has it and this machine can run it."""
+    """Return the name of the backend for `name`, "auto" resolved.
+
+    Raise InputError if the metric does not have it, or BackendError if this machine cannot run it.
+    """
     if name not in BACKENDS:
         raise InputError(
             argument="backend", rule=f"must be one of {', '.join(BACKENDS)}", value=repr(name), step="Choose one."

@@ -1,4 +1,4 @@
-"""Facts that a timing depends on in addition to the program: the machine, and the versions of packages."""
+"""Facts that a measured time depends on in addition to the program: the machine, and the versions of packages."""
 
 import os
 import platform

@@ -57,7 +57,7 @@ class Answer:
 
 
 def side_by_side(parts: Sequence[Answer]) -> Answer:
-    """Concatenate the lists of each query."""
+    """Join the lists of several answers, query by query: their columns one after another."""
     widths = [part.rows.shape[1] for part in parts]
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
     step = np.repeat(widths, widths)
@@ -82,7 +82,7 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
 
 
 def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
-    """Return the k best rows of all shards together, or fewer if they have fewer, and keep the reserve."""
+    """Return the k best rows of all shards together, or fewer if there are fewer, with the fall-back report."""
     reserve = next((part.reserve for part in parts if part.reserve is not None), None)
     if len(parts) == 1:
         return parts[0]
@@ -106,7 +106,10 @@ def _begins(scores: np.ndarray) -> np.ndarray:
 
 
 def fall_back(answer: Answer) -> tuple[Answer, np.ndarray]:
-    """Put the reserve first for queries that no row matches; return also which answers are reserves: bool[Q, m]."""
+    """Put the fall-back report (`reserve`) first for queries that no row matches.
+
+    Also return which entries are fall-back reports: bool[Q, m].
+    """
     is_fallback = np.zeros(answer.rows.shape, bool)
     reserve = answer.reserve
     nothing = np.flatnonzero(answer.scores[:, 0] == 0.0)

@@ -99,25 +99,25 @@ class SearchOptions:
 
     @property
     def restrictions(self) -> dict[str, Any]:
-        """The options that leave rows out of lists, as far as they were given, for the signature."""
+        """The options that exclude rows (`exclude`, `min_score`, `where`), without unset ones, for the signature."""
         given = {name: getattr(self, name) for name in RESTRICTIONS}
         listed = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
         return {name: value for name, value in listed.items() if value not in ([], "", None)}
 
     @property
     def is_restricted(self) -> bool:
-        """Whether rows are left out of lists: a list may then be shorter than k, and RadGraph has no fall-back."""
+        """Whether an option excludes rows: a list may then be shorter than k, and RadGraph has no fall-back report."""
         return bool(self.restrictions)
 
     def check_used(self, names: Container[str], what: str) -> None:
-        """Raise where an option was given that a function does not use.
+        """Raise InputError if an option was given that a function does not use.
 
         Parameters
         ----------
         names : container of str
-            Options that it uses.
+            Options that the function uses.
         what : str
-            What the other options make no sense for.
+            Name of what is computed, for the message: "the option makes no sense for ...".
         """
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         check_left_out(given, names, what)

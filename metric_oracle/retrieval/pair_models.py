@@ -18,7 +18,7 @@ class ErrorModel(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """What is needed to load the same model again."""
+        """Names and checksums with which the same model can be loaded again."""
 
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
@@ -31,7 +31,7 @@ class ScoreModel(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """What is needed to load the same model again."""
+        """Names and checksums with which the same model can be loaded again."""
 
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
@@ -43,7 +43,7 @@ PairModel: TypeAlias = ErrorModel | ScoreModel
 
 
 def reads_pairs(record: Metric) -> bool:
-    """Return whether the model of a metric reads both reports together."""
+    """Return whether a metric has a model that reads both reports of a pair together."""
     return not record.terms and not record.is_searched
 
 

@@ -1,4 +1,7 @@
-"""Score given pairs of reports: queries with chosen corpus rows, and references with the predictions of a model."""
+"""Scores of given pairs of reports: queries with chosen corpus rows, or references with the predictions of a model.
+
+A *source* is what a metric reads in addition to the text, such as a graph, an embedding or labels.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +55,7 @@ _NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 
 def _ignore(*values: Any) -> None:
-    pass
+    """Do nothing; it stands for a missing progress function."""
 
 
 def score_rows(
@@ -67,33 +70,34 @@ def score_rows(
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
-    """Score the pairs of query i and corpus row `rows[i]` with the reference scorers, each distinct pair once.
+    """Score the pairs of query i and corpus row ``rows[i]`` with the plain scorers, each distinct pair once.
 
     Parameters
     ----------
     index : Index
-        Of the candidates.
+        Index with the corpus rows, the candidates of the metrics.
     queries : Inputs
-        The references, with graphs, embeddings or labels where a metric reads them.
+        The references, with the sources that the metrics read.
     rows : int64[Q]
+        Corpus row of each query.
     metrics : sequence of str
-        Names of the registry; by default those of `DEFAULT_METRICS` that index and queries allow.
+        Names of the registry; by default those of `DEFAULT_METRICS` for which index and queries have the sources.
     system : str
-        What gave the rows, for the signature.
+        Name of what chose the rows, for the signature.
     options : SearchOptions
-        Of them `idf` and `rescale` are used.
+        Only `idf` and `rescale` are used.
     text : bool
-        Whether the scores carry the texts of both sides.
+        Whether the table also has the texts of references and candidates.
     progress : function
         Called as ``progress(name, None, None)`` for each representation before its metrics are scored.
     pair_models : mapping
-        By representation, the models that read both reports at once.
+        Models that read both reports of a pair at once, by the representation that they stand for.
 
     Returns
     -------
     Scores
-        A pair is null where a side has no graph, embedding or label, and RadCliQ is null where a part is. A blank text
-        needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
+        A score is null if one report of the pair lacks the source, and a composite's is null if one of its terms is.
+        A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
 
     Raises
     ------
@@ -168,7 +172,7 @@ def score_rows(
 def _chosen(
     index: Index, queries: Inputs, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
-    """Return the records of the metrics asked for, or of those that index, queries and models allow."""
+    """Return the records of the requested metrics, or by default of those for which all sources are there."""
     if metrics is not None:
         names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
         if not names:
@@ -188,7 +192,12 @@ def _chosen(
 
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
-    """Return the row of each report's graph, embedding or label, -1 without one; zeros if it is made from the text."""
+    """Return the index of each report's entry in a source, -1 without one.
+
+    Zeros if the representation needs only the text.
+
+    None if the reports do not have the source at all.
+    """
     if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
     return inputs.attached[kind].of_row if kind in inputs.attached else None
@@ -202,7 +211,12 @@ def _score_kind(
     settings: dict[str, Any],
     pairs: dict[str, list[_Pair]],
 ) -> dict[str, Any]:
-    """Add the pairs under the metrics of one representation; return the settings that the signature records."""
+    """Add the scores of all pairs under the metrics of one representation to `pairs`.
+
+    Return the settings that the signature records.
+
+    Return the settings for the signature.
+    """
     kind = records[0].representations[0]
     representation, complete, encoded = _encoded(index, queries, records[0], settings)
     which = np.full(len(queries.ids), -1, np.int64)
@@ -234,7 +248,7 @@ def _score_kind(
 def _encoded(
     index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[Any, np.ndarray, Any | None]:
-    """Return the representation that a metric reads, the positions of the queries that have it, and these encoded."""
+    """Return the representation that a metric reads, the positions of queries with its source, and these encoded."""
     kind = record.representations[0]
     index.check_holds(record)
     representation = representation_of(index, record)
@@ -251,18 +265,18 @@ def _encoded(
 def metric_entries(
     index: Index, queries: Inputs, records: Sequence[Metric], options: SearchOptions = DEFAULTS
 ) -> dict[str, dict[str, Any]]:
-    """Return the signature entry of each metric as `score_rows` records it, without the scores.
+    """Return the signature entry of each metric as `score_rows` records it, without scoring.
 
     Parameters
     ----------
     index : Index
-        One candidate at least, made as all of them.
+        At least one candidate, with its sources made in the same way as those of all candidates.
     queries : Inputs
         The references.
     records : sequence of Metric
-        None of them reads both reports of a pair at once.
+        Metrics, none of which has a model that reads both reports of a pair.
     options : SearchOptions
-        Of them `idf` and `rescale` are used.
+        Only `idf` and `rescale` are used.
     """
     used: dict[str, Any] = {}
     for record in records:
@@ -291,7 +305,10 @@ def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair
 
 
 def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
-    """Return a composite of pairs from the scores of its terms; None for a pair if one of them is None."""
+    """Return score and terms of a composite for each pair, from the scores of its terms.
+
+    None if one of them is None.
+    """
     terms = record.terms
     scored: list[_Pair] = []
     for values in zip(*(pairs[part] for part in terms), strict=True):
@@ -304,7 +321,7 @@ def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
 
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
-    """Return the signature entry of a metric, which does not depend on the system that was scored."""
+    """Return the signature entry of a metric: what reproduces its scores, whatever the system."""
     content, settings = index.content["representations"], used.get(record.representation, {})
     made = {
         kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
@@ -350,27 +367,28 @@ def score(
     Parameters
     ----------
     references, predictions : Reports
-        The predictions with their empty texts, which are scored.
+        Empty predictions are scored too.
     metrics, system, options, text, progress, pair_models
-        As in `score_rows`; idf "tests" takes its weights from the references, "corpus" from `counted`.
+        As in `score_rows`. Token weights of idf "tests" come from the references, those of "corpus" from `counted`.
     inner : bool
-        Score the ids that have both; otherwise an id with one side only is an error.
+        Whether to score only the ids that both have. Otherwise an id that only one has is an error.
     files, predicted_files : mapping
-        The sources of each side, by the arguments of the registry. A model among `files` (a
-        RadGraph archive, chexbert.pth) serves both sides.
+        Sources of the references and of the predictions, keyed by the names of their arguments. A model among `files`
+        (a RadGraph archive, chexbert.pth) is run on both.
     prepared : pair of Inputs or None
-        What is stored for all reports of each side, see `indexes.prepared`.
+        References and predictions as stored in prepared folders, see `indexes.prepared`; None if they come from files.
     models : mapping
-        Other keyword arguments of `sources.inputs.load_inputs`, such as `uncertain`, `tell`.
+        Other keyword arguments of `sources.inputs.load_inputs`, such as `uncertain`.
     encoding : Encoding
-        Of BERTScore.
+        BERTScore's encoder and its settings.
     counted : Index
-        Corpus whose document frequencies count, for metrics and settings that read them.
+        Corpus whose document frequencies weight the scores, for metrics and settings that need them.
 
     Returns
     -------
     Scores
-        In the order of the references; its signature also has ``left_out``, what and how many.
+        In the order of the references. The entry ``left_out`` of the signature has the number of reports that were left
+        out, by reason.
     """
     own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
     tell = models.get("tell", _ignore)
@@ -429,7 +447,10 @@ def load_sides(
     models: Mapping[str, Any],
     encoding: Encoding | None,
 ) -> tuple[Inputs, Inputs]:
-    """Return the chosen references and predictions with their sources; for the parameters see `score`."""
+    """Return the chosen references and predictions as Inputs with their sources; for the parameters see `score`.
+
+    `places` are the positions of the reports of each pair in `references` and `predictions`.
+    """
     sides = [
         ([reports.ids[i] for i in positions], [reports.texts[i] for i in positions])
         for reports, positions in zip((references, predictions), places, strict=True)
@@ -452,7 +473,7 @@ def load_sides(
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
-    """Return the names of the entries that are models, not files of values."""
+    """Return the names of those entries of `files` that are models to run, not files of values."""
     return [name for name, value in files.items() if is_model(name, value)]
 
 
@@ -464,7 +485,7 @@ def _check_files(
     uncertain: str | None,
     encoding: Encoding | None,
 ) -> None:
-    """Raise InputError unless references and predictions have the sources of the metrics, in files or prepared."""
+    """Raise InputError unless references and predictions have the sources of the metrics."""
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
@@ -505,8 +526,8 @@ def join_ids(
 ) -> tuple[list[int], list[int], dict[str, int]]:
     """Join references and predictions on ids.
 
-    Returns their positions for each pair, in the order of the references, and the numbers of reports left out by
-    reason.
+    Return the positions of the references and of the predictions of each pair, in the order of the references, and the
+    numbers of reports left out, by reason.
     """
     usable = set(references.ids)
     unusable = {study: state for state, studies in references.states.items() for study in studies}

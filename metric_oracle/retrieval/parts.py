@@ -1,8 +1,9 @@
-"""Part files: the answers of some shards of a set, which any scheduler can compute, and their merge.
+"""Part files: the results of a search of some shards of a set, and their merge into the result of the whole corpus.
 
-A part has the columns of a result, with m lines per query, in the order of the queries. Lines of rank 0 may follow: the
-fall-back report of RadGraph, for queries that nothing matches, if these shards have it. The signature of a part is that
-of the result with the entry `part`: its number, the number of parts, and the number of documents searched.
+So the jobs of any scheduler can share a search. A part file has the columns of a result, with m lines per query, in the
+order of the queries. Lines of rank 0 may follow: the fall-back report of RadGraph, for queries that nothing matches, if
+these shards have it. The signature of a part is that of the result with the entry `part`: its number, the number of
+parts, and the number of documents searched.
 """
 
 import re
@@ -30,7 +31,7 @@ _OWN = ("part", "stages", "closest_call", "environment")
 
 
 def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
-    """Return the number of a part (from 1), the number of parts, and the numbers of its shards."""
+    """Parse a part such as "3/16": return its number (from 1), the number of parts, and the numbers of its shards."""
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
         raise InputError(
@@ -68,12 +69,12 @@ def retrieve_part(
 
 
 def merge_parts(paths: Sequence[str | Path]) -> Results:
-    """Merge all parts of one result, in any order.
+    """Merge the part files of one search, in any order.
 
     Raises
     ------
     InputError
-        If a part is missing, given twice, or of another search.
+        If a part is missing, occurs twice, or belongs to another search.
     """
     if not paths:
         raise InputError(
@@ -106,6 +107,7 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
 
 
 def _check(parts: Sequence[tuple[Path, Results]]) -> None:
+    """Raise InputError unless the parts are all parts of one search, each once."""
     path, first = parts[0]
     n = first.signature["part"]["of"]
     path_of: dict[int, Path] = {}
@@ -141,7 +143,7 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
 
 
 def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> Answer:
-    """Return the answers of a part, after a check of its lines."""
+    """Return the rows, scores and components of a part file, after a check of its lines."""
     is_listed = table["rank"].to_numpy() > 0
     lines, kept = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
     m, rest = divmod(lines.num_rows, len(ids))
@@ -158,7 +160,10 @@ def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequenc
 
 
 def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str]) -> Answer:
+    """Return the columns of a table as an `Answer` of the shape (queries, lines per query)."""
+
     def column(name: str) -> np.ndarray:
+        """Return a column as an array of the shape."""
         return table[name].to_numpy().reshape(shape)
 
     return Answer(
@@ -172,6 +177,7 @@ def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str])
 
 
 def _altered(path: Path) -> None:
+    """Raise InputError: a part file was changed after it was written."""
     raise InputError(
         argument="parts",
         rule="must be as retrieve wrote them",

@@ -191,7 +191,7 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
 
 
 def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
-    """Check everything about scores of given or of all corpus reports, without a search; see `plan`.
+    """Check everything about scoring chosen or all corpus reports, without a search, and open the index; see `plan`.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _check_values(options: SearchOptions) -> None:
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
-    """Return the opened index, after checks that the metric has these settings and the index its representations."""
+    """Return the opened index, after checks that the metric has these settings and can be scored with the index."""
     check_left_out(options.settings, record.settings, f"metric {record.name!r}")
     opened = index if isinstance(index, Index) else open_index(index)
     opened.check_holds(record)
@@ -234,7 +234,10 @@ def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) 
 
 
 def open_runner(runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None) -> Any:
-    """Return the runner that processes the shards of a set, None for this process. Ray is imported only if named."""
+    """Return the object that searches the shards of a set in other processes; None if `runner` is None.
+
+    Ray is imported only if it is named.
+    """
     if runner is None:
         given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
         if given:

@@ -26,10 +26,11 @@ def run_blocks(
     progress: Count | None,
     n_queries: int,
 ) -> None:
-    """Call `run` with the first query of each block of the `n` distinct queries; it returns the number it has answered.
+    """Call `run` with the first query of each of `blocks`, on a pool of threads.
 
-    BLAS gets one thread, because its own helper threads busy-wait between matrix products. They took a third of
-    BERTScore's time from the threads of the pool. If there is only one block, BLAS may use all threads.
+    `run` answers the block, of `n` distinct queries in all, and returns how many queries it has answered. BLAS gets one
+    thread, because its own helper threads busy-wait between matrix products, which took a third of BERTScore's time
+    from the threads of the pool. If there is only one block, BLAS may use all threads.
     """
     reported = done = 0
     alone = len(blocks) == 1 and threads > 1  # other threads are idle, so BLAS may use them
@@ -116,7 +117,10 @@ class MemoryLimit:
 
 
 def report(progress: Count | None, done: int, n: int, n_queries: int, reported: int) -> int:
-    """Report progress as a number of queries, from the number of answered distinct ones; return the number reported."""
+    """Report progress as a number of queries, from the number of answered distinct queries.
+
+    Return the number reported.
+    """
     total = n_queries * done // n if n else 0
     if progress is not None and total > reported:
         progress(total - reported)

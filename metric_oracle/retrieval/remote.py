@@ -1,4 +1,7 @@
-"""Search the shards of a set with the workers of a cluster; each task contains the k-th best scores so far."""
+"""Search the shards of a set in the workers of a cluster, one shard per task.
+
+Each task gets the k-th best scores so far, so that a worker can leave out rows that score worse.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +34,7 @@ def search_one(
     shard: int,
     limit: np.ndarray | None,
 ) -> tuple[Answer, bool, tuple[int, dict[str, Any]]]:
-    """Search a shard in a worker; return its answers, whether they are exact, and its entries for the signature."""
+    """Search a shard in a worker; return its answer, whether it is exact, and its entries for the signature."""
     queries, encoded, record, options = shared
     searched = search(
         _opened(folder, fingerprint),
@@ -50,7 +53,7 @@ def search_one(
 
 @lru_cache(maxsize=1)
 def _opened(folder: str, fingerprint: str) -> Index:
-    """Return the opened set; each worker opens it once."""
+    """Return the opened set; each worker process opens it once."""
     index = open_index(folder)
     if index.fingerprint != fingerprint:
         raise IndexFormatError(
@@ -88,11 +91,13 @@ def retrieve_remote(
     stages: dict[str, tuple[int, dict[str, Any]]] = {}
 
     def tasks() -> Iterator[Task]:
+        """Yield one task per shard."""
         for shard in range(index.n_shards):
             arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit
             yield Task(shard_name(shard), arguments)
 
     def take(task: Task, result: tuple[Answer, bool, tuple[int, dict[str, Any]]]) -> None:
+        """Merge the answer of a finished task into the answer so far."""
         nonlocal answer, limit, exact
         part, is_exact, of_part = result
         if not part.rows.shape[1]:
@@ -102,6 +107,7 @@ def retrieve_remote(
         limit = limit_of(answer, k, limit, record.higher_is_better)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
+        """Report the progress of the workers."""
         nonlocal reported
         done = (finished * len(queries.ids) + sum(beat.done for beat in beats.values())) // index.n_shards
         if progress is not None and done > reported:

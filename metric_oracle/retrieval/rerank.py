@@ -229,14 +229,17 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
 
 
 class _Reader:
-    """Runs the model on rows of the corpus; `n_cut` counts the pairs that were too long and were truncated."""
+    """Runs the model on pairs of a reference and corpus rows.
+
+    `n_cut` counts the pairs that were too long and truncated.
+    """
 
     def __init__(self, index: Index, model: ErrorModel) -> None:
         self._index, self._model = index, model
         self.n_cut = 0
 
     def counts(self, reference: str, rows: np.ndarray) -> np.ndarray:
-        """Return the predicted errors of rows for a reference: float64[n, 6]."""
+        """Return the predicted errors of corpus rows, as candidates for a reference: float64[n, 6]."""
         texts = self._index.take("text", rows).to_pylist()
         errors, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
         self.n_cut += n_cut
@@ -244,7 +247,7 @@ class _Reader:
 
 
 def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
-    """Return the k best of the given rows, by their error counts."""
+    """Return the k best of the rows, by their predicted errors, float64[n, 6]."""
     sums = totals(counts)
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]
@@ -255,7 +258,8 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
 def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
 
-    Element n - 1 of the loss is how far the best score of a pool of n reports is above the best of the corpus.
+    `sums` are the scores of all corpus rows for the query. Element n - 1 of the loss is how far the best score of a
+    pool of n reports is above the best score of the corpus.
     """
     by_place = sums[search.rows(query, n_scorable(search.index, search.metric))[0]]
     hits = np.flatnonzero(by_place == sums.min())
@@ -263,7 +267,7 @@ def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np
 
 
 def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return the signature entry of an audit."""
+    """Return the entry of the signature that describes an audit: recall and regret, and the size of the pool."""
     regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
     missed = 0 if size is None else int((ranks > size).sum())
     entry: dict[str, Any] = {
@@ -280,6 +284,7 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
 
 
 def _check_k(k: Any, n_pool: int) -> None:
+    """Raise InputError unless k is at most the size of the pool."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
         raise InputError(
             argument="k",
@@ -345,7 +350,7 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
 def _signature(
     index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:
-    """Return what is needed to reproduce a result."""
+    """Return the signature of a reranking: what is needed to reproduce it."""
     record = get_metric("crepe")
     described: dict[str, Any] = {"size": ALL if size is None else size}
     if pool.prefix is not None:

@@ -1,4 +1,7 @@
-"""Results of a search and scores of pairs: their columns, their signature, and reading and writing their files."""
+"""Results of a search and scores of pairs: their tables, their signatures, and reading and writing their files.
+
+The signature of a table is a dictionary that records everything needed to compute the same numbers again.
+"""
 
 import hashlib
 import json
@@ -136,8 +139,8 @@ class Results(_Frames):
     Attributes
     ----------
     table : pyarrow.Table
-        Columns query_id, rank (from 1), row, candidate_id, score, the components of the metric, n_ties (corpus rows
-        with that very score), fallback, exact, and text unless switched off.
+        Columns query_id, rank (from 1), row (in the corpus, from 0), candidate_id, score, the components of the metric,
+        n_ties (number of corpus rows with exactly that score), fallback, exact, and text unless switched off.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -151,11 +154,11 @@ class Results(_Frames):
         return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, *OF_POOL, "text")]
 
     def mean(self) -> float:
-        """Return the mean score of the best answers."""
+        """Return the mean score of the best candidates of all queries."""
         return float(np.mean(self.table["score"].to_numpy()[self.table["rank"].to_numpy() == 1]))
 
     def mean_of_rows(self) -> float:
-        """Return the mean score of all rows, of every rank; NaN if there are none."""
+        """Return the mean score of all lines, of every rank; NaN if there are none."""
         return float(to_numpy(self.table["score"]).mean()) if self.table.num_rows else float("nan")
 
     @property
@@ -174,28 +177,29 @@ class Results(_Frames):
         return html_table(self._title, FIXED, (row.values() for row in rows))
 
     def write(self, path: str | Path) -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`; the signature goes into Parquet's metadata.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`.
 
-        CSV and JSON Lines have none: there it is the file ``<path>.signature.json``. In a file it has two
-        fields more, the checksums of the table and of itself: ``table_sha256``, ``signature_sha256``.
+        Parquet stores the signature in its metadata. For CSV and JSON Lines it is written to a second file,
+        ``<path>.signature.json``. In files the signature has two more fields, the checksums of the table and of itself:
+        ``table_sha256`` and ``signature_sha256``.
         """
         _write(Path(path), self.table, self.signature)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield one line of JSON per answer."""
+        """Yield one line of JSON per line of the table."""
         return _json_lines(self.table)
 
 
 @dataclass(frozen=True)
 class Scores(_Frames):
-    """Scores of pairs under several metrics, one row a pair.
+    """Scores of pairs of reports under several metrics, one row per pair.
 
     Attributes
     ----------
     table : pyarrow.Table
-        Columns query_id; one float64 column a metric, named as in the registry; the components of the metrics as
-        ``<metric>.<component>``; and, where asked for, the texts of reference and prediction. A null stands where a
-        pair cannot be scored.
+        Columns query_id; one float64 column per metric, named as in the registry; the components of the metrics as
+        ``<metric>.<component>``; and, if requested, the texts of reference and prediction. A null stands for a pair
+        that cannot be scored.
     signature : dict
         ``kind`` "scores", ``system``, ``metrics`` (name -> what reproduces it, whatever the system), ``references``
         (SHA-256 over the sorted ids and texts), ``n`` and ``version``.
@@ -223,7 +227,7 @@ class Scores(_Frames):
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:
-        """Return the mean under each metric over the pairs that it can score; NaN where there is none."""
+        """Return the mean under each metric over the pairs that it can score; NaN if it can score none."""
         values = {name: self.values(name) for name in self.metrics}
         return {name: float(scores.mean()) if len(scores) else float("nan") for name, scores in values.items()}
 
@@ -231,10 +235,10 @@ class Scores(_Frames):
     def interval(
         self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
     ) -> dict[str, Interval]:
-        """Return an interval of each mean over the studies that have a score: see `interval`.
+        """Return an interval of each mean over the studies that have a score; see `statistics.interval`.
 
-        NaN, and degenerate, under a metric that fewer than two pairs have. Metrics that the same pairs have are
-        resampled together.
+        It is NaN, and marked as degenerate, for a metric with scores of fewer than two pairs. Metrics that can score
+        the same pairs are resampled together.
         """
         of_metrics = {name: Interval(float("nan"), float("nan"), degenerate=True) for name in self.metrics}
         alike: dict[tuple[bool, ...], list[str]] = {}
@@ -256,10 +260,10 @@ class Scores(_Frames):
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
-        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` has it.
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` does.
 
-        `published_names` gives the columns of a CSV file the names that CXR-Report-Metric's report_scores.csv has;
-        `read_scores` takes the registry's names only.
+        `published_names` gives the columns of a CSV file the names of CXR-Report-Metric's report_scores.csv.
+        `read_scores` cannot read such a file.
         """
         path = Path(path)
         table = self.table
@@ -364,7 +368,7 @@ def read_results(path: str | Path) -> Results:
 
 
 def read_part(path: str | Path) -> Results:
-    """Read the result of a search of one part of a set of shards, see `retrieval.parts`."""
+    """Read the result of a search of some shards of a set, see `retrieval.parts`."""
     checked = partial(_part_columns, path)
     return Results(*read_signed(Path(path), ("parts", "retrieve"), _STRINGS, checked))
 
@@ -469,9 +473,12 @@ def read_signed(
     Parameters
     ----------
     path : Path
-    names : of the argument in error lines, and of the command that writes such files
-    texts : columns of strings; CSV does not say which
-    checked : gives the columns their types, and raises for another table
+    names : (str, str)
+        For error messages: name of the argument, and of the command that writes such files.
+    texts : sequence of str
+        Names of the columns that are strings, which CSV does not record.
+    checked : function
+        Takes table and signature, and returns the table with the right column types; raises if it is another table.
     """
     argument, command = names
     rule = f"must be a file that {command} wrote, with its signature"
@@ -530,6 +537,7 @@ def read_signed(
 
 
 def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
+    """Return the table in a CSV file."""
     from pyarrow import csv
 
     options = csv.ConvertOptions(
@@ -541,5 +549,6 @@ def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
 
 
 def _json_table(raw: bytes) -> pa.Table:
+    """Return the table in a JSON Lines file."""
     # Not splitlines, because a JSON string may contain U+2028.
     return pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])

@@ -33,11 +33,11 @@ class SampledMeans:
     Attributes
     ----------
     means : float64[Q]
-        Unbiased; equal queries have equal means.
+        Unbiased estimates; equal queries have equal means.
     standard_error : float
-        Of the mean of `means`.
+        Standard error of the mean of `means`.
     rows : int
-        Number of rows drawn for each query, greatest of all.
+        Number of rows drawn for each query, the maximum if it differs.
     """
 
     means: np.ndarray
@@ -56,20 +56,21 @@ def sampled_means(
         Index, metric and options: see `retrieval.plan.plan_scores`.
     queries : Inputs
     error : float
-        Greatest standard error of the mean over all queries. Rows are drawn until it is reached.
+        Maximum standard error of the mean over all queries. Rows are drawn until it is reached.
     seed : int
+        Seed of the draws.
     progress : function
         Called as ``progress("", done, total)`` with numbers of queries, in the first rounds.
 
     Returns
     -------
     SampledMeans or None
-        None where a sample would need half of all pairs or more, or there are too few of them for a standard error;
+        None if a sample would need half of all pairs or more, or if there are too few pairs for a standard error;
         see `retrieval.expectation` for exact means.
 
     Notes
     -----
-    The standard error is that of the sample, for given queries and corpus. With T[h, r] the sum of the scores of
+    The standard error is that of the sample, for fixed queries and corpus. With T[h, r] the sum of the scores of
     stratum h in round r, over all groups and their queries, the variance of the mean is
     (G / (N Q))^2 sum_h var_r(T[h, r]) / R for G groups, N rows, Q queries and R rounds.
     """

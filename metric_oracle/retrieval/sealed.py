@@ -1,4 +1,4 @@
-"""Checksums of a result, for its table and its signature, so that damaged files are errors and not wrong numbers."""
+"""Checksums of a result file's table and signature, so that a damaged file is an error and not a wrong number."""
 
 import hashlib
 import json
@@ -48,9 +48,10 @@ def seal(signature: Mapping[str, Any], table: str) -> dict[str, Any]:
 
 
 def opened(record: Any, table: str) -> dict[str, Any] | None:
-    """Return the signature that belongs to a table with this SHA-256: the record or the one that it replaces, or None.
+    """Return the signature that belongs to a table with the SHA-256 `table`, or None if `record` has none for it.
 
-    Files of version 0.1 have no checksums, and those of 0.2 none of the signature; these are accepted unchecked.
+    A signature file may hold two: the record itself, and the older one that it replaces. Files of version 0.1 have no
+    checksums, and those of 0.2 none of the signature; these are accepted unchecked.
     """
     if not isinstance(record, dict):
         return None
@@ -65,7 +66,10 @@ def opened(record: Any, table: str) -> dict[str, Any] | None:
 
 
 def _own(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a signature, after a round trip through JSON, without its own checksum and `REPLACES`."""
+    """Return the SHA-256 of a signature as it reads after a round trip through JSON.
+
+    Its own checksum and the older signature that it may hold are left out.
+    """
     kept = {name: value for name, value in record.items() if name not in (SIGNATURE, REPLACES)}
     return checksum(json.loads(json.dumps(kept)))
 

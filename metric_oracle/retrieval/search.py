@@ -35,7 +35,7 @@ LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
 class Searched(NamedTuple):
-    """The answers of a search of one or several shards, before the fall-back report is put first."""
+    """The result of a search of one or several shards, before the fall-back report is put first."""
 
     answer: Answer
     exact: bool
@@ -43,7 +43,10 @@ class Searched(NamedTuple):
     documents: int
 
     def results(self, ids: Sequence[str]) -> Results:
-        """Return the table of the answers of all shards."""
+        """Return the table of results, with the fall-back report first where it applies.
+
+        All shards must have been searched.
+        """
         answer, fallback = fall_back(self.answer)
         return Results(listed(layout(ids, answer, fallback, self.exact)), self.signature)
 
@@ -59,11 +62,11 @@ def search(
     limit: np.ndarray | None = None,
     encoded: EncodedQueries | None = None,
 ) -> Searched:
-    """Search an index, or the shards of a set (of these numbers) one after another, as a plan asks for it.
+    """Search an index, or the shards of a set with the given numbers one after another, as a plan asks for it.
 
-    The k-th best scores so far go to the shards that follow, which leave out what is worse; `limit`, float64[Q], has
-    those of shards that were searched elsewhere. Where fewer than k rows are left the list ends with row -1. `encoded`
-    has what a model made of the queries elsewhere.
+    The k-th best scores so far are passed to the shards that follow, which leave out rows that score worse. `limit`,
+    float64[Q], has those of shards that were searched elsewhere. If fewer than k rows are found, a list ends with row
+    -1. `encoded` holds queries that were encoded in another process, None if they were not.
     """
     k = options.k
     reserve = cache(partial(fallback_row, index, record)) if record.fallback and not options.is_restricted else None
@@ -105,7 +108,7 @@ def search(
 
 
 def _encoded(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
-    """Encode queries; rows of the shard that its representation has are documents, and are not encoded again."""
+    """Encode the queries for a shard. Queries that are rows of the shard are not encoded again."""
     if queries.stored is not None and queries.stored[0] == shard.checksum:
         rows, document_of_row = queries.stored[1], representation.document_of_row
         if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
@@ -123,7 +126,10 @@ def searched_of(
     encoded: EncodedQueries | None,
     stages: Sequence[tuple[int, dict[str, Any]]],
 ) -> Searched:
-    """Return the result of a search; its answer is empty if no shard has a row that can be scored."""
+    """Return the result of a search from its answer.
+
+    The result has no rows if no shard has a row that can be scored.
+    """
     entries = {
         **signature(index, queries, record, options.backend, options.k),
         **({} if encoded is None else encoded.settings),
@@ -136,7 +142,7 @@ def searched_of(
 
 
 def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
-    """Return the scores that rows of further shards must reach: float64[Q], None where all may be listed."""
+    """Return the scores that rows of further shards must reach to be listed: float64[Q], None for no limit."""
     if answer.rows.shape[1] < k:
         return limit
     last = answer.scores[:, -1]
@@ -159,29 +165,29 @@ def search_shard(
     limit: np.ndarray | None = None,
     checked: int = CHECKED,
 ) -> tuple[Answer, dict[str, Any], bool]:
-    """Return the k best rows of one index for each query, without their strings.
+    """Return the k best rows of one index for each query, without their ids and texts.
 
-    Also return what the signature records of the work, and `exact`.
+    Also return what the signature records of the work, and whether the result is exact.
 
     Parameters
     ----------
     shard : Index
     ids : sequence of str
-        Of the queries, for a message.
+        Ids of the queries, for error messages.
     record, representation, encoded
-        The metric, what it reads of the shard, and the queries as that takes them.
+        The metric, the representation that it reads from the shard, and the queries encoded for it.
     options : SearchOptions
-        Of which `k` may be more than the rows that the shard can score.
+        `k` may be more than the number of rows that the shard can score.
     lists : Lists
-        The lists of the queries, and what each leaves out.
+        The lists of the queries, and the rows that each excludes.
     reserve : function or None
-        Returns the row of the whole corpus that queries get which nothing matches.
+        Returns the corpus row of the fall-back report, for queries that no report matches; None if there is none.
     progress : function or None
         Called with the number of queries answered since the last call.
     limit : float64[Q] or None
-        Rows that score worse may be left out; lists then end with row -1 and the worst of scores.
+        Rows that score worse may be left out; lists are then filled with row -1 and the worst possible score.
     checked : int
-        Listed pairs that are scored again by the reference.
+        Number of listed pairs whose scores the plain scorer computes again, as a check.
     """
     row_id, backend = representation.row_id, options.backend
     k = min(options.k, len(row_id))
@@ -209,7 +215,7 @@ def search_shard(
     sample = _sample(n_lists * k, checked)
 
     def score_ahead(first: int, last: int) -> None:
-        """Score those of the sample that a block of lists has, while other blocks are searched."""
+        """Score those pairs of the checked sample that belong to a block of lists, while other blocks are searched."""
         for of_list, rank in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
             row = answers.rows[of_list, rank]
             if row >= 0:
@@ -255,7 +261,7 @@ def search_shard(
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
     def laid_out(lists: np.ndarray) -> Answer:
-        """Return the answers with the given numbers of pairs, int64[Q, m]."""
+        """Return the answer of the lists with these numbers, int64[Q], with m rows per query."""
         of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
         of_lists = {name: values[lists] for name, values in components.items()}
         return Answer(of_whole[lists], scores[lists], ties[lists], of_lists)
@@ -269,10 +275,11 @@ def search_shard(
 
 
 def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
-    """Return a progress function for shards: a query counts once all `n_shards` shards have answered it."""
+    """Return a progress function for several shards: a query counts once all `n_shards` shards have answered it."""
     done = reported = 0
 
     def tell(n: int) -> None:
+        """Add n answers of one shard."""
         nonlocal done, reported
         done += n
         if done // n_shards > reported:
@@ -283,7 +290,11 @@ def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
 
 
 def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """Join the signature entries of several searches: mean shares, weighted by documents, and the closest calls."""
+    """Join the signature entries of several searches.
+
+    Shares are averaged, weighted by the number of documents; of closest calls (least distances between bound and score)
+    the least is kept.
+    """
     if len(stages) < 2:
         return stages[0][1] if stages else {}
     joined: dict[str, Any] = {}
@@ -342,10 +353,10 @@ def _search(
 ) -> dict[str, Any]:
     """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
-    `rounds` has the answers of each round with the number of its first list; `answered` is called with the first list
-    and the end of those of each block, from its thread.
+    `rounds` has the number of the first list of each round, and the arrays that its results are written to. `answered`
+    is called with the first list and the end of the lists of each finished block, from the thread that searched it.
 
-    Return what the signature records of the work: the share of pairs that each stage of a screen dropped.
+    Return what the signature records of the work: the share of pairs that each stage dropped by its bounds.
     """
     idle: list[Any] = []
     limit = None if max_memory is None else MemoryLimit(max_memory, threads)
@@ -359,6 +370,7 @@ def _search(
     total = sum(last - first for _, _, first, last in blocks)
 
     def run(i: int) -> int:
+        """Search one block of distinct queries; return how many it has."""
         begin, answers, first, last = blocks[i]
         workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
         with nullcontext() if limit is None else limit.block():
@@ -381,7 +393,7 @@ def _search(
 
 
 def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
-    """Return the first and the end of each run of distinct queries that have lists among the answers."""
+    """Return the first and the end of each run of consecutive distinct queries that have lists among the answers."""
     if not len(answers.exclusion.first):
         return [(0, n)] if n else []
     has_lists = np.diff(answers.exclusion.first) > 0
@@ -422,10 +434,10 @@ class _Reference(Kernel):
 
 
 class _Expected:
-    """The plain scorer's scores of pairs of a distinct query and a document; each pair is scored once.
+    """The plain scorer's scores of pairs of a distinct query and a document, each computed once.
 
-    A pair of long reports takes milliseconds of plain Python. So pairs of the sample are scored while other threads, or
-    a GPU, are searching.
+    They are compared with the kernel's. A pair of long reports takes milliseconds of plain Python, so the pairs of the
+    sample are scored while other threads, or a GPU, are searching.
     """
 
     def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
@@ -433,7 +445,7 @@ class _Expected:
         self._known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = {}
 
     def of(self, q: int, document: int) -> tuple[float, dict[str, Any]]:
-        """Return score and components of a pair."""
+        """Return the plain scorer's score and components of a pair."""
         if (q, document) not in self._known:
             candidate = self._representation.candidate(document, self._encoded)
             self._known[q, document] = self._score(candidate, self._encoded.item(q))
@@ -457,7 +469,10 @@ def check_pairs(
     checked: int = CHECKED,
     expected: _Expected | None = None,
 ) -> None:
-    """Raise unless scores and components of a sample of pairs are the reference's; `ids` are those of the queries."""
+    """Raise ExactnessError unless scores and components of a sample of pairs equal the plain scorer's.
+
+    `ids` are the ids of the queries, for the message; `checked` is the size of the sample.
+    """
     expected = expected or _Expected(record, representation, encoded)
     for i in _sample(len(scores), checked):
         wanted = expected.of(int(query[i]), int(documents[i]))

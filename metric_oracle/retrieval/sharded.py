@@ -25,8 +25,9 @@ class ShardedIndex(Documents):
     Attributes
     ----------
     parts : list of Representation
+        The representation of each shard.
     document_ptr : int64[S + 1]
-        First document of each shard.
+        Number of the first document of each shard.
     row_ptr, row_id : int64[D + 1], int64[...]
         Rows of each document, in the whole corpus.
     """
@@ -90,6 +91,7 @@ class ShardedQueries(Encoded):
     Attributes
     ----------
     which : int64[Q]
+        Distinct query of each query.
     parts : list of EncodedQueries
         Encoded queries of each shard.
     places : int64[S, n]

@@ -198,6 +198,7 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _fail(what: str, query: str, rest: str, step: str = "") -> NoReturn:
+    """Raise ExactnessError: `what` in the result of a query differs from what was computed again."""
     step = step or "The results were altered, or are of another version"
     raise ExactnessError(f"{what} of query {shown_names([query])} {rest}.", f"{step}: retrieve again.")
 
@@ -209,7 +210,10 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Check:
-    """Checks of one result. Each check raises an ExactnessError that names the query."""
+    """The result to check, its columns as lists, and what is needed to compute it again.
+
+    Each check raises an ExactnessError that names the query.
+    """
 
     index: Index
     record: Metric
@@ -319,6 +323,7 @@ class _Check:
             self._compare(query, "n_ties", rows_of_query, ties, [self.n_rows_like[document] for document in documents])
 
     def _n_rows(self, document: int) -> int:
+        """Return the number of corpus rows with a document equal to this one."""
         return (
             0
             if document < 0
@@ -326,6 +331,7 @@ class _Check:
         )
 
     def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
+        """Raise unless ranks, order and ties of one query's lines agree with their scores."""
         _, rows, scores, ties, fallback, documents = zip(*answers, strict=True)
         falls = self.record.fallback and scores[0] == 0
         if falls and rows[0] != self.most_frequent:
@@ -345,6 +351,7 @@ class _Check:
         self._compare(query, "n_ties", rows, ties, expected)
 
     def _compare(self, query: str, name: str, rows: Sequence[int], stored: Sequence[Any], right: Sequence[Any]) -> None:
+        """Raise unless the stored values of one column equal the right ones, for one query."""
         for row, value, expected in zip(rows, stored, right, strict=True):
             if value != expected:
                 _fail(name, query, f"and row {row} must be {expected}; got {_shown(value)}")

@@ -1,7 +1,10 @@
 """Search under a composite on CPUs. All terms but BERTScore are computed for every candidate; BERTScore has bounds.
 
-Lower is better. If the composite falls as BERTScore rises, the smallest composite is the greatest sum of F1 and a
-bonus, which the other terms determine. The README of this folder explains the search for other signs.
+A composite is a weighted sum of metrics, its *terms*; lower is better. If the composite falls as BERTScore rises, the
+smallest composite is the greatest sum of BERTScore and a *bonus*: what the other terms contribute, in units of
+BERTScore. The README of this folder explains the search for other signs. *Cheap* terms are those other than BERTScore
+and the cosines of embeddings. A candidate, or item, is a distinct combination of documents of the terms'
+representations.
 """
 
 from collections.abc import Mapping
@@ -71,7 +74,7 @@ class Backend(Kernel):
         return {name: load_kernel(t.metric, "cpu") for name, t in self.terms.items()}
 
     def part(self, kernel: str) -> str | None:
-        """Return the name of the term with this kernel, None if there is none. There is at most one."""
+        """Return the name of the term that this kernel scores, None if there is none. At most one term has it."""
         return next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -92,7 +95,10 @@ class Backend(Kernel):
             self.check_dropped(corpus, batch, q, q == first, worst, item, values, added)
 
     def known_values(self, corpus, batch, q, similar):
-        """Return the values of the cheap terms for all their documents; `similar` are the float32 cosines, or None."""
+        """Return the values of the cheap terms for all documents with query q, and of the cosine term.
+
+        `similar` are the float32 cosines of query q with all distinct embeddings, or None if no term is a cosine.
+        """
         values = self._cheap(corpus, batch, q)
         if similar is not None:
             values[self.part(COSINE)] = similar.astype(np.float64)
@@ -128,9 +134,10 @@ class Backend(Kernel):
         return Bonuses(items, float(others.min()), slope)
 
     def _least(self, corpus, batch, q, n, values):
-        """Return the items that may be among the n best by the values of all parts, and their BERTScore if it is one.
+        """Return the items that may be among the n best by the values of all terms, and their BERTScore if a term.
 
-        BERTScore's bounds are from above: where a high one is no merit, all pairs are scored. `values` gets them.
+        It is used if a high BERTScore does not lower the composite, so that BERTScore's upper bounds do not help: all
+        pairs are scored, and `values` gets the scores.
         """
         name = self.part(BERTSCORE)
         if name is not None:
@@ -144,7 +151,7 @@ class Backend(Kernel):
         return item, None if name is None else values[name][corpus.document_of[BERTSCORE][item]]
 
     def _cosine_error(self, corpus):
-        """Bound the error of sums that comes from float32 cosines of embeddings."""
+        """Bound the error of the sum of terms that comes from using float32 cosines of embeddings."""
         name = self.part(COSINE)
         if name is None:
             return 0.0
@@ -179,9 +186,10 @@ class Backend(Kernel):
             self.closest[stage] = min(self.closest.get(stage, np.inf), distance)
 
     def check_dropped(self, corpus, batch, q, is_first, worst, item, values, added):
-        """Score dropped items, drawn from the number of the query, and raise if one scores `worst` or better.
+        """Score random items that the search dropped, and raise ExactnessError if one scores `worst` or better.
 
-        Of a large search the first query of a block always has one, others where so many items hide the cost.
+        The number of the query seeds the choice. In a large search the first query of a block always gets a check, and
+        others only if the search scored so many items that the cost of the check is hidden.
         """
         n, rng = len(corpus.row_ptr) - 1, np.random.default_rng(q)
         size = sample_size(len(next(iter(batch.place.values()))))
@@ -252,7 +260,7 @@ class Backend(Kernel):
             yield from (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
 
     def _f1(self, corpus, batch, q, documents):
-        """Return the exact BERTScore of the given documents: float64[n]."""
+        """Return the exact BERTScore of the documents with query q: float64[n]."""
         name = str(self.part(BERTSCORE))
         which = np.full(len(documents), batch.of(q, BERTSCORE))
         return self.kernels[name].score_pairs(corpus.parts[name], batch.parts[BERTSCORE], which, documents)[0]
@@ -294,7 +302,10 @@ class Backend(Kernel):
         return self._composites(streams, places)
 
     def _composites(self, streams, places):
-        """Yield the weighted sums of the values of the terms, for the place of each document among those of a term."""
+        """Yield the composite of each query from the values of its terms.
+
+        `streams` yield the values of each term's documents; `places` maps each item to its document of each term.
+        """
         out = np.empty(len(places[0]))
         for values in zip(*streams, strict=True):
             out[:] = self.intercept
@@ -303,7 +314,7 @@ class Backend(Kernel):
             yield out
 
     def score_error(self, corpus, batch):
-        """Bound the error of the scores that `score_all` yields: the weighted sum of the errors of the terms."""
+        """Return an upper bound on the error of the scores of `score_all`: the weighted sum of the terms' errors."""
         error = 0.0
         for part, t in self.terms.items():
             of_part = self.kernels[part].score_error(corpus.parts[part], batch.parts[t.metric.representation])
@@ -324,7 +335,7 @@ class Backend(Kernel):
         return self.with_closest(bertscore.stages(workspaces))
 
     def with_closest(self, stages):
-        """Return the stages of BERTScore's search with the closest calls of the cosines and the bonuses."""
+        """Return the stages of BERTScore's search with the least margin minus error of cosines and bonuses."""
         closest = {**stages.get("closest_call", {}), **self.closest}
         return {**stages, "closest_call": closest} if closest else stages
 

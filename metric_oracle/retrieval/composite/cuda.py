@@ -1,4 +1,4 @@
-"""Search under a composite on a GPU: BERTScore and the cosines of embeddings there, the short sums on the host."""
+"""Search under a composite on a GPU: BERTScore and cosines are computed there, the other terms on the host."""
 
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         Raises
         ------
         DeviceError
-            If the composite leaves nothing to a GPU, or as BERTScore's search says.
+            If no term of the composite runs on a GPU, if the device fails, or if it has no room for one query.
         """
         similar, name, cosine = None, self.part(BERTSCORE), self.part(COSINE)
         if cosine is not None:

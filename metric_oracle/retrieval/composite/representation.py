@@ -72,7 +72,7 @@ class CompositeBatch(NamedTuple):
     place: dict[str, np.ndarray]
 
     def of(self, q: int, kind: str) -> int:
-        """Return the number of the distinct query of representation `kind` in combination `q`."""
+        """Return the number of the distinct query of representation `kind` that combination `q` contains."""
         return int(self.place[kind][q])
 
 
@@ -137,6 +137,7 @@ class CompositeIndex(Documents):
         )
 
     def _joined(self, parts: dict[str, Any]) -> "CompositeQueries":
+        """Return encoded queries of the representations as distinct combinations."""
         table = np.stack([part.which for part in parts.values()], axis=1)
         distinct, which = np.unique(table, axis=0, return_inverse=True)
         place = {name: distinct[:, i] for i, name in enumerate(parts)}
@@ -169,7 +170,7 @@ class CompositeIndex(Documents):
 
 
 def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the settings of a composite that belong to one representation."""
+    """Return the settings of a composite that belong to one of its representations."""
     return {key: settings[key] for key in REPRESENTATIONS[kind].settings if key in settings}
 
 

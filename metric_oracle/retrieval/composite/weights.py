@@ -14,7 +14,7 @@ FORMAT, VERSION = "metric-oracle composite", 1
 
 
 def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
-    """Return the record of a metric, by its name or, for a composite, by its weights file."""
+    """Return the record of a metric by its name, or that of a composite by its weights file, if `weights` names one."""
     if weights is None:
         return get_metric(metric)
     if metric != COMPOSITE:
@@ -34,12 +34,12 @@ def read_weights(path: str | Path) -> Metric:
     ----------
     path : path
         JSON with ``format``, ``version``, ``name``, ``direction`` "lower", ``terms`` (metric -> ``mean``, ``scale``,
-        ``weight``) and ``intercept``; what else there is, such as the statistics of the fit, is for people.
+        ``weight``) and ``intercept``. Other entries, such as the statistics of the fit, are for people and are ignored.
 
     Raises
     ------
     InputError
-        If the file is no such JSON, of another version, or its terms are none that a composite can have.
+        If the file is not such JSON, has another version, or names terms that a composite cannot have.
     """
     path = existing_file(Path(path), "weights")
     raw = path.read_bytes()
@@ -92,6 +92,7 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
 
 
 def _number(value: Any) -> float:
+    """Return a finite number as float; raise ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
     return float(value)

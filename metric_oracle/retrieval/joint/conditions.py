@@ -1,4 +1,4 @@
-"""Sums of metrics and conditions on metrics: the text that people type, and the record of a search by them."""
+"""Parse sums of metrics and conditions as people type them, and make the metric record of such a search."""
 
 import operator
 import re
@@ -22,7 +22,7 @@ _CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
 
 
 def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
-    """Return metric, operator and number of each condition, such as ``"radgraph>=0.4"``; commas separate several."""
+    """Return metric, operator and number of each condition in a text such as ``"radgraph>=0.4,bleu-2>0.1"``."""
     found = []
     for text in where.split(",") if isinstance(where, str) else where:
         parts = _CONDITION.fullmatch(text)
@@ -42,17 +42,20 @@ def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
 
 
 def summands(metric: str) -> list[Metric]:
-    """Return the metrics of a sum, such as ``"radgraph+chexbert:agreement"``."""
+    """Return the records of the metrics of a sum, such as ``"radgraph+chexbert:agreement"``."""
     return [get_metric(name.strip()) for name in metric.split("+")]
 
 
 def listed(ordered: Sequence[str], conditions: Sequence[tuple[str, str, float]]) -> tuple[str, ...]:
-    """Return the metrics whose scores the result has in columns: those of a sum, then those of the conditions."""
+    """Return the metrics that have a column of their own in the result.
+
+    They are those of a sum, then those of the conditions.
+    """
     return tuple(dict.fromkeys([*(ordered if len(ordered) > 1 else ()), *(name for name, *_ in conditions)]))
 
 
 def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, float]]) -> Metric:
-    """Return the record of a search by a metric, or by the sum of several, among the reports that fulfil conditions."""
+    """Return the metric record of a search by a metric, or a sum of metrics, under conditions on others."""
     names = tuple(metric.name for metric in ordered)
     metrics = {metric.name: metric for metric in (*ordered, *(get_metric(name) for name, *_ in conditions))}
     for metric in metrics.values():

@@ -1,4 +1,7 @@
-"""Search by a metric or a sum of metrics among the documents that fulfil conditions on others: `ways` says how."""
+"""Search by a metric or a sum of metrics among the documents that fulfil conditions on other metrics.
+
+`ways.py` does the work.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +25,13 @@ class Backend(Kernel):
     Attributes
     ----------
     terms : mapping of str to Term
-        The metrics of the search, and those of the conditions.
+        All metrics: those of the order and those of the conditions.
     ordered : sequence of str
-        The metrics of the search, whose scores are added in this order.
+        The metrics by which documents are ranked; their scores are added in this order.
     conditions : sequence of (str, str, float)
-        Metric, operator and number: a listed document fulfils all.
+        Metric, operator and number; every listed document fulfils all.
     kept : dict
-        What is computed once for all queries of a search; see `Block`.
+        Values that are computed once for all queries of a search; see `Block`.
     """
 
     terms: Mapping[str, Term]
@@ -43,7 +46,7 @@ class Backend(Kernel):
         return {name: load_kernel(term.metric, "cpu") for name, term in self.terms.items()}
 
     def new_workspace(self, corpus: Any) -> Workspace:
-        """Return the workspace of one thread."""
+        """Return the scratch arrays of one thread."""
         return Workspace(new_best(len(corpus.row_ptr) - 1), {})
 
     def search(
@@ -58,7 +61,7 @@ class Backend(Kernel):
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the score of pairs of a distinct query and a document, float64[n], and those that `listed` names."""
+        """Return the scores of pairs of a query and a document, float64[n], and those of single metrics by name."""
         scores = np.zeros(len(query))
         for name in self.ordered:
             scores += self.of_metric(name, corpus, batch, query, document)
@@ -67,16 +70,16 @@ class Backend(Kernel):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return the scores of pairs by the metrics of a sum and of the conditions: float64[n] each."""
+        """Return, by name, the scores of pairs by each metric of a sum and of the conditions: float64[n] each."""
         names = listed(self.ordered, self.conditions)
         return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
 
     def kind(self, name: str) -> str:
-        """Return the representation of a metric."""
+        """Return the name of the representation that a metric reads."""
         return self.terms[name].metric.representation
 
     def of_metric(self, name: str, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs by one of the metrics: float64[n]."""
+        """Return the scores of pairs of a query and a document by one of the metrics: float64[n]."""
         kind = self.kind(name)
         own = corpus.document_of[kind][document].astype(np.int64)
         side = corpus.parts[name], batch.parts[kind]

@@ -1,4 +1,4 @@
-"""A pair under conditions, slow and obvious: the reference scorers of the metrics."""
+"""The score of one pair under conditions, in plain, slow Python, from the plain scorers of the metrics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ def score(
     ordered: Sequence[str],
     conditions: Sequence[tuple[str, str, float]],
 ) -> tuple[float, dict[str, float]]:
-    """Return the score of a pair, and what `listed` names: the values of a sum, and of the metrics of conditions.
+    """Return the score of a pair, and by name the scores of the metrics of a sum and of the conditions.
 
     Parameters
     ----------
     candidate, reference : dict
-        Representation -> what the reference scorers of its metrics take.
+        Name of a representation -> document for the plain scorers of its metrics.
     terms : dict
-        Metric -> what `metrics.Term` has.
+        Name of a metric -> `metrics.Term`.
     ordered : sequence of str
-        The metrics whose values are added, in this order.
+        Metrics whose scores are added, in this order.
     conditions : sequence of (str, str, float)
         Metric, operator and number.
     """

@@ -1,13 +1,22 @@
-"""Four ways to answer a search under conditions. All give the same answer; a query goes to the first that can give it.
+"""Four ways to search under conditions. All give the same result; each query is answered by the first that can do it.
 
-1. Metrics of which few documents are distinct, such as labels, say which documents fulfil their conditions. Where these
-   are few, they are scored pair by pair.
-2. A search by the metric of a condition lists all documents that fulfil it, where they are few.
-3. A search by the metric of the order lists the best documents, then more of them, until k rows fulfil all conditions.
-   Of a sum it is the metric of many documents; the others have few, so that the most they can add is known.
-4. All documents are scored.
+The *order* is the metric, or the sum of metrics, by which documents are ranked. A document is a distinct combination of
+the documents of all metrics' representations. A metric *of few documents*, such as one of labels, has so few distinct
+documents that its scores with a query are computed for all of them and kept. The numbers are those of the methods
+below:
 
-A list of 2 and 3 is final where no other document can be in it: one that is not listed scores no more than the last.
+(1) `_of_few`: metrics of few documents tell which documents fulfil their conditions. If these are few, they are scored
+pair by pair.
+
+(2) `_of_condition`: a search by the metric of a condition lists all documents that fulfil it, if these are few.
+
+(3) `_of_order`: a search by the metric of the order lists the best documents, then more of them, until k rows fulfil
+all conditions. In a sum, the search goes by the metric of many documents; the most that the others can add is known.
+
+(4) `_of_all`: all documents are scored.
+
+A list of way 2 or 3 is final if no other document can be in it: a document that the search did not list scores no more
+than the last one that it listed. A *signed* score is one multiplied by -1 if lower is better.
 """
 
 from itertools import pairwise
@@ -35,23 +44,26 @@ SHARE = 8  # a list has at most this part of the documents, and so has a metric 
 
 
 class Workspace(NamedTuple):
-    """Workspace of one thread: of the selection, and of the search by each metric."""
+    """Scratch arrays of one thread: for the selection of the best documents, and for the search by each metric."""
 
     best: Best
     searches: dict[str, Any]
 
 
 class Block:
-    """Some queries of a search under conditions.
+    """A block of queries of a search under conditions, and the ways to answer them.
 
     Parameters
     ----------
     backend : Backend
-        The metrics. Its `kept` has, for all threads, what is computed once: scores of distinct queries with all
-        documents of a metric of few, the rows of `_by_document`, and how often a condition listed its documents.
+        The metrics. Its `kept` holds, for all threads, what is computed once: scores of distinct queries with all
+        documents of metrics of few documents, the arrays of `_by_document`, and how often a condition's metric could
+        list all documents that fulfil it.
     corpus, batch : CompositeCorpus, CompositeBatch
+        Arrays of corpus and queries.
     k : int
     answers : Answers
+        Gets the results.
     workspace : Workspace
     """
 
@@ -66,7 +78,7 @@ class Block:
         self.conditions = sorted(backend.conditions, key=lambda one: one[0] not in self.few)
 
     def search(self, queries: np.ndarray) -> None:
-        """Write the answers of distinct queries, whose numbers ascend."""
+        """Write the k best rows of distinct queries, given by ascending numbers."""
         left = queries
         for way in (self._of_few, self._of_condition, self._of_order, self._of_all):
             if len(left):
@@ -77,7 +89,10 @@ class Block:
                     self.answers.scores[place] *= -1.0
 
     def _of_few(self, queries: np.ndarray) -> np.ndarray:
-        """Answer the queries for which metrics of few documents leave few candidates; return the others."""
+        """Answer the queries for which metrics of few documents leave few candidates (way 1).
+
+        Return the other queries.
+        """
         found = [self._fulfilling(q) for q in queries.tolist()]
         chosen = np.array([n <= FEW for n, *_ in found])
         if not chosen.any():
@@ -92,7 +107,10 @@ class Block:
         return queries[~chosen]
 
     def _of_condition(self, queries: np.ndarray) -> np.ndarray:
-        """Answer the queries for which a condition lists all that fulfil it; return the others."""
+        """Answer the queries for which a search by a condition's metric lists all that fulfil it (way 2).
+
+        Return the others.
+        """
         for name, symbol, value in self.backend.conditions:
             better = ">" if self.backend.terms[name].metric.higher_is_better else "<"
             if symbol[0] != better or name in self.backend.ordered or not self._may_list(name, RANGE):
@@ -108,7 +126,10 @@ class Block:
         return queries
 
     def _of_order(self, queries: np.ndarray) -> np.ndarray:
-        """Answer queries from longer and longer lists by the metric of the order; return those that none answers."""
+        """Answer queries from longer and longer lists by the metric of the order (way 3).
+
+        Return those that stay unanswered.
+        """
         ordered = self.backend.ordered
         many = [name for name in ordered if name not in self.few]
         if len(many) != 1:
@@ -131,7 +152,7 @@ class Block:
         return queries
 
     def _of_all(self, queries: np.ndarray) -> np.ndarray:
-        """Answer queries by the scores of all documents; none is left."""
+        """Answer queries by scoring all documents (way 4); return an empty array, because none stays unanswered."""
         for q in queries.tolist():
             n, kind, documents = self._fulfilling(q)
             if n * SHARE <= self.n_documents:
@@ -142,7 +163,7 @@ class Block:
         return queries[:0]
 
     def _best_of_all(self, q: int) -> np.ndarray:
-        """Return all documents that fulfil the conditions, but for those that surely score too little."""
+        """Return all documents that fulfil the conditions, but for those that surely score too low to be listed."""
         documents = np.arange(self.n_documents)
         for name, symbol, value in self.conditions:
             scores, error = self._bounded(name, q)
@@ -173,12 +194,12 @@ class Block:
         query, document : int64[n]
             Pairs, in the order of the queries.
         unseen : float64[Q]
-            For each query, the signed score that no other document exceeds which fulfils the conditions.
+            For each query, an upper bound on the signed score of every other document that fulfils the conditions.
 
         Returns
         -------
         bool[Q]
-            Whether no other document can be in the lists of a query.
+            Whether the rows of a query are final: no other document can be among them.
         """
         for name, symbol, value in self.conditions:
             holds = OPERATORS[symbol](self._scores(name, query, document), value)
@@ -193,7 +214,7 @@ class Block:
         return is_final | candidates.is_final
 
     def _scores(self, name: str, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs, query after query, by a metric: float64[n]."""
+        """Return the scores by one metric of pairs that are sorted by query: float64[n]."""
         if name not in self.few:
             return self.backend.of_metric(name, self.corpus, self.batch, query, document)
         own = self.corpus.document_of[self.backend.kind(name)][document]
@@ -204,23 +225,25 @@ class Block:
         return found
 
     def _is_of_few(self, name: str) -> bool:
-        """Return whether so few documents of a metric are distinct that their scores with a query are kept."""
+        """Return whether a metric has few distinct documents; see the docstring of the module."""
         kind = self.backend.kind(name)
         n = len(self.corpus.parts[name].row_ptr) - 1
         error = self.backend.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[kind])
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
     def _whole(self, name: str, q: int) -> np.ndarray:
-        """Return the scores of a query with all documents of a metric of few: float64[D]."""
+        """Return the scores of query q with all documents of a metric of few documents: float64[D]."""
         key = "scores", name, self.batch.of(q, self.backend.kind(name))
         if key not in self.backend.kept:
             self.backend.kept[key] = self._bounded(name, q)[0]
         return self.backend.kept[key]
 
     def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
-        """Return how many candidates the metrics of few documents leave of a query, and by which documents of which.
+        """Return how many candidates of query q fulfil the conditions on metrics of few documents.
 
-        That is a representation and its documents; the number is `ALL` where no condition is on a metric of few.
+        The conditions of one representation are evaluated together. For the representation that leaves the fewest
+        candidates, the result is their number, its name and its documents that fulfil the conditions. The number is
+        `ALL` if no condition is on a metric of few documents.
         """
         least = ALL, "", np.empty(0, np.int64)
         for kind in dict.fromkeys(self.backend.kind(name) for name, *_ in self.conditions if name in self.few):
@@ -238,7 +261,12 @@ class Block:
         return least
 
     def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
-        """Return the best signed score of queries under a metric of few documents and its conditions: float64[Q]."""
+        """Return the best signed score of each query under a metric of few documents: float64[Q].
+
+        Only documents that fulfil the metric's conditions count.
+
+        It is float64[Q].
+        """
         found = np.empty(len(queries))
         for i, q in enumerate(queries.tolist()):
             scores = self._whole(name, q)
@@ -249,30 +277,34 @@ class Block:
         return found
 
     def _may_list(self, name: str, depth: int) -> bool:
-        """Return whether a search by a metric may list so many of its documents."""
+        """Return whether a search by a metric may list as many as `depth` of its documents.
+
+        Longer lists cost too much.
+        """
         return depth * SHARE <= len(self.corpus.parts[name].row_ptr) - 1
 
     def _listed(
         self, name: str, queries: np.ndarray, depth: int, limit: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Search by one metric.
+        """Search by one metric alone.
 
         Parameters
         ----------
         name : str
+            The metric.
         queries : int64[Q]
         depth : int
-            Number of documents of the metric.
+            Number of documents of the metric to list for each query.
         limit : float64[Q]
             Documents that score worse may be left out.
 
         Returns
         -------
         query, document : int64[n]
-            Pairs, query after query.
+            The listed pairs, query after query.
         last : float64[Q]
-            Documents that are not listed score no better, but for those that the limit leaves out: where these are
-            all, the worst of scores.
+            Documents that are not listed score no better than this, except those that only the limit leaves out. It is
+            the worst possible score if all other documents are left out by the limit.
         """
         kernel, kind = self.backend.kernels[name], self.backend.kind(name)
         sign = 1.0 if self.backend.terms[name].metric.higher_is_better else -1.0
@@ -303,13 +335,17 @@ class Block:
         return np.repeat(queries, number)[of_list], document, last[which]
 
     def _n_queries(self, kind: str) -> int:
+        """Return the number of distinct queries of a representation."""
         key = "queries", kind
         if key not in self.backend.kept:
             self.backend.kept[key] = int(self.batch.place[kind].max()) + 1
         return self.backend.kept[key]
 
     def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations of each document of a representation: offsets int64[n + 1], int64[D]."""
+        """Return the combinations that contain each document of a representation.
+
+        They are offsets, int64[n + 1], and combinations, int64[D].
+        """
         key = "combinations", kind
         if key not in self.backend.kept:
             own = self.corpus.document_of[kind]
@@ -323,7 +359,11 @@ class Block:
         return self.backend.kept[key]
 
     def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations that contain given documents: position in `documents`, and combination."""
+        """Return the combinations that contain some documents.
+
+        The first array has, for each combination, the index of its document in `documents`, the second the
+        combinations.
+        """
         ptr, combination = self._of_document(kind)
         sizes = ptr[documents + 1] - ptr[documents]
         place = np.repeat(np.arange(len(documents)), sizes)
@@ -331,7 +371,7 @@ class Block:
         return place, combination[ptr[documents][place] + offset]
 
     def _by_document(self, name: str) -> Any:
-        """Return the arrays of a metric's corpus with one row for each document, so that a search lists documents."""
+        """Return the arrays of a metric's corpus with one row per document, so that a search lists documents."""
         key = "by document", name
         if key not in self.backend.kept:
             corpus = self.corpus.parts[name]
@@ -345,20 +385,20 @@ class Block:
         return self.backend.kept[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
-        """Return the scores of all documents of a metric with a query, float64[D], and a bound of their error."""
+        """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""
         kind = self.backend.kind(name)
         side = self.corpus.parts[name], self.batch.parts[kind]
         kernel = self.backend.kernels[name]
         return next(iter(kernel.score_all(*side, [self.batch.of(q, kind)]))), kernel.score_error(*side)
 
     def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
-        """Return the exact scores of documents of a metric with a query: float64[n]."""
+        """Return the exact scores of documents of a metric with query q: float64[n]."""
         kind = self.backend.kind(name)
         which = np.full(len(documents), self.batch.of(q, kind))
         return self.backend.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
 
 
 def _lists_of(first: np.ndarray, n: int) -> Exclusion:
-    """Return one list, which leaves nothing out, for each query that has one by `first`, of n in all."""
+    """Return an `Exclusion` that excludes nothing, with one list for each of n queries that has a list in `first`."""
     none = np.empty(0, np.int64)
     return Exclusion(first, np.empty((n, 0), np.int64), np.empty((0, 0), np.int64), np.zeros(1, np.int64), none, none)
