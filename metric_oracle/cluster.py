@@ -1,10 +1,11 @@
-"""Work on shards by the workers of a Ray cluster, this machine's or several machines'.
+"""Run tasks, one per shard, in the workers of a Ray cluster on this machine or on several.
 
-Ray places tasks, and runs those again whose worker or machine was lost. Here is what it leaves open: what a task
-raises comes back as a value, so that Ray writes none of it into a log; workers of another version are refused; each
-worker says every second that it lives and how far it is, and one that falls silent, stopped or hung, is killed, so that
-Ray runs its task again. What goes to workers and comes back is pickled as a whole: arrays out of Ray's own store are
-read-only, for which Numba would compile every kernel once more, and end with the connection.
+Ray assigns tasks to workers, and runs a task again if its worker or machine was lost. This module adds what Ray leaves
+open: an error in a task is returned as a value, so that Ray writes none of it into a log; workers with another version
+of the package are refused; each worker sends a sign of life with its progress every second, and a worker that stops
+sending is killed, so that Ray runs its task again. Arguments and results are pickled as a whole, because arrays from
+Ray's own store are read-only, for which Numba would compile every kernel once more, and become invalid when the
+connection ends.
 """
 
 import os
@@ -45,15 +46,15 @@ SWITCHES = {
 
 @dataclass(frozen=True)
 class Runner:
-    """The machines that run tasks, and the resources that each task needs.
+    """The cluster that runs tasks, and the resources that each task needs.
 
     Attributes
     ----------
     address : str or None
-        "local" starts Ray here and ends it; "auto" and HOST:PORT take a cluster that runs. None is the connection that
-        this process has, or else "local".
+        "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster.
+        None is the connection that this process has, or else "local".
     num_cpus, num_gpus : float
-        Of a task.
+        CPU cores and GPUs of each task.
     """
 
     address: str | None = None
@@ -93,7 +94,7 @@ class Task(NamedTuple):
 
 
 class WorkerProgress:
-    """Progress of a task, which its worker sends with each sign of life."""
+    """Progress of a task in its worker, which is sent with each sign of life."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -109,7 +110,7 @@ class WorkerProgress:
 
 
 class Beat(NamedTuple):
-    """The last sign of life of a worker, `age` seconds ago."""
+    """Last sign of life of a worker: process id, machine, finished steps, name of its step, age in seconds."""
 
     pid: int
     node: str
@@ -119,7 +120,10 @@ class Beat(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What all tasks of a run have in common: the versions there, and the function ``module:function``."""
+    """What all tasks of a run have in common: versions of packages that workers must have, and the function to call.
+
+    `target` names the function as ``module:function``.
+    """
 
     run: str
     versions: dict[str, str]
@@ -130,7 +134,7 @@ class Asked(NamedTuple):
 
 
 class Board:
-    """Ray actor that keeps the last sign of life of each task for the process that started them."""
+    """Ray actor that stores the last sign of life of each task, for the process that started the tasks."""
 
     def __init__(self) -> None:
         self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
@@ -146,7 +150,7 @@ class Board:
 
 
 def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
-    """Run a task; return, pickled, whether it succeeded, and its result or its error."""
+    """Run a task in a worker; return, pickled, whether it succeeded, and its result or its error."""
     try:
         found = _versions()
         if found != asked.versions:
@@ -188,15 +192,20 @@ def _unpacked(run: str, shared: bytes) -> Any:
 
 @contextmanager
 def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
-    """Send signs of life while the body runs."""
+    """Context manager in a worker that sends signs of life while its body runs.
+
+    Yields the `WorkerProgress` to update.
+    """
     import ray
 
     progress, node, ended = WorkerProgress(), ray.get_runtime_context().get_node_id(), threading.Event()
 
     def beat() -> Any:
+        """Send one sign of life."""
         return board.beat.remote(name, os.getpid(), node, progress.done, progress.said)
 
     def beat_on() -> None:
+        """Send signs of life every second until the body ends."""
         while not ended.wait(BEAT):
             beat()
 
@@ -211,13 +220,14 @@ def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
 
 
 def end(pid: int) -> None:
-    """Kill a worker of Ray on this machine."""
+    """Kill the process of a Ray worker on this machine."""
     with suppress(OSError):
         if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
 
 
 def _versions() -> dict[str, str]:
+    """Return the versions of the packages that workers must share with the calling process."""
     return {package: version(package) for package in COMPARED}
 
 
@@ -317,6 +327,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 
 def _answers(address: str) -> bool:
+    """Return whether a cluster answers at an address."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=CONNECT):
@@ -326,6 +337,7 @@ def _answers(address: str) -> bool:
 
 
 def _no_answer(address: str, reason: str = "") -> BackendError:
+    """Return the error for an address at which no cluster answers."""
     return BackendError(
         f"no Ray cluster answers at {address}{reason}.",
         f"Start one with ray start, or pass {option('address', 'local')}, auto or HOST:PORT of a running one.",
@@ -341,6 +353,7 @@ def _run(
     look: Callable[[int, dict[str, Beat]], None],
     board: Any,
 ) -> None:
+    """Submit the tasks to the connected cluster, and pass on results and signs of life; see `run_tasks`."""
     import ray
 
     # Without max_calls a worker with a GPU ends after each task, and forgets its index.
@@ -387,6 +400,7 @@ def _run(
 
 
 def _on(node: str) -> Any:
+    """Return Ray's scheduling option with which a task runs on the machine `node`, and on no other."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node, soft=False)
@@ -406,6 +420,7 @@ def _slots(runner: Runner, machine: dict[str, float]) -> int:
 
 
 def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
+    """Return the error for tasks that need more resources than any machine of the cluster has."""
     cpus, gpus = (max([0, *(machine.get(kind, 0) for machine in _machines())]) for kind in ("CPU", "GPU"))
     return BackendError(
         f"no machine of the Ray cluster has room for {min((task.name for task in tasks), default='a shard')}, "
@@ -415,6 +430,7 @@ def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
 
 
 def _result(ref: Any, task: Task) -> Any:
+    """Return the result of a finished task, or raise its error."""
     import ray
 
     try:

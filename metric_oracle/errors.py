@@ -149,7 +149,7 @@ def in_terms_of_caller(text: str) -> str:
 
 
 def _written(text: str, keywords: Collection[str] | None, homes: Mapping[str, str]) -> str:
-    """Return a text with its marked options as those of the command line, or as arguments in Python."""
+    """Return a text with its marked options written as options of the command line, or as Python arguments."""
 
     def written(marked: re.Match[str]) -> str:
         name, value, python = marked["name"], marked["value"], marked["python"]
@@ -176,7 +176,7 @@ class ArgumentError(InputError, TypeError):
 
 
 class InUseError(InputError):
-    """A folder is held by another process that works in it."""
+    """Another process is working in the folder and has locked it."""
 
 
 class DtypeError(MetricOracleError, TypeError):
@@ -184,11 +184,11 @@ class DtypeError(MetricOracleError, TypeError):
 
 
 class IndexFormatError(MetricOracleError):
-    """An index is absent, incomplete, altered, foreign or of another format version."""
+    """An index does not exist, is incomplete or altered, or has another format version."""
 
 
 class DamagedIndexError(IndexFormatError):
-    """A file of an index is not the one that was written."""
+    """A file of an index was changed after it was written."""
 
 
 class BackendError(MetricOracleError):

@@ -1,4 +1,4 @@
-"""Files and folders written without loss: checksums, locks, temporary files, leftovers of killed runs."""
+"""Write files and folders so that an interruption loses nothing: checksums, locks, temporary files, clean-up."""
 
 import fcntl
 import glob
@@ -65,7 +65,7 @@ def write_bytes(path: Path, *content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a power cut."""
+    """Wait until a file's content, or the list of a folder's files, is on disk and would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -75,9 +75,10 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Lock a folder, or a file that is created, to show that its writer is alive; yield its descriptor.
+    """Lock a folder, or a file that is created for this, while the body runs; yield its file descriptor.
 
-    The system releases the lock when the process ends, in whatever way.
+    The lock shows other processes that this one is still writing. The system releases it when the process ends, in
+    whatever way.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -90,9 +91,10 @@ def locked(path: Path) -> Iterator[int]:
 
 @contextmanager
 def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
-    """Lock a folder in which one process works at a time, by the file `lock` in it; raise if another process has it.
+    """Let one process at a time work in a folder: lock the file `lock` in it while the body runs.
 
-    The system releases the lock when the process ends, in whatever way.
+    Raise InUseError if another process has the lock; `work` names the work in the message. The system releases the lock
+    when the process ends, in whatever way.
     """
     with (folder / lock).open("a") as file:
         try:
@@ -104,10 +106,10 @@ def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, *more: Path) -> Iterator[list[Path]]:
-    """Yield a temporary file for each path; at the end all are synced and renamed, `path` last.
+    """Yield a temporary file for each path; at the end all are synced and renamed to their paths, `path` last.
 
-    All paths are in one folder, which is synced too. Old files stay until then, and stay if anything fails. Temporary
-    files that a killed process left are removed.
+    All paths are in one folder, which is synced too. Old files stay until the end, and stay if anything fails.
+    Temporary files that a killed process left are removed.
     """
     paths = (path, *more)
     temporary = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in paths]
@@ -130,7 +132,10 @@ def replacing(path: Path, *more: Path) -> Iterator[list[Path]]:
 
 
 def check_new(folder: Path, argument: str) -> None:
-    """Raise unless a folder is new or empty, and can be renamed to: the current folder cannot."""
+    """Raise InputError unless `folder` does not exist or is empty, and is not the current folder.
+
+    `argument` is its name in the message.
+    """
     if folder.is_dir() and folder.samefile(Path.cwd()):
         raise InputError(
             argument=argument,
@@ -168,7 +173,10 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
 
 
 def remove_leftovers(place: Path, before: str, after: str) -> None:
-    """Remove files of killed processes next to `place`: named `before`, a number, `after`, and locked by nobody."""
+    """Remove the files that killed processes left next to `place`.
+
+    Their names are `before`, a number, `after`; files that a living process has locked stay.
+    """
     for left in place.parent.glob(f"{glob.escape(before)}*{glob.escape(after)}"):
         if not left.name[len(before) : len(left.name) - len(after)].isdecimal():
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 @cache
 def _names(package: str) -> dict[str, tuple[str, str]]:
-    """Return the module of each public name, and the name that it has there."""
+    """Return, for each public name of a package, its module and its name there."""
     import ast
 
     imported: dict[str, tuple[str, str]] = {}

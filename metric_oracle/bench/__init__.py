@@ -1,1 +1,1 @@
-"""The benchmark of searches on this machine."""
+"""``oracle bench``: times searches on this machine."""

@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 def timed(function: Callable[[], Any]) -> float:
-    """Return the duration of one call in seconds."""
+    """Return how long one call of the function takes, in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
 
 
 def repeated(function: Callable[[], Any], n: int) -> list[float]:
-    """Return the durations of n calls in seconds."""
+    """Return how long each of n calls of the function takes, in seconds."""
     return [timed(function) for _ in range(n)]
 
 
@@ -79,23 +79,24 @@ def check_answers(
     k: int = _ANSWERS,
     sample: int = _SAMPLE,
 ) -> None:
-    """Raise unless all backends give the same results as the reference. Call this before timing.
+    """Raise ExactnessError unless all backends give the same results as the plain scorer. Call this before timing.
 
     Parameters
     ----------
     index, queries, metric : Index, Inputs, str
-        Search that will be timed.
+        The search that will be timed.
     backends : sequence of str
         Backends whose results for all queries are compared.
     k : int
         Number of reports per query, at most the number of scorable reports.
     sample : int
-        Number of queries that the reference searches by brute force. The listed pairs of all queries are scored again.
+        Number of queries that the plain scorer searches by brute force. The listed pairs of all queries are scored
+        again.
 
     Raises
     ------
     ExactnessError
-        On the first difference.
+        At the first difference.
     """
     first, *more = backends
     k = min(k, len(api.plan(index, metric).representation.row_id))
@@ -112,9 +113,18 @@ def check_answers(
 
 
 class Study(NamedTuple):
-    """One run of a whole oracle: its seconds, those of encoding the queries, and what the signature says of stages.
+    """Times of one search of all queries.
 
-    `distinct` is the number of distinct queries that were searched.
+    Attributes
+    ----------
+    total : float
+        Seconds from reports in memory to the table of results.
+    encode : float
+        Seconds of encoding the queries.
+    stages : dict
+        Shares of pairs that the stages of the search dropped, as the signature records them.
+    distinct : int
+        Number of distinct queries that were searched.
     """
 
     total: float
@@ -124,17 +134,18 @@ class Study(NamedTuple):
 
     @property
     def search(self) -> float:
-        """Seconds of the search without encoding."""
+        """Seconds of the search without encoding the queries."""
         return self.total - self.encode
 
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
-    """Time a whole search, from reports in memory to the table of results, and the part of it that is encoding."""
+    """Time a search of all queries, from reports in memory to the table of results, and how much of it is encoding."""
     kind: Any = type(representation_of(index, get_metric(metric)))
     encode, seconds, results = kind.encode, [], []
     distinct: list[np.ndarray] = []
 
     def clocked(*arguments: Any, **options: Any) -> Any:
+        """Encode the queries, and note how long it takes."""
         begin = time.perf_counter()
         encoded = encode(*arguments, **options)
         seconds.append(time.perf_counter() - begin)
@@ -200,25 +211,25 @@ def alone(queries: Inputs, i: int) -> Inputs:
 def run_alone(
     index: str | Path, queries: str | Path, metric: str, backend: str = "cpu", **loading: Any
 ) -> dict[str, float]:
-    """Run a whole oracle in a process of its own: what is paid once, each apart, and the peak of memory.
+    """Run a whole search in a process of its own, and measure one-off costs and peak memory.
 
     Parameters
     ----------
     index, queries : path
-        Folder and file.
+        Folder of the index, and file of the test reports.
     metric, backend : str
     **loading
-        Keyword arguments of `reports`.
+        Keyword arguments of `metric_oracle.reports`.
 
     Returns
     -------
     dict
-        load_s : opening the index and what the metric reads of it.
-        compile_s : what a process's first opening and first search take longer than those of the index opened again:
-            importing, and compiling or loading code compiled earlier.
-        prepare_s : what the first search with an opened index takes longer than the second: tables of words, the
-            encoder, on a GPU the transfer.
-        peak_gb, and gpu_peak_gb with backend "cuda" : memory.
+        load_s : seconds to open the index and what the metric reads of it.
+        compile_s : seconds that a process's first opening and first search take longer than those of the index opened
+            again: imports, and compiling or loading stored machine code.
+        prepare_s : seconds that the first search with an opened index takes longer than the second: look-up tables,
+            opening the encoder, on a GPU the transfer.
+        peak_gb : peak memory of the process in GB, and gpu_peak_gb that of the GPU with backend "cuda".
 
     Raises
     ------
@@ -244,12 +255,14 @@ def _process() -> None:
     opened: list[Index] = []
 
     def load() -> None:
+        """Open the index and what the metric reads of it."""
         opened[:] = []  # frees memory of the GPU for the next index
         opened.append(api.open_index(folder))
         assert opened[0].reports is not None
         representation_of(opened[0], get_metric(metric))
 
     def search(queries: Inputs) -> float:
+        """Return how long a search of the queries takes, in seconds."""
         return timed(lambda: api.retrieve(opened[0], queries, metric, backend=backend))
 
     queries = api.reports(file, **loading).load()
@@ -284,7 +297,7 @@ def peak() -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """An index with its test reports: opened, and as files for other processes."""
+    """An index and its test reports: opened, and as files for other processes; `metrics` are those to time on them."""
 
     index: Index
     queries: Inputs
@@ -305,35 +318,36 @@ def run_bench(
     progress: Progress | None = None,
     **loading: Any,
 ) -> list[Row]:
-    """Compare the answers of the backends, then time them.
+    """Compare the results of the backends, then time their searches.
 
     Parameters
     ----------
     index, queries : path
-        An index and a file of test reports; without them a synthetic corpus is made and indexed.
+        An index and a file of test reports; by default a synthetic corpus is made and indexed.
     metrics : sequence of str
-        By default those of `METRICS` that the index holds and the queries have the data for.
+        By default those of `METRICS` for which index and queries have the sources.
     backends : sequence of {"cpu", "cuda"}
     reports, tests : int
-        Size of the synthetic corpus, by default `DEFAULT_SIZE`; fewer reports are encoded for metrics over token
-        states.
+        Numbers of reports and test reports of the synthetic corpus, by default `DEFAULT_SIZE`. Metrics over token
+        states get fewer reports, because encoding takes long.
     repetitions : int
+        Number of timed searches for each metric and backend.
     progress : function
         Called as ``progress(step, None, None)``.
     **loading
-        Keyword arguments of `reports`.
+        Keyword arguments of `metric_oracle.reports`.
 
     Returns
     -------
     list of dict
-        One for each metric and backend; `skipped` says why nothing was measured.
+        One for each metric and backend; the entry `skipped` says why nothing was measured.
 
     Raises
     ------
     InputError, BackendError
         If an argument is wrong, or nothing can be measured.
     ExactnessError
-        If answers differ; nothing is timed then.
+        If results differ; nothing is timed then.
     """
     step = silent if progress is None else progress
     records = [get_metric(name) for name in metrics or METRICS]
@@ -372,6 +386,7 @@ def _check(
     repetitions: int,
     loading: dict[str, Any],
 ) -> None:
+    """Raise InputError unless the arguments of `run_bench` fit together."""
     if (index is None) != (queries is None):
         got = "an index alone" if queries is None else "queries alone"
         raise InputError(
@@ -439,9 +454,9 @@ def _synthetic(
 def _compare(
     parts: Sequence[_Part], backends: Sequence[str], step: Progress, rows: list[Row]
 ) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
-    """Compare the results of all backends; return the runs to time, and the errors of the others, also added to `rows`.
+    """Compare the results of all backends, before anything is timed.
 
-    Nothing is timed before all answers are compared.
+    Return the runs to time, and the errors of the runs that failed, which are also added to `rows`.
     """
     planned: list[tuple[_Part, str, str]] = []
     problems: list[Exception] = []
@@ -466,6 +481,7 @@ def _compare(
 
 
 def _measure(part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Progress) -> Row:
+    """Return the result row of one metric and backend: times, rates and memory."""
     step(f"timing {metric} on {backend}", None, None)
     api.retrieve(part.index, part.queries, metric, backend=backend)
     studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
@@ -487,12 +503,12 @@ def _measure(part: _Part, metric: str, backend: str, repetitions: int, scratch: 
 
 
 def json_lines(rows: Sequence[Row]) -> list[str]:
-    """Return each row with the machine, the versions and the time."""
+    """Return each row as a line of JSON, with facts about the machine, versions of packages and the time."""
     facts = {"machine": machine(), "versions": versions(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
     return [json.dumps(row | facts) for row in rows]
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write JSON Lines."""
+    """Write the rows to a file, as JSON Lines."""
     with replacing(path) as (temporary,):
         temporary.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Representations of a corpus <-> disk."""
+"""Representations of a corpus (the forms of reports that metrics read): building, storing on disk, opening."""

@@ -77,6 +77,9 @@ class AgreementIndex(Documents):
 
 
 class FiveLabelIndex(AgreementIndex):
-    """The same for the five labels that papers report most often: `corpora.vectors.FIVE_LABELS`."""
+    """Sets of positive labels of a corpus, restricted to the five labels that papers report most often.
+
+    They are `corpora.vectors.FIVE_LABELS`.
+    """
 
     counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

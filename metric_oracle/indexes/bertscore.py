@@ -201,19 +201,22 @@ class TokenStateIndex(Documents):
         return self._item(document, self._weights_off)
 
     def key(self, document: int) -> bytes:
-        """Return what tells a document from others, in any index: its tokens."""
+        """Return a value that identifies a document in any index: its token ids, as bytes."""
         return self.ids[self.ptr[document] : self.ptr[document + 1]].tobytes()
 
     def _item(self, document: int, weight_of_id: np.ndarray) -> TokenItem:
+        """Return a document with the weights of its tokens; `weight_of_id` has the weight of each token id."""
         tokens = slice(self.ptr[document], self.ptr[document + 1])
         return TokenItem(self.states[tokens].astype(np.float32), weight_of_id[self.ids[tokens]])
 
     @cached_property
     def _encoders(self) -> dict[str, TokenEncoder]:
+        """Encoders that were opened for queries, by path, so that each is opened once."""
         return {}
 
     @cached_property
     def _weights_off(self) -> np.ndarray:
+        """The weight of each token id with idf "off": 1, and 0 for special tokens."""
         weight = np.ones(len(self.frequency))
         special = [i for i in self.description["special_ids"] if i < len(weight)]
         weight[special] = 0.0
@@ -221,6 +224,7 @@ class TokenStateIndex(Documents):
 
     @cached_property
     def _corpus_off(self) -> Corpus:
+        """The arrays that the kernels read, with the weights of idf "off"."""
         return self.weighted(self._weights_off)
 
     def corpus(self, metric: Metric, encoded: "TokenQueries") -> Corpus:
@@ -298,6 +302,7 @@ class TokenStateIndex(Documents):
         tokens = encoder.tokenize(inputs.texts)
 
         def states_of(distinct: Tokens) -> np.ndarray:
+            """Return the states of distinct token sequences, from the encoder or from what was kept."""
             if inputs.kept is None:
                 return encode(encoder, distinct, self.states.dtype)
             return encode_once(encoder, distinct, self.states.dtype, inputs.kept)
@@ -447,7 +452,7 @@ _SCREEN_ARRAYS = (
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
-    """Return the distinct sequences, longest first, and the position of each text's sequence among them: int64[n]."""
+    """Return the distinct token sequences, longest first, and for each text the index of its sequence: int64[n]."""
     number: dict[bytes, int] = {}  # of each distinct sequence
     first_text: list[int] = []
     which = np.empty(len(tokens.ptr) - 1, np.int64)

@@ -155,7 +155,7 @@ def _check_new(out: Path) -> None:
 
 
 def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
-    """Return the representations to build."""
+    """Return the names of the representations to build for these metrics, by default all that the inputs allow."""
     lacking = [kind for kind in STORED if not inputs.has(kind)]
     if metrics is None:
         return [kind for kind in STORED if kind not in lacking]
@@ -176,7 +176,10 @@ def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
 
 
 def _files_of(part: str) -> dict[str, bool]:
-    """Return the files of a part, and for each whether it is data, which the fingerprint covers."""
+    """Return the names of the files of a part of an index; the value tells whether the fingerprint covers the file.
+
+    A part is the reports or one representation. The fingerprint covers files of data, not those derived from them.
+    """
     if part == "reports":
         return {"reports.arrow": True, "distinct.arrow": False}
     if part == "columns":

@@ -262,7 +262,7 @@ class WeightedIndex(FeatureDocuments):
         return WeightedQueries(which, items, batch, self.frequencies(in_queries), corpus_weight)
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
-        """Return the document frequencies that make the weights: those in the queries."""
+        """Return the document frequencies from which weights are computed: here those in the queries."""
         return in_queries
 
     def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
@@ -304,12 +304,14 @@ class CorpusWeightedIndex(WeightedIndex):
 
     @cached_property
     def _weight(self) -> np.ndarray:
+        """The weight of each n-gram of the corpus, at its first feature: float64[V]."""
         if self.whole is None:
             return self.in_corpus.weight
         return self.whole.weights_at(self.whole.index.ids_of(self.in_corpus.index)[self.in_corpus.gram])
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:
+        """The arrays that the kernels read."""
         return self.weighted(self._weight)
 
     def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
@@ -317,7 +319,7 @@ class CorpusWeightedIndex(WeightedIndex):
         return self._corpus
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
-        """Return the document frequencies that make the weights: those in the corpus, or `whole`."""
+        """Return the document frequencies from which weights are computed: those in the corpus, or `whole`."""
         return self.in_corpus if self.whole is None else self.whole
 
     def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Documents as sets of features: posting lists, forward lists and rows, in the layout of the overlap kernels."""
+"""Documents as sets of features, in the layout of the kernels over sets.
+
+It has posting lists (documents of each feature), forward lists (features of each document) and corpus rows.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
@@ -140,13 +143,20 @@ class FeatureDocuments(Documents):
 
 
 def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the places of the values of some ragged lists, list by list: int64[...]."""
+    """Return the indices of all values of the chosen ragged lists, list after list: int64[...].
+
+    `ptr` has the offsets of the lists: list i has the values at ``ptr[i]`` to ``ptr[i + 1] - 1``.
+    """
     begin, lengths = ptr[chosen], ptr[chosen + 1] - ptr[chosen]
     return np.repeat(begin - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
 
 
 def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return distinct values in the order of appearance, the first place of each, and the number of every value."""
+    """Return the distinct values in order of first appearance, and where each is found.
+
+    The second array has the index of each distinct value's first appearance, the third, for every value, the index of
+    its distinct value.
+    """
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
@@ -223,7 +233,7 @@ def check_features(n: int) -> None:
 
 
 def most_features(before: int) -> int:
-    """Return the number of further features, after `before` of them, that would overflow 32-bit ids."""
+    """Return the number of further features, after `before` features, with which ids would no longer fit 32 bits."""
     return MOST_FEATURES + 1 - before
 
 
@@ -289,6 +299,7 @@ def invert(
     ranges = _ranges(post_ptr)
 
     def lists() -> Iterator[np.ndarray]:
+        """Yield the posting lists of one range of features after another."""
         for first, last in ranges:
             postings = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
             note_buckets(post_ptr, postings, first, last, bucket_of_document, slot, skip)

@@ -93,6 +93,7 @@ class Index:
         return [m.name for m in METRICS.values() if self._holds(m)]
 
     def _holds(self, metric: Metric) -> bool:
+        """Return whether the index has all representations that a metric reads."""
         return set(metric.representations) <= self.content["representations"].keys()
 
     @cached_property
@@ -100,6 +101,7 @@ class Index:
         """The corpus rows: columns row, study_id, text, distinct_id. UTF-8 is checked when strings are read."""
 
         def read() -> pa.Table:
+            """Read the table of reports."""
             table = read_table(self._files["reports.arrow"], REPORTS)
             check_ids(to_numpy(table["distinct_id"]), self.content["counts"]["distinct_texts"])
             return table
@@ -123,6 +125,7 @@ class Index:
         return self._read(COLUMNS, lambda: read_table(self._files[COLUMNS], schema))
 
     def _column(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the reports by its name."""
         return (self._kept if name in self.columns else self.reports)[name]
 
     @property

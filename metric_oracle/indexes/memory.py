@@ -1,4 +1,4 @@
-"""An index of reports whose pairs are scored: representations in memory, without what only a search reads."""
+"""An index in memory of reports whose pairs are scored. Arrays that only a search reads are not made."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,7 @@ class MemoryIndex(Index):
     """
 
     def __init__(self, inputs: Inputs, metrics: Sequence[str], *, progress: Progress = silent) -> None:
+        """Build the representations; see the class."""
         self.folder = Path("memory")
         self._inputs = inputs
         self._opened: dict[str, Any] = {}
@@ -58,11 +59,12 @@ class MemoryIndex(Index):
 
     @cached_property
     def reports(self) -> pa.Table:
-        """Columns study_id and text."""
+        """Table of the reports, with the columns study_id and text."""
         columns = {"study_id": Strings(self._inputs.ids).arrow, "text": Strings(self._inputs.texts).arrow}
         return pa.table(columns, pa.schema([REPORTS.field(name) for name in columns]))
 
     def _load(self, kind: str) -> Any:
+        """Return a representation that was built."""
         return self._built[kind]
 
 

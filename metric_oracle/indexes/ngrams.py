@@ -51,12 +51,12 @@ _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
 
 def tokenize_bleu(text: str) -> list[str]:
-    """Tokenize as CXR-Report-Metric does for BLEU: lower case, a space before ".", split at U+0020, no empty tokens."""
+    """Return CXR-Report-Metric's tokens for BLEU: lower case, a space before ".", split at U+0020, none empty."""
     return [piece for piece in _prepare(text).split(" ") if piece]
 
 
 def tokenize_coco(text: str) -> list[str]:
-    """Tokenize as pycocoevalcap's BLEU and CIDEr do: like `tokenize_bleu`, but split at all white space of Unicode."""
+    """Return pycocoevalcap's tokens for BLEU and CIDEr: as `tokenize_bleu`, but split at any Unicode space."""
     return _prepare(text).split()
 
 
@@ -253,7 +253,7 @@ class NgramIndex(FeatureDocuments):
 
 @dataclass(frozen=True)
 class Items(Sequence[tuple[str, ...]]):
-    """Token sequences of documents, spelled when they are read."""
+    """The token sequences of some documents; each is converted from word ids to strings when it is read."""
 
     corpus: NgramIndex
     documents: np.ndarray
@@ -303,7 +303,10 @@ class NgramQueries(Encoded):
 
 
 def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start positions of all n-grams of an order, and their text."""
+    """Return the position of the first word of each n-gram of an order, and the text that it is in: int64[n] each.
+
+    `ptr` has the offset of each text; `order` is n.
+    """
     lengths = np.maximum(np.diff(ptr) - (order - 1), 0)
     text = np.repeat(np.arange(len(ptr) - 1), lengths)
     first = np.cumsum(lengths) - lengths
@@ -364,7 +367,7 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
 
 
 def _in_lower_case(text: str, kind: str) -> bytes:
-    """Return a text in lower case, with blanks of ASCII alone between its tokens."""
+    """Return a text in lower case as UTF-8, with only ASCII blanks between its tokens."""
     lowered = text.lower()
     if kind == "coco" and not lowered.isascii():
         lowered = " ".join(lowered.split())
@@ -372,7 +375,7 @@ def _in_lower_case(text: str, kind: str) -> bytes:
 
 
 def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ascending keys, and the place of each of the given ones: int32[n]."""
+    """Return the keys in ascending order, and the rank of each of `keys` among them: int32[n]."""
     order = np.argsort(keys)
     rank = np.empty(len(keys), np.int32)
     rank[order] = np.arange(len(keys), dtype=np.int32)

@@ -94,10 +94,12 @@ class GraphIndex(FeatureDocuments):
 
     @cached_property
     def _strings(self) -> tuple[list[str], list[str], list[str]]:
+        """The vocabularies as lists: tokens, labels and relation types."""
         return list(self.tokens), list(self.labels), list(self.relation_types)
 
     @cached_property
     def _buckets(self) -> dict[tuple[int, int], np.ndarray]:
+        """Length buckets by pair of families, made when first used."""
         return {}
 
     def buckets(self, family_a: int, family_b: int) -> np.ndarray:
@@ -122,6 +124,7 @@ class GraphIndex(FeatureDocuments):
         return Graph(*(frozenset(self._spell(f, int(k)) for k in keys[family == f]) for f in range(len(FAMILIES))))
 
     def _entity(self, key: int) -> tuple[str, str]:
+        """Return token and label of an entity from its key."""
         tokens, labels, _ = self._strings
         return tokens[key >> 5], labels[key & 31]
 

@@ -1,4 +1,4 @@
-"""Build the shards of a set with the workers of a cluster."""
+"""Build the shards of a shard set in the workers of a cluster, one shard per task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,10 +20,10 @@ def make_remote(
     runner: Runner,
     expected: int | None = None,
 ) -> tuple[list[Path], int]:
-    """Build the shards that do not exist yet; see `Maker` in `indexes.shard_build`.
+    """Build, in the workers of a cluster, the shards that do not exist yet; see `Maker` in `indexes.shard_build`.
 
-    `progress` also gets the number of finished shards and the number of all shards; until the latter is known, it is
-    `expected`.
+    `progress` is also called with the number of finished shards and of all shards; until the latter is known,
+    `expected` takes its place.
     """
     busy: list[Path] = []
     n_existing = n_shards = 0
@@ -58,5 +58,8 @@ def make_remote(
 
 
 def make_one(shared: Any, reporter: WorkerProgress, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
-    """Build a shard in a worker; see `indexes.shard_build.make_shard`."""
+    """Build a shard in a worker; return False if another worker is building it.
+
+    See `indexes.shard_build.make_shard`.
+    """
     return make_shard(Path(folder), piece, shared, metrics, lambda step, done, total: reporter.say(step))

@@ -169,7 +169,10 @@ def _begin(out: Path, plan: str) -> bool:
 
 
 def _recorded(path: Path) -> str | None:
-    """Return the plan in a plan or manifest, None without this file, "" if it has no plan."""
+    """Return the checksum of the plan that a plan file or manifest records.
+
+    None if there is no such file, "" if it records no plan.
+    """
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["plan"])
     except (FileNotFoundError, NotADirectoryError):

@@ -162,6 +162,7 @@ class ShardSet(Index):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
+        """Raise InputError: only the shards of a set have texts and arrays."""
         raise not_one_index(self.folder)
 
 
@@ -364,6 +365,7 @@ def _without(value: Any) -> Any:
 
 
 def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
+    """Raise InputError: a shard was built in another way than the first one."""
     raise InputError(
         argument=f"shards of {folder}",
         rule="must be built in one way",

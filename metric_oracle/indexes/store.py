@@ -118,9 +118,10 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def take_strings(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the strings of a column, without nulls, at the given positions.
+    """Return the strings at the given positions of a column without nulls.
 
-    Up to `FEW` strings are selected here, because `column.take` imports all functions of Arrow. It is faster for many.
+    Up to `FEW` strings are selected in Python, because `column.take` imports all functions of Arrow; for more strings
+    it is faster.
     """
     if len(positions) > FEW:
         return column.take(to_arrow(positions))
@@ -166,7 +167,7 @@ def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.nda
 
 
 class _Pieces:
-    """A file that is written piece by piece; after each piece the pages of mapped files are released."""
+    """A file that is written piece by piece. After each piece, the memory of mapped files is released."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.flush, self.closed = file, file.flush, False

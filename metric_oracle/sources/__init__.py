@@ -1,1 +1,1 @@
-"""What metrics read in addition to the text: one class and one file for each source."""
+"""Sources: what metrics read in addition to the text, such as graphs or labels. One class and one file for each."""

@@ -1,4 +1,4 @@
-"""Whether the models that are given can run on this machine, checked before any file is read."""
+"""Check, before any file is read, that the models that a user names can run on this machine."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -9,12 +9,12 @@ from metric_oracle.errors import not_installed
 
 
 def named_models(sources: Mapping[str, Any]) -> list[Path]:
-    """Return the models among the values that are given for sources.
+    """Return the paths of models among the values of sources.
 
     Parameters
     ----------
     sources : mapping of str to path
-        Argument of a source -> its file, or the model that makes it. None is no value.
+        Argument of a source -> its file, or the model that computes it. Values of None are ignored.
 
     Returns
     -------
@@ -30,12 +30,12 @@ def named_models(sources: Mapping[str, Any]) -> list[Path]:
 
 
 def check_installed(models: Sequence[object]) -> None:
-    """Raise if a model is given and a library that runs it is not installed.
+    """Raise BackendError if a model is to run and a library that runs it is not installed.
 
     Parameters
     ----------
     models : sequence
-        Models that the function runs; None is no model.
+        Models that the function runs; None entries are ignored.
 
     Raises
     ------
@@ -49,16 +49,16 @@ def check_installed(models: Sequence[object]) -> None:
 
 
 def check_device(device: str | None, models: Sequence[object]) -> None:
-    """Raise if models are to run on a GPU and this machine has none.
+    """Raise BackendError if models are to run on a GPU and this machine has none.
 
-    PyTorch, which takes seconds to import, is imported only if a GPU is asked for and there is a model.
+    PyTorch, which takes seconds to import, is imported only if `device` is "cuda" and there is a model.
 
     Parameters
     ----------
     device : {"cpu", "cuda"} or None
-        Device that is asked for; None chooses one that exists.
+        Requested device; None means a GPU if there is one.
     models : sequence
-        Models that the function runs; None is no model.
+        Models that the function runs; None entries are ignored.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The base class of sources, and what they attach to reports."""
+"""The base class of sources, and `Attachment`: the values of a source joined to reports."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -15,27 +15,29 @@ from metric_oracle.progress import Count
 
 
 def ignore(*values: Any) -> None:
-    """Do nothing: the default of callbacks."""
+    """Do nothing; it is the default of optional callbacks."""
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """The values of a source and the place of each report among them.
+    """The values of a source, and for each report the index of its value.
 
     Attributes
     ----------
     values : GraphTable, EntityTable, float32[n, d], uint8[n, L] or TokenStateIndex
-        Of CheXbert labels: 0 blank, 1 positive, 2 negative, 3 uncertain; of sets of labels: 1 for those in the set.
+        The distinct or listed values. CheXbert labels: 0 blank, 1 positive, 2 negative, 3 uncertain. Sets of labels: 1
+        for labels in the set.
     of_row : int64[N]
-        Place of each report among the values, -1 for none.
+        Index in `values` of each report's value, -1 for none.
     settings : dict
-        How the values count, such as `uncertain` of CheXbert labels and `schema` of sets of labels.
+        Options that change the meaning of the values, such as `uncertain` of CheXbert labels and `schema` of sets of
+        labels.
     made_by : dict
-        Signature of the model that made them from the texts here; empty where they were given.
+        Signature of the model that computed the values from the texts in this run; empty if the values were given.
     are_unit : bool
-        Whether vectors are those of an index, of length 1 but for rounding.
+        Whether the values are vectors from an index, which have length 1 up to rounding.
     stored_in : str
-        Checksum of the index whose documents the values are, in their order; empty where they are others.
+        Checksum of the index whose documents, in their order, the values are; empty if they come from elsewhere.
     """
 
     values: Any
@@ -47,15 +49,15 @@ class Attachment:
 
     @property
     def both(self) -> tuple[Any, np.ndarray]:
-        """Values and each report's place among them."""
+        """The values, and the index of each report's value."""
         return self.values, self.of_row
 
     def take(self, chosen: np.ndarray) -> "Attachment":
-        """Return the attachment of the reports at some places."""
+        """Return the attachment of the reports at these positions."""
         return replace(self, of_row=self.of_row[chosen])
 
     def parts(self) -> list[Any]:
-        """Return all arrays, and lists and strings, that it consists of, for a digest."""
+        """Return all arrays, and lists of strings, of the attachment, for a checksum of it."""
         values = (
             [getattr(self.values, f.name) for f in fields(self.values)] if is_dataclass(self.values) else [self.values]
         )
@@ -63,17 +65,17 @@ class Attachment:
 
 
 class Source:
-    """Something that a metric reads in addition to the text.
+    """A source: data that metrics read in addition to the text, such as graphs, labels or vectors.
 
-    A subclass reads it, and where a model makes it, opens and runs that model. The record in `metrics.SOURCES` has the
-    names: arguments, nouns, options.
+    A subclass reads them from files and from memory. If a model can compute them, the subclass also opens and runs that
+    model. The record in `metrics.SOURCES` has the names: arguments, nouns, options.
 
     Attributes
     ----------
     record : SourceRecord
     endings : mapping of str to function
-        File endings that `annotate` can write, each with a function ``(made, ids) -> bytes``, where
-        `made` is what `run` returned.
+        File endings that ``oracle annotate`` can write. The function of each, ``(made, ids) -> bytes``, gets the return
+        value of `run` and returns the content of the file.
     """
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {}
@@ -86,13 +88,13 @@ class Source:
     # Files and containers
 
     def read(self, value: Any, value_ids: Any) -> Any:
-        """Read a file or a container; a table that was read before is returned as it is.
+        """Read a file or a container; a table that was read before is returned unchanged.
 
         Parameters
         ----------
         value : path or container
         value_ids : path, sequence or None
-            Ids of the values where they carry none; only of sources with an argument for them.
+            Ids of the values if `value` has none; only for sources with an argument for ids.
         """
         raise NotImplementedError
 
@@ -105,7 +107,7 @@ class Source:
         *,
         is_piece: bool = False,
     ) -> Attachment:
-        """Read a file or a container and join it to reports on their ids.
+        """Read a file or a container and join its values to reports on their ids.
 
         Parameters
         ----------
@@ -113,27 +115,31 @@ class Source:
             See `read`.
         reports : (ids, texts)
         settings : mapping
-            Values of the record's `settings`.
+            Values of the options that the record's `settings` names.
         is_piece : bool
-            Whether the reports are a part of those that the values belong to: none of them need be among the values.
+            Whether the reports are only a part of those that the values belong to, so that none of them need have a
+            value.
         """
         table = self.read(value, value_ids)
         of_row = self._join(reports[0], table.ids, value, is_piece)
         return Attachment(self.values_of(table), of_row, self.settings_of(table, settings))
 
     def values_of(self, table: Any) -> Any:
-        """Return what an attachment keeps of a table."""
+        """Return the values of a table that `read` returned, as `Attachment.values` has them."""
         return table.values
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the values of a table count."""
+        """Return the options that change the meaning of a table's values, for `Attachment.settings`."""
         return {name: settings.get(name) for name in self.record.settings}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise unless the settings that the source needs are given."""
+        """Raise InputError unless the options that the source requires were given."""
 
     def _join(self, ids: Sequence[str], keys: Sequence[str], value: Any, is_piece: bool) -> np.ndarray:
-        """Return the place of each report among `keys`, -1 for none: int64[N]."""
+        """Return the index in `keys`, the ids of the values, of each report's id, -1 for none: int64[N].
+
+        Raise InputError if no id matches, unless `is_piece`.
+        """
         place = {key: i for i, key in enumerate(keys)}
         joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
         if len(joined) and joined.max() < 0 and not is_piece:
@@ -148,7 +154,7 @@ class Source:
     # Functions of texts
 
     def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
-        """Return what a function of the caller answered for texts, one value for each, in their order."""
+        """Return as attachment the values that a user's function returned, one for each text in their order."""
         if len(answer) != n_texts:
             raise InputError(
                 argument=f"{self.record.plural} of a function",
@@ -162,18 +168,18 @@ class Source:
     # Models
 
     def is_model(self, value: Any) -> bool:
-        """Tell a model from what a model made."""
+        """Return whether a value of the argument names a model to run, not a file of values."""
         return False
 
     def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open a model.
+        """Open the model that a path names.
 
         Parameters
         ----------
         value : path
-            For which `is_model` is true.
+            A path for which `is_model` is true.
         files : mapping
-            Values of the record's `model_arguments`, and `device`.
+            Further files of the model, by the names in the record's `model_arguments`, and `device`.
         """
         raise NotImplementedError
 
@@ -186,60 +192,63 @@ class Source:
         progress: Count | None = None,
         scratch: Path | None = None,
     ) -> Any:
-        """Run a model over texts; `attachment`, `answer` and `endings` take what it returns.
+        """Run a model on texts. `attachment`, `answer` and `endings` take the return value.
 
         Parameters
         ----------
         model : object
-            What `open` returned.
+            Return value of `open`.
         texts : sequence of str
         tell : function
-            Called with a line about texts that were cut off.
+            Called with a line for the user if texts were too long and cut off.
         progress : function
             Called with the number of texts finished since the last call.
         scratch : path
-            Folder for finished parts, files called ``NAME-000000.part`` with the name of this source: the same call
-            after a kill resumes with them.
+            Folder for results of finished blocks of texts, files called ``NAME-000000.part`` with the name of this
+            source. The same call after an interruption resumes from them.
         """
         raise NotImplementedError
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return what a model made of texts as their attachment; `made` may be of the model that `made_by` names."""
+        """Return what a model returned for texts as their attachment.
+
+        One model may compute several sources, see `made_by`.
+        """
         raise NotImplementedError
 
     def answer(self, made: Any) -> Any:
-        """Return what a model made of texts as a function of the caller would."""
+        """Return what a model returned for texts in the form in which a user's function would return it."""
         raise NotImplementedError
 
     # Prepared folders, and pieces of reports
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
-        """Return the values that a stored representation was built of, or such as give the same representation.
+        """Return the attachment from which a stored representation was built, or an equivalent one.
 
         Parameters
         ----------
         part : Representation
             The opened representation.
         of_row : int64[N]
-            Its unit of each report, -1 for none.
+            Document of each report in it, -1 for none.
         recorded : mapping
-            What the manifest records of it.
+            The manifest's entry for the representation.
         index : Index
-            The opened folder.
+            The opened index.
 
         Returns
         -------
         Attachment or None
-            None where the folder does not say enough: then a model has to make them again.
+            None if the index does not hold enough, so that a model has to run again.
         """
         raise NotImplementedError
 
     def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
-        """Return an attachment with the values that its reports use and no others.
+        """Return an attachment with only the values that its reports use; for one shard of a corpus.
 
-        `is_first` tells the first piece of a whole: what is counted of a whole file counts there.
+        `is_first` is true for the first shard, which gets the counts that belong to the whole file.
         """
         chosen, place = np.unique(attachment.of_row[attachment.of_row >= 0], return_inverse=True)
         of_row = np.full(len(attachment.of_row), -1, np.int64)
@@ -251,18 +260,21 @@ class Source:
 
 @cache
 def source_of(name: str) -> Source:
-    """Return the source of a name in the registry."""
+    """Return the source with this name in the registry."""
     record = SOURCES[name]
     return record.load_class()(record)
 
 
 def name_of(value: Any) -> str:
-    """Return what an error line calls something that was given: its path, or that it is in memory."""
+    """Return how an error message names a value: its path, or that it is in memory."""
     return str(value) if isinstance(value, str | Path) else f"the {type(value).__name__} in memory"
 
 
 def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) -> None:
-    """Raise where a string holds half of a surrogate pair, which JSON allows and no file of an index can hold."""
+    """Raise InputError if a string contains half of a surrogate pair, which the files of an index cannot hold.
+
+    `ids` and `what` name the string in the message.
+    """
     for place, string in enumerate(strings):
         try:
             string.encode()

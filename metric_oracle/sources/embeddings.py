@@ -1,4 +1,4 @@
-"""Vectors of reports: CheXbert's embeddings, and any others that a user brings."""
+"""The source of report vectors: CheXbert's embeddings, and those of any other model."""
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from metric_oracle.sources.labels import labels_csv
 
 
 def as_vectors(given: Any, ids: Any) -> Vectors:
-    """Return vectors with ids: a file, a dict id -> vector, or an array float[n, d] whose ids are given with it."""
+    """Return vectors with ids, from a file, a dict id -> vector, or an array float[n, d] with its ids in `ids`."""
     if isinstance(given, Vectors):
         return given
     if isinstance(given, str | Path):
@@ -43,35 +43,41 @@ def as_vectors(given: Any, ids: Any) -> Vectors:
 
 
 def _listed(ids: Any) -> list[Any]:
+    """Return ids in memory as a list; raise TypeError for a path, or for an object that is not iterable."""
     if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
         raise TypeError
     return list(ids)
 
 
 class VectorSource(Source):
-    """Vectors of reports, from any model."""
+    """Vectors of reports, from any model, as files or in memory."""
 
     def read(self, value: Any, value_ids: Any) -> Vectors:
         """Read vectors; see `as_vectors`."""
         return as_vectors(value, value_ids)
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the unit vectors; a copy, because the mapped file is gone once the index is closed."""
+        """Return the unit vectors that an index stores.
+
+        They are copied, because the mapped file is closed with the index.
+        """
         return Attachment(np.array(part.vectors), of_row, made_by=recorded.get("encoder", {}), are_unit=True)
 
 
 def _npz(made: Any, ids: Sequence[str]) -> bytes:
+    """Return the content of an .npz file of CheXbert embeddings with their ids."""
     held = io.BytesIO()
     np.savez(held, ids=np.array(list(ids)), embeddings=made[0])
     return held.getvalue()
 
 
 def _csv(made: Any, ids: Sequence[str]) -> bytes:
+    """Return the content of a CSV file of CheXbert embeddings with their ids."""
     return labels_csv(made[1], ids)
 
 
 class CheXbertSource(VectorSource):
-    """CheXbert's embeddings, from files or from its checkpoint, which gives labels too.
+    """CheXbert's embeddings, from files or computed by its checkpoint, which also predicts labels.
 
     `run` returns embeddings float32[n, d], classes uint8[n, 14] and the number of texts that were cut off.
     """
@@ -79,11 +85,11 @@ class CheXbertSource(VectorSource):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".npz": _npz, ".csv": _csv}
 
     def is_model(self, value: Any) -> bool:
-        """Tell chexbert.pth from embeddings."""
+        """Return whether a value is the checkpoint chexbert.pth, not a file of embeddings."""
         return isinstance(value, str | Path) and Path(value).suffix.lower() == ".pth"
 
     def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open chexbert.pth."""
+        """Open the checkpoint chexbert.pth."""
         from metric_oracle.encoders.chexbert import CheXbert
 
         device = files.get("device") or "auto"
@@ -98,7 +104,7 @@ class CheXbertSource(VectorSource):
         progress: Count | None = None,
         scratch: Path | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Encode texts."""
+        """Return embeddings, label classes and the number of texts that were cut off; see the class."""
         made = model.encode(texts, progress=progress, scratch=scratch)
         if made[2]:
             tell(f"{made[2]:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
@@ -107,9 +113,9 @@ class CheXbertSource(VectorSource):
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the embeddings of texts."""
+        """Return the embeddings that the model computed as the attachment of the texts."""
         return Attachment(made[0], np.arange(n_texts), made_by=signature)
 
     def answer(self, made: Any) -> Any:
-        """Return the embeddings."""
+        """Return the embeddings that the model computed, float32[n, d]."""
         return made[0]

@@ -1,4 +1,4 @@
-"""Entities of reports with their vectors, as RaTEScore reads them."""
+"""The source of entities: terms found in each report, with types and vectors, as RaTEScore reads them."""
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +19,14 @@ _COLUMNS = ("types", "vectors")
 
 
 def as_entities(given: Any) -> EntityTable:
-    """Return the entities of reports: a file, or a table in memory; rows without ids are by place.
+    """Return the entities of reports from a file or from a table in memory.
 
     Parameters
     ----------
     given : EntityTable, path or container
         A table (Parquet, JSON, JSON Lines) with an id and two columns of lists: ``types``, of `TYPES` in any case, and
-        ``vectors``, one for each of them. A report without entities has empty lists.
+        ``vectors``, one for each type. A report without entities has empty lists. A table without ids has one row per
+        report, in their order.
     """
     if isinstance(given, EntityTable):
         return given
@@ -71,7 +72,7 @@ def as_entities(given: Any) -> EntityTable:
 
 
 def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
-    """Return the lengths of the lists of a column, level by level, and what is in the innermost."""
+    """Return the lengths of the nested lists of a column, level by level to `depth`, and the innermost values."""
     column = table.columns[table.names.index(name)]
     found: list[Any] = []
     if not isinstance(column, list):  # Arrow, without an object for each number
@@ -94,7 +95,7 @@ def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
 
 
 def _parquet(made: Any, ids: Sequence[str]) -> bytes:
-    """Return a table with a list of words, one of types and one of vectors for each report."""
+    """Return the content of a Parquet file with lists of the words, types and vectors of each report's entities."""
     import pyarrow.parquet as pq
 
     # One list for each distinct report, taken by row.
@@ -116,7 +117,7 @@ def _parquet(made: Any, ids: Sequence[str]) -> bytes:
 
 
 class EntitySource(Source):
-    """Entities with vectors, from tables, or from RaTE-NER and an encoder."""
+    """Entities with vectors, from tables, or found by the model RaTE-NER and encoded by an encoder."""
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
@@ -125,15 +126,15 @@ class EntitySource(Source):
         return as_entities(value)
 
     def values_of(self, table: Any) -> EntityTable:
-        """Return the table itself."""
+        """Return the table unchanged."""
         return table
 
     def is_model(self, value: Any) -> bool:
-        """Tell RaTE-NER's folder from a table of entities."""
+        """Return whether a value is the folder of the model RaTE-NER, not a table of entities."""
         return isinstance(value, str | Path) and Path(value).is_dir()
 
     def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open RaTE-NER, and the encoder that `entity_encoder` names."""
+        """Open RaTE-NER, and the encoder of entities that the argument `entity_encoder` names."""
         from metric_oracle.encoders.ratescore import EntityModels
 
         device = files.get("device") or "auto"
@@ -148,7 +149,7 @@ class EntitySource(Source):
         progress: Count | None = None,
         scratch: Path | None = None,
     ) -> Any:
-        """Find the entities of texts and their vectors: a `Recognised` of `encoders.ratescore`."""
+        """Return the entities of texts and their vectors, a `Recognised` of `encoders.ratescore`."""
         made = model.recognise(texts, progress=progress, scratch=scratch)
         if made.n_truncated:
             tell(made.cut_off())
@@ -157,13 +158,13 @@ class EntitySource(Source):
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the entities of texts."""
+        """Return the entities that the models found as the attachment of the texts."""
         return Attachment(made.table, made.of_row, made_by=signature)
 
     def answer(self, made: Any) -> Any:
-        """Return types and vectors by place."""
+        """Return the types and vectors of the entities of each text, as a table without ids."""
         return made.records()
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the stored lists of entities."""
+        """Return the lists of entities that an index stores."""
         return Attachment(part.table(), of_row, made_by=recorded.get("encoder", {}))

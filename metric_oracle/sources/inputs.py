@@ -1,4 +1,4 @@
-"""Reports with their sources: what a corpus, or a batch of queries, consists of."""
+"""`Inputs`: reports joined with their sources. A corpus, and a batch of queries, is an Inputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,14 @@ ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is ready to make sources of texts.
+    """An opened model that computes one or more sources from texts.
 
     Attributes
     ----------
     kinds : tuple of str
         Names of the sources.
     run : function
-        Takes the texts and a folder for finished parts, and returns an `Attachment` for each source.
+        Takes the texts and a folder for finished parts, and returns an `Attachment` for each source by name.
     """
 
     kinds: tuple[str, ...]
@@ -43,24 +43,25 @@ class Inputs:
     ----------
     ids, texts : sequence of str
     attached : dict of str to Attachment
-        By the name of the source; of prepared token states: their `TokenStateIndex`, and the unit of each report.
+        Attachments by the name of the source. For token states from a prepared folder: their `TokenStateIndex`, and the
+        document of each report.
     encoding : Encoding or None
-        What makes token states of a corpus.
+        Encoder and settings with which token states of a corpus are computed.
     encoder : str, path or None
-        Where the encoder of an index is now, for queries.
+        Name or present folder of the encoder of an index, if the folder moved since the index was built; for queries.
     models : tuple of Model
-        What is still to be made from the texts, see `completed`.
+        Models that `completed` still has to run.
     scratch : Path or None
-        Folder for work under way, given by the build.
+        Folder for intermediate results, set while an index is built.
     section : (str or None, str)
-        The section of the reports and what says so, see `corpora.reports.Reports`.
+        Section of the reports and how it is known, see `corpora.reports.Reports`.
     columns : dict of str to sequence of str
-        Columns that are kept with the reports: the value of each, "" where it has none.
+        Columns that are kept with the reports: the value of each report, "" if it has none.
     kept : dict or None
         Token states of queries that are kept for later searches and scores, see `encoders.token_states.encode_once`;
-        None where each encodes them.
+        None if each search encodes the queries anew.
     stored : (str, int64[Q]) or None
-        Checksum of the index that the reports were read from, and the row of each.
+        Checksum of the index from which the reports were read, and the row of each; None if they come from elsewhere.
     """
 
     ids: Sequence[str]
@@ -79,13 +80,13 @@ class Inputs:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"
 
     def has(self, kind: str) -> bool:
-        """Tell whether a representation can be made of what is here."""
+        """Return whether the representation `kind` can be made from these reports and their sources."""
         record = REPRESENTATIONS[kind]
         made = kind in self.attached or any(kind in model.kinds for model in self.models)
         return record.is_of_texts or made or (record.is_encoded and self.encoding is not None)
 
     def take(self, chosen: np.ndarray) -> "Inputs":
-        """Return the reports at some places."""
+        """Return the reports at these positions, with their sources."""
         attached = {kind: attachment.take(chosen) for kind, attachment in self.attached.items()}
         ids, texts = [self.ids[i] for i in chosen], [self.texts[i] for i in chosen]
         columns = {name: [values[i] for i in chosen] for name, values in self.columns.items()}
@@ -93,12 +94,15 @@ class Inputs:
         return replace(self, ids=ids, texts=texts, attached=attached, columns=columns, stored=stored)
 
     def piece(self, *, is_first: bool = True) -> "Inputs":
-        """Return the reports with the values that belong to them and no others; see `Source.piece`."""
+        """Return the reports with only the values that they use, for one shard of a corpus; see `Source.piece`."""
         attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in self.attached.items()}
         return replace(self, attached=attached)
 
     def completed(self, scratch: Path | None = None) -> "Inputs":
-        """Run the models; in `scratch` they keep finished parts, with which a killed run resumes."""
+        """Run the models that are still to run; return the reports with all sources.
+
+        The models keep finished parts in `scratch`, from which an interrupted run resumes.
+        """
         attached = dict(self.attached)
         for model in self.models:
             attached |= model.run(self.texts, scratch)
@@ -121,39 +125,39 @@ def load_inputs(
     progress: Progress = silent,
     **given: Any,
 ) -> Inputs:
-    """Join sources to reports, and open the models that make the others.
+    """Join sources to reports, and open the models that compute further sources.
 
     Parameters
     ----------
     ids, texts : sequences of str
     uncertain : {"positive", "negative", "blank"}
-        What an uncertain label counts as; required with CheXbert labels.
+        Value that an uncertain label counts as; required with CheXbert labels.
     encoding, encoder
-        Passed on, see `Inputs`.
+        See the attributes of `Inputs`.
     radgraph_encoder, vocabulary, entity_encoder : path
-        Other files of RadGraph, CheXbert and RaTEScore's models, see `encoders.radgraph`, `encoders.chexbert` and
-        `encoders.ratescore`.
+        Further files of the models of RadGraph, CheXbert and RaTEScore, see `encoders.radgraph`, `encoders.chexbert`
+        and `encoders.ratescore`.
     device : {"cpu", "cuda"}
-        Where models run; by default a GPU if there is one.
+        Device on which models run; by default a GPU if there is one.
     is_piece : bool
-        Whether the reports are a part of those that files and arrays belong to: none of them need be there.
+        Whether the reports are only a part of those that the files belong to, so that none of them need have a value.
     tell : function
-        Called with lines for people.
+        Called with lines for the user.
     progress : function
         Called as ``progress(source, done, total)`` with numbers of reports, while a model runs.
     **given
-        The arguments of the registry's sources (`radgraph`, `chexbert`, `chexbert_ids`, ...): a file, a container, a
-        model, or a function from texts to values in their order.
+        Values by the arguments of the registry's sources (`radgraph`, `chexbert`, `chexbert_ids`, ...): a file, a
+        container, a model, or a function that takes texts and returns one value per text, in their order.
 
     Returns
     -------
     Inputs
-        With its models, which are opened and not yet run.
+        The reports. Models are opened but not run yet, see `Inputs.completed`.
 
     Raises
     ------
     InputError
-        If a file cannot be read, shares no id with the reports, or a setting is missing.
+        If a file cannot be read, shares no id with the reports, or an option is missing.
     """
     check_options(given, ARGUMENTS)
     given = {name: value for name, value in given.items() if value is not None}
@@ -185,17 +189,17 @@ def load_inputs(
 
 
 def attached_sources() -> list[Source]:
-    """Return the sources that are joined to reports, in the registry's order."""
+    """Return the sources whose values are joined to reports, in the registry's order."""
     return [source_of(record.name) for record in ATTACHED]
 
 
 def is_model(argument: str, value: Any) -> bool:
-    """Tell whether an argument of the public functions names a model, and not what a model made."""
+    """Return whether the value of an argument of the public functions names a model to run, not a file of values."""
     return any(source.is_model(value) for source in attached_sources() if source.argument == argument)
 
 
 def read_sources(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with all files read; models and functions stay as they are."""
+    """Return the arguments of sources with all files read; models and functions stay as they are."""
     found = dict(given)
     for source in attached_sources():
         value, value_ids = _value(source, given)
@@ -208,7 +212,7 @@ def read_sources(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the value that is given for a source, and its ids; None where there is none."""
+    """Return the value that was given for a source, and its ids; (None, None) if none was given."""
     value = given.get(source.argument)
     for name in source.record.arguments[1:]:
         value_ids = given.get(name)
@@ -224,7 +228,10 @@ def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _made_too(source: Source, given: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Source]:
-    """Return the other sources that a model makes, if they are not given and how they count is said."""
+    """Return the other sources that a source's model computes as well, so that the model runs once.
+
+    They are those that were not given by themselves and whose required options were given.
+    """
     return [
         other
         for other in attached_sources()
@@ -243,7 +250,7 @@ def _run(
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a model for its sources, the first of which opened it."""
+    """Run a model; return an attachment for each of the sources `made`, the first of which opened the model."""
     count = counter(progress, made[0].name, len(texts))
     answer = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
     return {source.name: source.attachment(answer, len(texts), settings, model.signature) for source in made}
@@ -256,7 +263,10 @@ def _call(
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a function of the caller, on the distinct texts in the order of their first places."""
+    """Call a user's function with the distinct texts, in the order of their first appearance.
+
+    Return the attachments.
+    """
     place: dict[str, int] = {}
     of_text = np.array([place.setdefault(text, len(place)) for text in texts], np.int64)
     answer = function_of_texts(list(place))

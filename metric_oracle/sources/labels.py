@@ -1,4 +1,4 @@
-"""Labels of reports: CheXbert's 14 classes, and sets of labels of any names, such as SRR-BERT's."""
+"""The sources of labels: CheXbert's 14 classes, and labels with any names, such as SRR-BERT's."""
 
 import csv
 import io
@@ -31,15 +31,15 @@ _CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label 
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Sets of labels of any names.
+    """For each report, the set of labels that it has.
 
     Attributes
     ----------
     ids : list of str
     values : uint8[n, L]
-        1 for the labels that a report has; columns in the order of their names.
+        1 for the labels that a report has; columns are in the order of the label names.
     schema : str
-        What tells these names from others.
+        Identifies the list of label names: equal for equal names.
     """
 
     ids: list[str]
@@ -48,7 +48,10 @@ class LabelSets:
 
 
 def as_labels(given: Any) -> Labels:
-    """Return CheXbert labels: a file or table, a dict id -> 14 classes, or classes 0 to 3 as int[n, 14] by place."""
+    """Return CheXbert labels from a file or table, a dict id -> 14 classes, or an array int[n, 14] of classes 0 to 3.
+
+    Rows of an array belong to the reports in their order.
+    """
     if isinstance(given, Labels):
         return given
     if isinstance(given, str | Path):
@@ -80,15 +83,15 @@ def as_labels(given: Any) -> Labels:
 
 
 def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
-    """Return labels of any names, in the order of their names.
+    """Return labels with any names, columns sorted by name.
 
     Parameters
     ----------
     given : LabelTable, path or container
-        A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or what
-        `corpora.containers.in_memory` takes. Without ids, rows are by place.
+        A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or a container that
+        `corpora.containers.in_memory` accepts. Rows without ids belong to the reports in their order.
     plural : str
-        What these labels are called there.
+        Word for these labels in error messages.
     """
     if isinstance(given, LabelTable):
         return given
@@ -109,13 +112,13 @@ def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
 
 
 def _schema(names: Sequence[str]) -> str:
-    """Return what tells these names of labels from others."""
+    """Return a short text that identifies a list of label names: equal for equal names."""
     digest = sha256("\n".join(names).encode()).hexdigest()
     return f"{len(names)} labels, sha256 {digest[:12]}"
 
 
 def as_label_sets(given: Any) -> LabelSets:
-    """Return which labels reports have: a table with a column for each label, 1 or 0, such as SRR-BERT's.
+    """Return the set of labels of each report, from a table with a column for each label, 1 or 0, such as SRR-BERT's.
 
     An empty cell counts as 0; see `as_label_table`.
     """
@@ -134,7 +137,7 @@ def as_label_sets(given: Any) -> LabelSets:
 
 
 def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
-    """Return CheXbert classes, uint8[n, 14], as the CSV that `corpora.vectors.read_labels` reads."""
+    """Return the content of a CSV file of CheXbert classes, uint8[n, 14], that `corpora.vectors.read_labels` reads."""
     held = io.StringIO()
     writer = csv.writer(held, lineterminator="\n")
     writer.writerow(["study_id", *LABELS])
@@ -143,7 +146,7 @@ def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
 
 
 class CheXbertLabelSource(Source):
-    """CheXbert's labels, from files, or from its checkpoint, which `chexbert` names."""
+    """CheXbert's labels, from files, or predicted by the checkpoint that the argument `chexbert` names."""
 
     def read(self, value: Any, value_ids: Any) -> Labels:
         """Read labels; see `as_labels`."""
@@ -158,7 +161,7 @@ class CheXbertLabelSource(Source):
         *,
         is_piece: bool = False,
     ) -> Attachment:
-        """Join labels to reports on their ids, or row by row where the labels have no ids."""
+        """Join labels to reports on their ids, or row by row if the labels have no ids."""
         table, ids = self.read(value, value_ids), reports[0]
         if table.ids is not None:
             return super().attach(table, None, reports, settings, is_piece=is_piece)
@@ -172,7 +175,7 @@ class CheXbertLabelSource(Source):
         return Attachment(table.values, np.arange(len(ids)), self.settings_of(table, settings))
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise unless it is said what an uncertain label counts as."""
+        """Raise InputError unless the option `uncertain`, the value of uncertain labels, was given."""
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN:
             raise InputError(
@@ -185,36 +188,42 @@ class CheXbertLabelSource(Source):
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the classes that CheXbert gave texts; see `sources.embeddings.CheXbertSource`."""
+        """Return the classes that CheXbert predicted as the attachment of the texts.
+
+        See `sources.embeddings.CheXbertSource`.
+        """
         return Attachment(made[1], np.arange(n_texts), self.settings_of(None, settings), signature)
 
     def answer(self, made: Any) -> Any:
-        """Return the classes."""
+        """Return the classes that CheXbert predicted, uint8[n, 14]."""
         return made[1]
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the classes that the stored values stand for: an uncertain one is what it was counted as."""
+        """Return the classes that an index stores.
+
+        An uncertain label was stored as the value that `uncertain` gave it.
+        """
         classes = np.select([part.vectors == 1, part.vectors == -1], [1, 2], 0).astype(np.uint8)
         return Attachment(classes, of_row, {part.setting: part.meaning}, recorded.get("encoder", {}))
 
 
 class LabelSetSource(CheXbertLabelSource):
-    """Sets of labels of any names, from tables with a column for each."""
+    """Sets of labels with any names, from tables with a column for each label."""
 
     def read(self, value: Any, value_ids: Any) -> Any:
         """Read sets of labels; see `as_label_sets`."""
         return as_label_sets(value)
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what tells these names from others."""
+        """Return the schema of the label names, for `Attachment.settings`."""
         return {"schema": table.schema}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Need no setting."""
+        """Do nothing: this source requires no option."""
 
 
 class LabelTableSource(CheXbertLabelSource):
-    """Labels of any names, of which cells may be missing."""
+    """Labels with any names whose cells may be missing."""
 
     def read(self, value: Any, value_ids: Any) -> Any:
         """Read a table of labels; see `as_label_table`."""
@@ -245,4 +254,4 @@ class LabelTableSource(CheXbertLabelSource):
         return Attachment(values, of_row, {"schema": schema})
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Need no setting unless a label is uncertain, see `attach`."""
+        """Do nothing: `uncertain` is required only if a label is uncertain, which `attach` checks."""

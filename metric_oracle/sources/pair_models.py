@@ -1,4 +1,4 @@
-"""Models that read two reports at once, which nothing is stored of."""
+"""Open models that read both reports of a pair at once, such as CREPE. An index stores nothing for them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,10 @@ if TYPE_CHECKING:  # models are imported by what opens them
 
 
 def open_pair_models(given: Mapping[str, str | Path], device: str | None = None) -> "dict[str, Crepe]":
-    """Open the models that read both reports at once, by representation, from what is given by the registry's names."""
+    """Open the models that read both reports of a pair at once; return them by the name of their representation.
+
+    `given` has the path of each model, by the argument of its source.
+    """
     if given and "crepe" not in given:
         raise InputError(
             argument="crepe",

@@ -1,4 +1,4 @@
-"""RadGraph annotations: entities of a report and the relations between them."""
+"""The source of RadGraph annotations: graphs of the entities of a report and the relations between them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from metric_oracle.sources.contract import Attachment, Source, check_unicode, ig
 
 
 def as_graphs(given: Any) -> GraphTable:
-    """Return RadGraph annotations: a file, or a dict id -> graph, position -> graph, or a list of graphs."""
+    """Return RadGraph annotations from a file, a dict id -> graph, a dict position -> graph, or a list of graphs."""
     if isinstance(given, GraphTable):
         return given
     if isinstance(given, str | Path):
@@ -39,11 +39,12 @@ def as_graphs(given: Any) -> GraphTable:
 
 
 def _json(made: Mapping[str, Any], ids: Sequence[str]) -> bytes:
+    """Return the content of a JSON file of annotations."""
     return json.dumps({study: made[str(i)] for i, study in enumerate(ids)}).encode()
 
 
 class RadGraphSource(Source):
-    """Graphs, from JSON or from a RadGraph archive."""
+    """Graphs, from JSON files or computed by the model in a RadGraph archive."""
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".json": _json}
 
@@ -60,26 +61,26 @@ class RadGraphSource(Source):
         *,
         is_piece: bool = False,
     ) -> Attachment:
-        """Join graphs to reports: on their ids, or on their texts where the file has no ids."""
+        """Join graphs to reports on their ids, or on their texts if the file has no ids."""
         graphs = self.read(value, value_ids)
         for strings in (graphs.tokens, graphs.relation_types):
             check_unicode(strings, None, f"entities and relations of {name_of(value)}")
         return Attachment(graphs, align_graphs(graphs, *reports, some=is_piece))
 
     def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
-        """Return the graphs that a function answered by place, such as RadGraph itself; some texts may have none."""
+        """Return the graphs that a user's function returned, by position; some texts may have none."""
         graphs = as_graphs(answer)
         place_of = {key: place for place, key in enumerate(graphs.keys)}
         return Attachment(graphs, np.array([place_of.get(str(i), -1) for i in range(n_texts)], np.int64))
 
     def is_model(self, value: Any) -> bool:
-        """Tell a RadGraph archive, or the folder of one, from annotations."""
+        """Return whether a value is a RadGraph archive, or its unpacked folder, not a file of annotations."""
         if not isinstance(value, str | Path):
             return False
         return str(value).lower().endswith((".tar.gz", ".tgz")) or (Path(value) / "config.json").is_file()
 
     def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open a RadGraph archive."""
+        """Open the model in a RadGraph archive."""
         from metric_oracle.encoders.radgraph import RadGraph
 
         device = files.get("device") or "auto"
@@ -94,24 +95,25 @@ class RadGraphSource(Source):
         progress: Count | None = None,
         scratch: Path | None = None,
     ) -> dict[str, Any]:
-        """Annotate texts; graph "i" is that of text i."""
+        """Annotate texts; the key "i" of the returned dict has the graph of text i."""
         return model.annotate(texts, progress=progress, scratch=scratch)
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the graphs of texts."""
+        """Return the graphs that the model computed as the attachment of the texts."""
         return Attachment(as_graphs(made), np.arange(n_texts), made_by=signature)
 
     def answer(self, made: Any) -> Any:
-        """Return graphs by place."""
+        """Return the graphs that the model computed, by position."""
         return made
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return graphs that have the stored sets of entities, relations, partial and complete features, and no others.
+        """Return graphs whose features (entities, relations, partial, complete) are exactly those that are stored.
 
-        There is a mention for each entity with a relation of its own and one for each without, as `partial` has them.
-        Relations begin at the former and end at either; what `complete` holds follows from both.
+        The original graphs are not stored. A rebuilt graph has one mention for each entity that begins a relation and
+        one for each that begins none, as the partial features have them. Relations begin at the former and end at
+        either; the complete features follow from both.
         """
         features = part.features
         unit = np.repeat(np.arange(len(features.fwd_ptr) - 1), np.diff(features.fwd_ptr))
@@ -149,6 +151,9 @@ class RadGraphSource(Source):
         return Attachment(graphs, of_row, made_by=recorded.get("encoder", {}))
 
     def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
-        """Return the graphs of a piece; the relations to nowhere of the whole file count in its first piece."""
+        """Return the graphs of one shard.
+
+        Relations without a target, counted over the whole file, are counted in the first shard.
+        """
         found = super().piece(attachment, is_first=is_first)
         return found if is_first else replace(found, values=replace(found.values, n_dangling=0))

@@ -1,4 +1,4 @@
-"""Sentence vectors of reports: for each report a set of vectors, as a sentence encoder returned them."""
+"""The source of sentence vectors: for each report a set of vectors, one per sentence, from any sentence encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class SentenceTable:
     vectors: npt.NDArray[np.float32]
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "SentenceTable":
-        """Return the table of the chosen reports."""
+        """Return the table of the reports at these positions."""
         lengths = np.diff(self.ptr)[chosen]
         ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         source = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
@@ -75,7 +75,10 @@ def as_sentences(given: Any) -> SentenceTable:
 
 
 def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any) -> SentenceTable:
-    """Group vectors by the report that each belongs to; reports keep the order of their first sentence."""
+    """Return a table from one vector per sentence; `ids` has the report of each.
+
+    Reports keep the order of first sentences.
+    """
     if ids is None or vectors.ndim != 2 or len(ids) != len(vectors):
         raise _layout(given)
     keys = canonical_ids(ids, f"the ids of {name_of(given)}")
@@ -86,7 +89,7 @@ def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any) -> SentenceTa
 
 
 def _of_table(table: Table | None, given: Any) -> SentenceTable:
-    """Take the lists of vectors in the column of a table."""
+    """Return a table from the column of a table that holds a list of vectors per report."""
     if table is None or "vectors" not in table.names:
         raise _layout(given)
     ids = [str(row) for row in range(table.n_rows)]
@@ -105,7 +108,7 @@ def _of_table(table: Table | None, given: Any) -> SentenceTable:
 
 
 def _of_arrays(ids: list[Any], arrays: list[Any], given: Any) -> SentenceTable:
-    """Join one array of vectors for each report."""
+    """Return a table from one array of vectors, float[n, d], per report."""
     try:
         values = [np.asarray(array, np.float64) for array in arrays]
         filled = [array for array in values if array.size]
@@ -119,7 +122,7 @@ def _of_arrays(ids: list[Any], arrays: list[Any], given: Any) -> SentenceTable:
 
 
 def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> SentenceTable:
-    """Return the table after the checks that all layouts share."""
+    """Return the table after checks of its vectors, which are the same for all layouts."""
     check_unique(ids, f"the ids of {name_of(given)}")
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with np.errstate(over="ignore"):
@@ -137,6 +140,7 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> Sentence
 
 
 def _layout(given: Any) -> InputError:
+    """Return the error for a file or object in none of the known layouts."""
     return InputError(
         argument="sentences",
         rule="must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
@@ -147,16 +151,16 @@ def _layout(given: Any) -> InputError:
 
 
 class SentenceSource(Source):
-    """Sets of sentence vectors, from files or containers."""
+    """Sets of sentence vectors, from files or from memory."""
 
     def read(self, value: Any, value_ids: Any) -> SentenceTable:
         """Read sentence vectors; see `as_sentences`."""
         return as_sentences(value)
 
     def values_of(self, table: Any) -> SentenceTable:
-        """Return the table itself."""
+        """Return the table unchanged."""
         return table
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the stored sets, whose vectors have unit length."""
+        """Return the sets of sentence vectors that an index stores; they have unit length."""
         return Attachment(part.table(), of_row, are_unit=True)

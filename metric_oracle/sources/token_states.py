@@ -1,4 +1,4 @@
-"""Token states, which an encoder makes of texts when an index is built or searched, and a prepared folder keeps."""
+"""The source of token states, which an encoder computes when an index is built or searched."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -21,18 +21,18 @@ if TYPE_CHECKING:  # models are imported by what opens them
 
 @dataclass(frozen=True)
 class Encoding:
-    """How token states are made.
+    """How token states are computed and stored.
 
     Attributes
     ----------
     encoder : TokenEncoder
     storage : dtype
-        float16 or float32, of the states on disk.
-    baseline : (precision, recall, f1) of random pairs under this encoder, or None
+        float16 or float32: dtype of the stored states.
+    baseline : (precision, recall, f1) of random pairs of reports under this encoder, or None
     max_memory : float or None
-        GB that building may hold beside the model and mapped files.
+        Memory in GB that a build may use in addition to the model and mapped files; None for no limit.
     tell : function
-        Called with lines for people: what the work will take, what was cut off.
+        Called with lines for the user, such as the expected size of the work, or how many texts were cut off.
     progress : function
         Called as ``progress("token states", done, total)`` with numbers of tokens.
     """
@@ -64,16 +64,17 @@ def load_encoding(
     encoder : str or path
         Hugging Face name or local folder.
     layer : int
-        By default the published one of the encoder.
+        Hidden layer whose states are used; by default the one that bert_score publishes for the encoder.
     states : {"float32", "float16"}
-        How states are stored, by default float32; float16 takes half the room and moves scores by about 1.5e-5.
+        dtype of the stored states, by default float32; float16 takes half the disk space and moves scores by about
+        1.5e-5.
     bf16 : bool
-        Run the encoder in bfloat16: faster, and other states.
+        Whether the encoder runs in bfloat16, which is faster and gives other states.
     rescale_table : path
         bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
         built in.
     device : {"cpu", "cuda"}
-        By default "cuda" where there is one.
+        By default "cuda" if there is a GPU.
     max_memory, tell, progress
         See `Encoding`.
     """
@@ -90,7 +91,7 @@ def load_encoding(
 
 
 def check_max_memory(max_memory: float | None) -> None:
-    """Raise unless a limit of memory is a number above 0."""
+    """Raise InputError unless the memory limit, in GB, is a number above 0 or None."""
     if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
         raise InputError(
             argument="max_memory",
@@ -101,7 +102,7 @@ def check_max_memory(max_memory: float | None) -> None:
 
 
 def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
-    """Return precision, recall and f1 of a layer from a table of bert_score."""
+    """Return the baseline values of precision, recall and f1 of a layer from a table of the package bert_score."""
     lines = read_text(existing_file(path))[0].splitlines()
     # bert_score's .tsv files have commas.
     for row in csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","):
@@ -120,12 +121,12 @@ def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
 
 
 class TokenStateSource(Source):
-    """Token states; `load_encoding` opens the encoder, which runs when an index is built."""
+    """Token states. `load_encoding` opens the encoder, which runs when an index is built."""
 
     def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
-        """Return the token states, if it is known which texts the encoder cut off.
+        """Return the token states that an index stores; None if it is not known which texts the encoder cut off.
 
-        That is known where it cut off all of the greatest length, or none.
+        It is known if the encoder cut off all texts of the greatest length, or none of them.
         """
         lengths = np.diff(part.ptr)[of_row]
         longest = int(lengths.max()) if recorded["truncated"] else -1
@@ -135,5 +136,5 @@ class TokenStateSource(Source):
         return Attachment(part, of_row, {"cut_length": longest}, recorded["encoder"])
 
     def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
-        """Return all states: they stay in their file."""
+        """Return the attachment unchanged: the states of all reports stay in their file."""
         return attachment

@@ -1,1 +1,1 @@
-"""Scores of systems -> tables, comparisons and studies."""
+"""Tables that compare systems: from files of scores to means, intervals, tests and whole studies."""

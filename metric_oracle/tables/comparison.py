@@ -140,6 +140,10 @@ class Comparison(OneLine):
         return self._short([(d.metric, f"{d.a} − {d.b}", d.effective) for d in self.differences], "difference")
 
     def _short(self, intervals: Sequence[tuple[str, str, float]], what: str) -> list[str]:
+        """Return the warning that some intervals rest on a small effective number of studies.
+
+        An empty list if none does.
+        """
         enough = [column.metric for column in self.columns if column.n >= FEW]
         few = {
             metric: [f"{name} {n:.0f}" for of, name, n in intervals if of == metric and 0 < n < FEW]
@@ -190,12 +194,14 @@ class Comparison(OneLine):
 
 
 def _ends(name: str, ends: Interval | None) -> dict[str, float | None]:
+    """Return the ends and properties of an interval as columns of a record; None for a missing interval."""
     return {f"{name}_low": ends and ends.low, f"{name}_high": ends and ends.high}
 
 
 def _record(
     system: str, versus: str | None, metric: str, direction: str, n: int, mean: float, ends: Interval
 ) -> dict[str, Any]:
+    """Return one flat record of the table; `versus` is the second system of a difference, else None."""
     return {
         "system": system,
         "versus": versus,
@@ -314,6 +320,7 @@ def compare(
     done = 0
 
     def report(what: str) -> None:
+        """Report one step of the work."""
         nonlocal done
         if progress is not None:
             progress(what, done, total)
@@ -402,7 +409,7 @@ def compare(
 
 
 def _averaged_over(averaged: Mapping[str, Any]) -> str:
-    """Return what the scores of a system are means over, and which of them a sample estimates how precisely."""
+    """Return a phrase on what the scores of a system are means over, with the standard errors of sampled means."""
     sampled = averaged.get("sampled", {})
     estimates = [
         f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
@@ -438,7 +445,7 @@ def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, in
 def _check_rows(
     names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
 ) -> None:
-    """Raise unless the options name rows of the table, and pairs of different rows, each once."""
+    """Raise InputError unless the options name rows of the table, and pairs of different rows, each pair once."""
     named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
     named["paired"] = [name for pair in paired for name in pair]
     for argument, rows in named.items():

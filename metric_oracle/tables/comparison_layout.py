@@ -27,7 +27,7 @@ ENDINGS = (".md", ".tex", ".csv", ".jsonl")
 
 
 def title(metric: str) -> str:
-    """Return a column's name as papers print it: of a metric, of corpus BLEU, or of another tool's score."""
+    """Return the name of a column as papers print it, for a metric, for corpus BLEU or for another tool's score."""
     record = METRICS.get(metric.removesuffix(CORPUS))
     if record is not None and metric.endswith(CORPUS):
         return f"{record.name.partition(':')[0].upper()} of the corpus ({record.tool})"
@@ -40,6 +40,7 @@ def label(column: Column) -> str:
 
 
 def _number(value: float) -> str:
+    """Return a number as it is printed in tables."""
     return f"{value:z.3f}"
 
 
@@ -50,7 +51,7 @@ def _ends(ends: Interval, legacy: bool) -> str:
 
 
 def _with_ends(value: float | None, ends: Interval | None, shown: Callable[[float], str]) -> Entry:
-    """Return a cell with a number and, on a second line, its interval; `shown` formats a number."""
+    """Return a table cell with a number and, on a second line, its interval. `shown` converts a number to text."""
     if value is None:
         return Entry((NOTHING,))
     return Entry((shown(value),) if ends is None else (shown(value), f"[{shown(ends.low)}, {shown(ends.high)}]"))
@@ -66,6 +67,7 @@ def _inverse(mean: float, ends: Interval) -> tuple[str, ...]:
 
 
 def _p(value: float) -> str:
+    """Return a p-value as it is printed in tables."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -76,10 +78,12 @@ def layout(comparison: Comparison) -> list[PaperTable]:
     labels = [label(column) for column in columns]
 
     def block(title: str, entry: Callable[[str, Column], Entry], shown_columns: list[Column]) -> PaperTable:
+        """Return a table with one row per system and one column per metric, whose cells `entry` makes."""
         rows = [(plain(system), [entry(system, column) for column in shown_columns]) for system in comparison.systems]
         return PaperTable(title, [label(column) for column in shown_columns], rows)
 
     def score(system: str, column: Column) -> Entry:
+        """Return the cell with a mean and its interval."""
         cell = comparison.cells[system, column.metric]
         ends = [_number(end) for end in (cell.minimum, cell.maximum) if end is not None]
         spread = f"Range [{', '.join(ends)}]" if ends else f"Range {NOTHING}"
@@ -87,10 +91,12 @@ def layout(comparison: Comparison) -> list[PaperTable]:
         return Entry((_number(cell.mean), _ends(cell.interval, legacy), spread, *inverse), cell.best)
 
     def change(system: str, column: Column) -> Entry:
+        """Return the cell with the percentage change from random retrieval."""
         cell = comparison.cells[system, column.metric]
         return _with_ends(cell.percent_change, cell.change_interval, lambda value: f"{value:+z.1f} %")
 
     def share(system: str, column: Column) -> Entry:
+        """Return the cell with the share of the way from random retrieval to the oracle."""
         cell = comparison.cells[system, column.metric]
         return _with_ends(cell.share, cell.share_interval, lambda value: f"{100 * value:z.1f} %")
 
@@ -243,6 +249,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 
 def _counted(n: int, noun: str) -> str:
+    """Return a number with a noun in singular or plural."""
     return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 

@@ -240,6 +240,7 @@ def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed:
     """
 
     def scores(means: np.ndarray) -> np.ndarray:
+        """Return the CRG of each level and their mean, from mean counts."""
         parts = [means[..., 3 * level : 3 * level + 3] for level in range(len(labels))]
         return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
 

@@ -301,6 +301,7 @@ def f1_scores(
     n = truth.shape[1]
 
     def averages(means: np.ndarray) -> np.ndarray:
+        """Return the F1 of each label set and average, from mean counts."""
         averaged = []
         for position, labels in enumerate(map(list, label_sets.values())):
             means_of_cells = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]

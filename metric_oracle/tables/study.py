@@ -237,6 +237,7 @@ def run_study(
             steps.remove_index(predictions_folder)
 
         def oracles(metrics: Iterable[str]) -> None:
+            """Run the searches of these metrics' oracles and score the reports that they find."""
             for metric in metrics:
                 row = oracle_name(metric)
 
@@ -261,6 +262,7 @@ def run_study(
         )
 
         def perfect() -> Scores:
+            """Score each test report as a prediction for itself."""
             without_text = SearchOptions(text=False)
             planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
             own = {name: one.run(queries).table["score"] for name, one in planned.items()}
@@ -276,7 +278,7 @@ def run_study(
 
 
 def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Inputs) -> None:
-    """Raise unless scores that were given have every metric of the study and are of its test reports."""
+    """Raise InputError unless a user's scores have every metric of the study and belong to its test reports."""
     for name, row in rows.items():
         lacking = [metric for metric in metrics if metric not in row.signature.get("metrics", {})]
         if lacking:
@@ -332,7 +334,7 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metric
 
 
 def _check_models(models: Sequence[str], metrics: list[str]) -> None:
-    """Raise unless each model's name is distinct from other rows' names, also as a file name."""
+    """Raise InputError unless each model's name differs from other rows' names, also when it is made a file name."""
     row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
     taken = sorted({*row_names} & {*models})
     if taken:
@@ -403,6 +405,7 @@ class _ScoreModel:
     place: Path
 
     def __call__(self) -> Scores:
+        """Return the scores of the model."""
         rows = np.array([self.rows[study] for study in self.queries.ids])
         written = open_index(self.place) if self.place.exists() else self.model.index
         if written is not None:  # prepared by the user, or left by a study that was killed
@@ -440,9 +443,11 @@ def _scorable_by_all(rows: Iterable[np.ndarray]) -> np.ndarray:
 
 
 class _Chance:
-    """Expected scores of random retrieval, a mean over the corpus: one step per metric, then the row.
+    """Expected scores of random retrieval, for each test report a mean over the corpus.
 
-    A sample estimates the means of the metrics in `sampled`; `made_of` tells steps that depend on that choice apart.
+    Each metric is one step of the study; the row of the table is made from all. Means of the metrics in `sampled` are
+    estimated from a sample. `made_of` is part of the recorded inputs of the steps, so that steps of another sample are
+    not reused.
     """
 
     def __init__(
@@ -463,10 +468,10 @@ class _Chance:
         self._means: dict[str, np.ndarray] = {}
 
     def average(self, metrics: Iterable[str]) -> None:
-        """Run the steps of some metrics, unless the finished row is there already.
+        """Run the steps of some metrics, unless the row is already finished.
 
-        If all terms of a composite can score the same rows, its mean is computed from their means, without scoring the
-        pairs again. Its range is then not known.
+        The mean of a composite is computed from the means of its terms, without scoring pairs again, if all terms can
+        score the same rows. Its range is then not known.
         """
         if self._steps.holds(file_name(RANDOM), self._made_of.get(file_name(RANDOM))):
             return
@@ -489,6 +494,7 @@ class _Chance:
                     self._sampled[metric] = scores.signature["sampled"]
 
     def _average(self, metric: str) -> Scores:
+        """Return the expected scores of random retrieval under one metric."""
         options = SearchOptions(threads=self._threads)
         described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
         found = None
@@ -512,7 +518,7 @@ class _Chance:
         return replace(row, signature={**row.signature, **described})
 
     def row(self) -> Scores:
-        """Run the remaining steps and return the row."""
+        """Run the remaining steps and return the table's row of random retrieval."""
         left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
         made_of = self._made_of.get(file_name(RANDOM))
         scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, made_of, of=left)
@@ -521,6 +527,7 @@ class _Chance:
         return scores
 
     def _joined(self) -> Scores:
+        """Return the row from the results of all steps."""
         self.average(self._rows)
         scores = _scores(self._template, {metric: self._means[metric] for metric in self._rows}, RANDOM)
         averaged: dict[str, Any] = {"over": "all reports of the corpus", "ranges": self._ranges}
@@ -530,17 +537,21 @@ class _Chance:
 
 
 def _slope(metric: str, part: str) -> float:
-    """Return the change of a composite with one of its terms, in size; 0 if it is none."""
+    """Return by how much a composite changes with one of its terms, as an absolute value.
+
+    It is 0 if the metric is not its term.
+    """
     term = METRICS[metric].terms.get(part)
     return 0.0 if term is None else abs(term.weight / term.scale)
 
 
 def _random_step(metric: str) -> str:
+    """Return the file name of the step of random retrieval under a metric."""
     return f"{file_name(RANDOM)}-{file_name(metric)}"
 
 
 def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores:
-    """Return columns of scores with the ids and the signature of `template`, whose metrics they have."""
+    """Return columns of scores of a system with the ids and the signature of `template`, which has the same metrics."""
     table = pa.table({"query_id": template.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
     return Scores(table, {**template.signature, "system": system})
 

@@ -45,7 +45,10 @@ class Written:
                 raise _foreign(self._folder, f"its {STEPS} cannot be read") from error
 
     def check(self) -> None:
-        """Raise if the folder has a file that no study wrote; such a file must not be deleted or overwritten."""
+        """Raise InputError if the folder has a file that no study wrote.
+
+        Such a file must not be deleted or overwritten.
+        """
         for path in sorted(self._folder.iterdir()):
             of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
             name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
@@ -78,6 +81,7 @@ class Written:
         self._write()
 
     def _write(self) -> None:
+        """Write the record to its file."""
         entries = {name: {"made_of": key, "sha256": recorded} for name, (key, recorded) in self.entries.items()}
         with replacing(self._folder / STEPS) as (temporary,):
             temporary.write_text(json_text(entries), encoding="utf-8")
@@ -105,6 +109,7 @@ class Steps:
         self._written = Written(folder)
 
     def _key(self, name: str, made_of: Any) -> str:
+        """Return the checksum of a step's inputs."""
         return checksum([self._base, name, made_of])
 
     def index_folder(self, model: str, made_of: Any) -> Path:
@@ -115,6 +120,7 @@ class Steps:
         return self._folder / name
 
     def _folder_name(self, model: str, made_of: Any) -> str:
+        """Return the name of the folder for the index of a model's predictions."""
         return f"{model}.{self._key(model, made_of)[:16]}{FOLDER}"
 
     def clear(self, models: Mapping[str, Any]) -> None:
@@ -139,6 +145,7 @@ class Steps:
         return lambda _, done, total: self._tell(self._name, min(begun + (done or 0), self._limit))
 
     def _tell(self, step: str, done: int) -> None:
+        """Report how many test reports of a step are done."""
         self._name, self._done = step, done
         if self._progress is not None:
             self._progress(step, done, self._total)
@@ -208,7 +215,7 @@ def checksum_of(path: Path) -> str:
 
 
 def unfinished(out: Path) -> Path:
-    """Return the folder that a study has until it is finished."""
+    """Return the folder ``<out>.unfinished`` that holds a study until it is finished."""
     return out.with_name(f"{out.name}.unfinished")
 
 
@@ -236,6 +243,7 @@ def working_folder(out: Path | None) -> Iterator[Path]:
 
 
 def _foreign(folder: Path, reason: str) -> InputError:
+    """Return the error for a folder that is not that of a study."""
     return InputError(
         f"{folder} was not left by an earlier study: {reason}.", f"Move it, or name another {option('out')}."
     )
@@ -247,7 +255,7 @@ def file_name(name: str) -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Raise unless a new folder can be made at `out`. Called before the work begins."""
+    """Raise InputError unless a new folder can be made at `out`. It is called before the work begins."""
     manifest.check_name(out, "out")
     manifest.check_outside(out, "out")
     if out.exists() or out.is_symlink():

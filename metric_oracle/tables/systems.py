@@ -81,12 +81,12 @@ def is_yardstick(scores: Scores) -> bool:
 
 
 def is_oracle(signature: Mapping[str, Any]) -> bool:
-    """Return whether results are the best of the whole corpus: not a baseline, and not reranked from a smaller pool."""
+    """Return whether results come from a search of the whole corpus, not from a baseline or a reranked smaller pool."""
     return signature.get("baseline") is None and signature.get("pool", {"size": "all"})["size"] == "all"
 
 
 def _read_answers(path: Path, error: InputError) -> Results | Expectation:
-    """Read a file that retrieve or a baseline wrote; if it is neither, raise the `error` of the reader of scores."""
+    """Read a file that ``oracle retrieve`` or ``oracle baseline`` wrote; raise `error` for any other file."""
     for read in (read_results, read_expectation):
         try:
             return read(path)
@@ -183,7 +183,7 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
 
 
 def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the metrics that all systems have, and each system's metrics that others lack."""
+    """Return the metrics that all systems have, and for each system its metrics that other systems lack."""
     for name, system in scores.items():
         if system.signature.get("kind") != "scores" or not isinstance(system.signature.get("metrics"), dict):
             raise InputError(
@@ -222,7 +222,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
 
 
 def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
-    """Raise unless all systems were scored against the same references, by the same version, with the same options."""
+    """Raise InputError unless all systems have the same references, version and options."""
     (first, first_scores), *more = scores.items()
     for name, more_scores in more:
         pairs = [(key, first_scores.signature.get(key), more_scores.signature.get(key)) for key in _SHARED]
@@ -238,7 +238,7 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
 
 
 def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
-    """Return the path of the first nested entry that differs, and its two values."""
+    """Return where two nested values first differ: the path of the entry, and its two values."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
             if a.get(key) != b.get(key):
@@ -247,6 +247,7 @@ def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
 
 
 def _shown(value: Any) -> str:
+    """Return a value of a signature, shortened for a message."""
     text = str(value)
     return text if len(text) <= 40 else text[:37] + "..."
 

@@ -127,6 +127,7 @@ def means_of(
             columns_of_system.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
 
     def scored(means: Array) -> Array:
+        """Return each system's score from mean counts or mean scores."""
         return np.stack(
             [
                 1 / (2 - means[..., where.start]) if labels is None else crg_of_means(means[..., where], labels)
@@ -143,6 +144,7 @@ def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resample
     size, n = counts[0].shape
 
     def scored(means: Array) -> Array:
+        """Return corpus BLEU of each system from mean counts."""
         return corpus_bleu(n * means.reshape(*means.shape[:-1], len(counts), size))
 
     return resample_means(np.concatenate(counts), resamples, seed).map(scored)
@@ -199,9 +201,11 @@ class MetricCells:
 
     @property
     def _is_corpus(self) -> bool:
+        """Whether the column is corpus BLEU."""
         return self.column.metric.endswith(CORPUS)
 
     def _position(self, name: str) -> int:
+        """Return the index of a system among the rows."""
         return list(self.row).index(name)
 
     def _interval(self, name: str) -> Interval:
@@ -270,6 +274,7 @@ class MetricCells:
         position, start = self._position(name), self._position(random)
 
         def of(means: Array) -> Array:
+            """Return the ratio from the means of all systems."""
             way = means[..., position] - means[..., start]
             whole = means[..., start] if oracle is None else means[..., self._position(oracle)] - means[..., start]
             exists = whole > 0 if oracle is None else sign * whole > 0
