@@ -28,6 +28,8 @@ def state_of(text: str | None) -> str:
 
 def checked_texts(texts: Sequence[object], where: str) -> list[str | None]:
     """Return texts, with None for missing values. Any other value that is not a string is an error."""
+    if {str}.issuperset(map(type, texts)):
+        return list(texts)  # type: ignore[arg-type]
     for position, text in enumerate(texts):
         if not isinstance(text, str) and not is_missing(text):
             raise InputError(

@@ -6,11 +6,9 @@ Layouts: an object keyed by report path (PhysioNet), by study id (CXR-Report-Met
 
 import json
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ _SCHEMAS = {
 }
 _skip_blanks = re.compile(r"[ \t\n\r]*").match
 _TEXT = frozenset((str,))
+AT_ONCE = 1 << 16  # entities whose numbers are held in lists, which are faster than arrays to append to
 LONGEST = 1 << 28  # characters of one graph; in a broken file that seems to have more nothing is read on
 # Below these shares of equal texts, a join by study id (by position) is one to other sections (other reports).
 _MIN_STUDY_AGREEMENT = 0.5
@@ -114,6 +113,24 @@ class _Numbers(dict[Any, int]):
         return number
 
 
+class _Column:
+    """Numbers that are appended to the list `last`, whose items move to an array now and then."""
+
+    def __init__(self) -> None:
+        self.last: list[int] = []
+        self._parts: list[npt.NDArray[np.int32]] = []
+
+    def store(self) -> None:
+        """Move the numbers to an array."""
+        self._parts.append(np.array(self.last, np.int32))
+        self.last.clear()
+
+    def array(self) -> npt.NDArray[np.int32]:
+        """Return all numbers."""
+        self.store()
+        return np.concatenate(self._parts)
+
+
 def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable:
     """Read a RadGraph JSON file.
 
@@ -145,9 +162,10 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
     same_text: dict[str | None, str | None] = {}
-    entity_ptr, relation_ptr = array("q", [0]), array("q", [0])
-    entity_token, entity_label = array("i"), array("i")
-    relation_source, relation_target, relation_type = array("i"), array("i"), array("i")
+    built = [_Column() for _ in range(7)]
+    n_entities, entity_token, entity_label, n_relations, relation_source, relation_target, relation_type = (
+        column.last for column in built
+    )
     n_dangling = 0
 
     for key, graph in items:
@@ -156,20 +174,21 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
             if annotator is not None or "entities" not in graph:
                 graph = _of_annotator(graph, annotator, key, path)
                 graph_text = graph.get("text", graph_text)
-            entities = with_text_keys(graph["entities"])
-            mentions = entities.values()
-            entity_token.extend([tokens[entity["tokens"]] for entity in mentions])
-            entity_label.extend([labels[entity["label"]] for entity in mentions])
-            place_of = dict(zip(entities, range(len(entities)), strict=True))
-            for source, entity in enumerate(mentions):
+            entities = graph["entities"]
+            if not _TEXT.issuperset(map(type, entities)):
+                entities = with_text_keys(entities)
+            place_of = dict(zip(entities, range(len(entities)), strict=False))
+            before = len(relation_type)
+            for source, entity in enumerate(entities.values()):
+                entity_token.append(tokens[entity["tokens"]])
+                entity_label.append(labels[entity["label"]])
                 for kind, target_key in entity["relations"]:
-                    target = place_of.get(target_key)
-                    if target is None:
+                    if target_key in place_of:
+                        relation_source.append(source)
+                        relation_target.append(place_of[target_key])
+                        relation_type.append(relation_types[kind])
+                    else:
                         n_dangling += 1
-                        continue
-                    relation_source.append(source)
-                    relation_target.append(target)
-                    relation_type.append(relation_types[kind])
             texts.append(same_text.setdefault(graph_text, graph_text))
         except InputError:
             raise
@@ -181,8 +200,11 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
                 step="Pass a RadGraph file.",
             ) from None
         keys.append(key)
-        entity_ptr.append(len(entity_token))
-        relation_ptr.append(len(relation_source))
+        n_entities.append(len(entities))
+        n_relations.append(len(relation_type) - before)
+        if len(entity_token) > AT_ONCE:
+            for part in built:
+                part.store()
 
     if not keys:
         raise InputError(f"{path} has no graph.", "Check the file.")
@@ -211,16 +233,20 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
         tokens=list(tokens),
         labels=list(labels),
         relation_types=list(relation_types),
-        entity_ptr=np.frombuffer(entity_ptr, np.int64),
-        entity_token=np.frombuffer(entity_token, np.int32),
-        entity_label=np.frombuffer(entity_label, np.int32),
-        relation_ptr=np.frombuffer(relation_ptr, np.int64),
-        relation_source=np.frombuffer(relation_source, np.int32),
-        relation_target=np.frombuffer(relation_target, np.int32),
-        relation_type=np.frombuffer(relation_type, np.int32),
+        entity_ptr=_offsets(built[0].array()),
+        entity_token=built[1].array(),
+        entity_label=built[2].array(),
+        relation_ptr=_offsets(built[3].array()),
+        relation_source=built[4].array(),
+        relation_target=built[5].array(),
+        relation_type=built[6].array(),
         n_dangling=n_dangling,
         path=str(path),
     )
+
+
+def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def _within(
@@ -397,10 +423,11 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
 
 def _are_positions(keys: list[str]) -> bool:
     """Tell whether keys ascend from "0"; study ids of that form are told apart by the texts at the join."""
-    if keys[0] != "0" or not all(re.fullmatch(r"[0-9]{1,18}", key) for key in keys):
+    joined = "".join(keys)
+    is_of_digits = joined.isascii() and joined.isdecimal() and 1 <= min(map(len, keys)) <= max(map(len, keys)) <= 18
+    if keys[0] != "0" or not is_of_digits:
         return False
-    numbers = list(map(int, keys))
-    return all(here < after for here, after in pairwise(numbers))
+    return bool(np.all(np.diff(np.fromiter(map(int, keys), np.int64, len(keys))) > 0))
 
 
 def _schema(labels: _Numbers, path: str | Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
     existing_file,
@@ -50,6 +50,7 @@ def text_options(path: Path) -> list[str]:
 
 
 _MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
+_NUMBER = re.compile(r"\d+(?:\.0)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
@@ -181,14 +182,20 @@ def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) ->
     MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
     numbers only, a trailing `.0` goes too. All other ids stay as they are, and all of them where `mimic` is false.
     """
-    ids = []
-    for row, cell in enumerate(cells):
-        text = "" if is_missing(cell) else str(cell).strip()
-        if not text or isinstance(cell, (bool, list, dict)):
-            raise InputError(f"there is no id in row {row + 1} of {where}.", "Each row needs a text or a number as id.")
-        mimic_id = _MIMIC_ID.fullmatch(text) if mimic else None
-        ids.append(mimic_id[1] if mimic_id else text)
-    if all(re.fullmatch(r"\d+(?:\.0)?", text) for text in ids):
+    cells = list(cells)
+    ids = list(map(str.strip, cells)) if {str}.issuperset(map(type, cells)) else []  # type: ignore[arg-type]
+    if not ids or "" in ids or not MISSING_WORDS.isdisjoint(ids):
+        ids = []
+        for row, cell in enumerate(cells):
+            text = "" if is_missing(cell) else str(cell).strip()
+            if not text or isinstance(cell, (bool, list, dict)):
+                raise InputError(
+                    f"there is no id in row {row + 1} of {where}.", "Each row needs a text or a number as id."
+                )
+            ids.append(text)
+    if mimic:
+        ids = [found[1] if found else text for text, found in zip(ids, map(_MIMIC_ID.fullmatch, ids), strict=True)]
+    if all(map(_NUMBER.fullmatch, ids)):
         ids = [text.removesuffix(".0") for text in ids]
     return ids
 

@@ -275,6 +275,8 @@ def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) 
 
     `ids` and `what` name the string in the message.
     """
+    if all(map(str.isascii, strings)):
+        return
     for place, string in enumerate(strings):
         try:
             string.encode()
