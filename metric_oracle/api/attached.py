@@ -94,7 +94,7 @@ class AttachedReports:
         """
         asked = section_of(index), tuple(keep)
         if asked not in self._loaded:
-            self._loaded[asked] = self._load(*asked, progress or silent)
+            self._loaded[asked] = self._load(*asked, silent if progress is None else progress)
         return self._loaded[asked]
 
     def _load(self, like: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
@@ -137,7 +137,7 @@ class AttachedReports:
         if not self.encoding:
             return None
         of_models = given_of(self.models, ("device", "tell"))
-        return load_encoding(progress=progress or silent, **self.encoding, **more, **of_models)
+        return load_encoding(progress=silent if progress is None else progress, **self.encoding, **more, **of_models)
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:

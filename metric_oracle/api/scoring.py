@@ -98,7 +98,7 @@ def score(
     of_crepe = {} if crepe is None else open_crepe(crepe, models.get("device"))
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
-    report = tell or (lambda line: None)
+    report = (lambda line: None) if tell is None else tell
     asked_reports, prepared = asked.read(like=section_of(corpus, written.data))
     report(f"references: {_counted(asked_reports)}")
     written_reports, prepared_too = written.read(predictions=True)

@@ -192,7 +192,7 @@ def retrieve(
     options : SearchOptions, optional
         All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions].
     progress : function, optional
-        Called with the number of queries answered since the last call.
+        Called as ``progress("", done, total)`` with numbers of queries.
 
     Returns
     -------
@@ -355,7 +355,7 @@ def expectation(
     options : SearchOptions, optional
         `threads`, and options that change scores, such as `idf` and `rescale`.
     progress : function, optional
-        Called with the number of queries finished since the last call.
+        Called as ``progress("", done, total)`` with numbers of queries.
 
     Returns
     -------

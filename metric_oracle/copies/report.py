@@ -202,7 +202,8 @@ def overlap(
     >>> round(result.cells["strong", "copy: text"].value, 3)
     0.042
     """
-    resamples, step = checked_resamples(resamples), progress or silent
+    resamples = checked_resamples(resamples)
+    step = silent if progress is None else progress
     index = opened(corpus)
     for name in NEAR:
         index.check_holds(METRICS[name])

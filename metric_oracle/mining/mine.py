@@ -183,7 +183,7 @@ def mine(
     work.mkdir(exist_ok=True)
     with exclusive(work, "lock", "run of mine"):
         _check_same(work, path, _identity(planned, rows, ranks, text))
-        parts = list(_searched(planned, rows, ranks, work, text, progress or silent))
+        parts = list(_searched(planned, rows, ranks, work, text, silent if progress is None else progress))
         found = _joined(path, parts, rows, counts, ranks["k"])
         shutil.rmtree(work)
     return found

@@ -248,18 +248,18 @@ def best_of(
     >>> mo.best_of("samples.jsonl", "test.csv", "rouge-l")
     <BestOf: 24 studies, 192 samples: rouge-l>
     """
-    options = options or DEFAULTS
+    options, step = options or DEFAULTS, silent if progress is None else progress
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
     asked, written = attached(references), attached(candidates)
     models, encoded = shared_models(asked, written)
-    tell = models.get("tell") or (lambda line: None)
+    tell = models.get("tell")
     samples = written.read_samples(column)
     truth, prepared = asked.read(like=section_of(counted))
     check_sections(truth.said, samples.section)
     firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
-    of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, tell)
+    of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:
         raise InputError(
             f"{len(of_samples)} studies have samples and a reference.",
@@ -275,13 +275,13 @@ def best_of(
         prepared=(prepared, None),
         places=(of_truth, range(len(texts.ids))),
         models=models,
-        encoding=None if encoded is None else encoded.open_encoding(progress),
+        encoding=None if encoded is None else encoded.open_encoding(step),
     )
     groups = Groups(samples, corpus, places_of(samples))
     scores: dict[str, list[Array]] = {}
     consensus: dict[str, list[int]] = {}
     for place, record in enumerate(records):
-        (progress or silent)(record.name, place, len(records))
+        step(record.name, place, len(records))
         scores[record.name] = scores_with(groups, queries, record, options, counted)
         sign = 1 if record.higher_is_better else -1
         utilities = [expected_scores(matrix) for matrix in matrices(groups, record, options, counted)]

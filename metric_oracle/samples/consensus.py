@@ -299,7 +299,7 @@ def consensus(
     >>> chosen
     <Consensus: 24 studies, 192 samples: rouge-l, bleu-2>
     """
-    options = options or DEFAULTS
+    options, step = options or DEFAULTS, silent if progress is None else progress
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     given = attached(candidates)
@@ -315,8 +315,8 @@ def consensus(
     inputs = load_inputs(
         reports.ids,
         reports.texts,
-        encoding=given.open_encoding(progress),
-        progress=progress or silent,
+        encoding=given.open_encoding(step),
+        progress=step,
         **given.models,
         **given.sources,
     ).completed()
@@ -328,7 +328,7 @@ def consensus(
     chosen: dict[str, list[int]] = {}
     logprobs = samples.logprobs if weighted else None
     for place, record in enumerate(records):
-        (progress or silent)(record.name, place, len(records))
+        step(record.name, place, len(records))
         of_metric[record.name] = matrices(groups, record, options, counted)
         utilities[record.name] = [
             expected_scores(matrix, None if logprobs is None else logprobs[study])
