@@ -37,6 +37,7 @@ from metric_oracle.samples.consensus import Consensus as Consensus, consensus as
 from metric_oracle.samples.curve_plot import plot_best_of as plot_best_of
 from metric_oracle.samples.layout import write_best_of as write_best_of
 from metric_oracle.statistics import interval as interval
+from metric_oracle.survey.create import SurveyOptions as SurveyOptions
 from metric_oracle.survey.create import create_survey as create_survey
 from metric_oracle.survey.export import export_survey as export_survey, survey_status as survey_status
 from metric_oracle.tables.comparison import compare as compare

@@ -242,7 +242,7 @@ def test_only_reports_have_more_than_ten_parameters():
     """Everything that belongs to reports is given to `reports`, and nowhere else."""
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
     many = {name for name, function in functions.items() if len(public._known(function.__wrapped__)) > 10}
-    assert many == {"reports", "read_reports", "create_survey", "read_predictions"}
+    assert many == {"reports", "read_reports", "read_predictions"}
 
 
 def test_loaded_reports_take_no_sources(index, prepared):

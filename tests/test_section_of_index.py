@@ -139,14 +139,14 @@ def test_models_of_a_study_have_the_section_of_the_index(oracle, files):
 
 
 def test_a_survey_has_the_section_of_its_results(files, tmp_path):
-    options = {"raters": ["anna"], "studies": 2}
+    options = {"raters": ["anna"], "options": mo.SurveyOptions(studies=2)}
     candidates = {"bleu": files["answers of findings"]}
     survey = mo.create_survey(files["tests"], candidates, tmp_path / "S", **options)
     assert {study.reference for study in survey.studies} <= {findings for _, findings, _ in TESTS}
     match = r"create_survey: references and candidates must be of one section; got impression .* and findings "
-    for references, reading in ((files["tests"], {"section": "impression"}), (files["tests of impression"], {})):
+    for references in (mo.reports(files["tests"], section="impression"), files["tests of impression"]):
         with pytest.raises(InputError, match=match):
-            mo.create_survey(references, candidates, tmp_path / "T", **options, **reading)
+            mo.create_survey(references, candidates, tmp_path / "T", **options)
 
 
 def test_pages_have_the_section_of_their_results(oracle, files, tmp_path):

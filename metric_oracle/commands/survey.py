@@ -38,16 +38,14 @@ def create(
     seed: o.Seed = 0,
 ) -> None:
     """Draw studies for a survey, and shuffle their candidates, whose origin raters do not see."""
-    from metric_oracle.survey.create import create_survey, read_strata
+    from metric_oracle import api
+    from metric_oracle.survey.create import SurveyOptions, create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
     files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "="))
-    survey = create_survey(
-        references,
-        files,
-        out,
-        raters=split_names(raters),
+    options = SurveyOptions(
         studies=studies,
+        seed=seed,
         repeats=repeats,
         identical=identical,
         categories=categories,
@@ -55,9 +53,9 @@ def create(
         unequal=unequal,
         stratify=strata,
         order=order,
-        seed=seed,
-        **used(reading),
     )
+    tests = api.reports(references, **used(reading, o.Reading()))
+    survey = create_survey(tests, files, out, raters=split_names(raters), options=options)
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")
 

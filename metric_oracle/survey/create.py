@@ -14,13 +14,15 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from metric_oracle.api.given import Given, Reading, reports_of, section_of
+from metric_oracle.api.attached import attached
+from metric_oracle.api.given import Given, section_of
 from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
@@ -70,60 +72,78 @@ _RATER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 POSITIVE = 1  # value of a positive CheXbert label
 
 
+@dataclass(frozen=True)
+class SurveyOptions:
+    """How a survey draws its studies, and how it shows them.
+
+    Parameters
+    ----------
+    studies : int, default 50
+        Number of studies to draw.
+    seed : int, default 0
+        Seed of the draw; the same seed gives the same survey.
+    repeats : int, default 0
+        Number of studies that are shown again at the end, with their candidates in a new order, to measure how far each
+        rater agrees with himself or herself.
+    identical : {"once", "show"}, default "once"
+        How to treat candidates of a study with equal texts, up to white space: ``once`` shows one of them and uses its
+        counts for all; ``show`` shows all, as the paper does, which asks raters to give them the same counts.
+    categories : {"rexval", "radevalx"} or path, default "rexval"
+        Error categories: those of ReXVal, those of RadEvalX, or a text file with one category per line.
+    instructions : path, optional
+        Text file that replaces the default instructions.
+    unequal : bool, default False
+        Whether a drawn study may lack the candidates of some types. By default this raises InputError.
+    stratify : dict of str to str, optional
+        Reference id -> stratum. The draw then has equally many studies of each stratum, as far as the strata are large
+        enough, so that rare findings occur. By default every study is equally likely, as in the paper.
+    order : {"shared", "per-rater"}, default "shared"
+        Whether all raters see studies and candidates in the same random order, or each rater in another one, so that
+        fatigue and learning do not affect the same studies. The paper does not say which it used. Repeated studies are
+        last in both.
+
+    Examples
+    --------
+    >>> mo.SurveyOptions(studies=20, order="per-rater").categories
+    'rexval'
+    """
+
+    studies: int = STUDIES
+    seed: int = 0
+    repeats: int = 0
+    identical: str = "once"
+    categories: str | Path = "rexval"
+    instructions: str | Path | None = None
+    unequal: bool = False
+    stratify: Mapping[str, str] | None = None
+    order: str = "shared"
+
+
+DEFAULTS = SurveyOptions()
+
+
 def create_survey(
     references: Given,
     candidates: Mapping[str, Given],
     out: str | Path,
     *,
     raters: Sequence[str],
-    studies: int = STUDIES,
-    seed: int = 0,
-    identical: str = "once",
-    categories: str | Path = "rexval",
-    repeats: int = 0,
-    instructions: str | Path | None = None,
-    unequal: bool = False,
-    stratify: Mapping[str, str] | None = None,
-    order: str = "shared",
-    **reading: Unpack[Reading],
+    options: SurveyOptions | None = None,
 ) -> Survey:
     """Draw studies and make the folder of a survey.
 
     Parameters
     ----------
-    references : path or container
-        Test reports, see [`reports`][metric_oracle.reports].
+    references : path, container or AttachedReports
+        Test reports; options for reading them are given to [`reports`][metric_oracle.reports].
     candidates : mapping
         Candidate type -> results of a search, of which the best report of each study is used, or a model's reports.
     out : str or path
         New folder. It contains report text, and only its owner may read it.
     raters : sequence of str
         Names of the raters: letters, digits, ``-`` and ``_``.
-    studies : int
-        Number of studies to draw.
-    seed : int
-        Seed of the draw; the same seed gives the same survey.
-    identical : {"once", "show"}
-        How to treat candidates of a study with equal texts, up to white space: ``once`` shows one of them and uses its
-        counts for all; ``show`` shows all, as the paper does, which asks raters to give them the same counts.
-    categories : {"rexval", "radevalx"} or path
-        Error categories: those of ReXVal, those of RadEvalX, or a text file with one category per line.
-    repeats : int
-        Number of studies that are shown again at the end, with their candidates in a new order, to measure how far each
-        rater agrees with himself or herself.
-    instructions : str or path, optional
-        Text file that replaces the default instructions.
-    unequal : bool
-        Whether a drawn study may lack the candidates of some types. By default this raises InputError.
-    stratify : mapping, optional
-        Reference id -> stratum. The draw then has equally many studies of each stratum, as far as the strata are large
-        enough, so that rare findings occur. By default every study is equally likely, as in the paper.
-    order : {"shared", "per-rater"}
-        Whether all raters see studies and candidates in the same random order, or each rater in another one, so that
-        fatigue and learning do not affect the same studies. The paper does not say which it used. Repeated studies are
-        last in both.
-    **reading
-        Options for reading the references, see [`read_reports`][metric_oracle.read_reports].
+    options : SurveyOptions, optional
+        How many studies are drawn, and how they are shown; see [`SurveyOptions`][metric_oracle.SurveyOptions].
 
     Returns
     -------
@@ -138,21 +158,23 @@ def create_survey(
     Examples
     --------
     >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
-    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> options = mo.SurveyOptions(studies=5)
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], options=options)
     >>> len(survey.studies)
     5
     """
-    out = Path(out)
+    out, options = Path(out), options or DEFAULTS
     check_folder(out)
-    _check_options(list(candidates), list(raters), studies, seed, identical, repeats, order)
-    error_categories = _categories(categories)
-    text = INSTRUCTIONS if instructions is None else read_text(Path(instructions))[0]
+    _check(list(candidates), list(raters), options)
+    studies, stratify = options.studies, options.stratify
+    categories = _categories(options.categories)
+    text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
     sources = {name: _read_results(source) for name, source in candidates.items()}
-    reports, _ = reports_of(references, reading, like=section_of(*sources.values()))
+    reports, _ = attached(references).read(like=section_of(*sources.values()))
     candidate_data = {name: _candidate(name, source, reports) for name, source in sources.items()}
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))
-    pool = [study for study in reports.ids if not unequal or any(study in texts for texts in read.values())]
+    pool = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
     if len(pool) < studies:
         raise InputError(
             argument="studies",
@@ -161,29 +183,29 @@ def create_survey(
             step="Draw fewer, give more references, or check the ids.",
         )
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     shuffled = [pool[position] for position in rng.permutation(len(pool))]
     drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
-    if not unequal:
+    if not options.unequal:
         _check_complete(drawn, read)
-    again = [drawn[position] for position in rng.permutation(studies)[:repeats]]
+    again = [drawn[position] for position in rng.permutation(studies)[: options.repeats]]
     shown, keys = [], []
     for position, study in enumerate([*drawn, *again]):
         of_study = {name: texts[study] for name, texts in read.items() if study in texts}
         names = [[*of_study][i] for i in rng.permutation(len(of_study))]
-        texts, positions = _arranged(names, of_study, identical)
+        texts, positions = _arranged(names, of_study, options.identical)
         shown.append({"reference": reference_of[study], "candidates": texts})
         strata = {} if stratify is None else {"stratum": stratify[study]}
         keys.append({"study_id": study, "positions": positions, "is_repeat": position >= studies, **strata})
 
-    own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if order == "per-rater" else {}
+    own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if options.order == "per-rater" else {}
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
-        "categories": error_categories, "instructions": text, "raters": list(raters), "studies": shown,
+        "categories": categories, "instructions": text, "raters": list(raters), "studies": shown,
         **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
-        "seed": seed, "identical": identical, "order": order, "unequal": unequal,
+        "seed": options.seed, "identical": options.identical, "order": options.order, "unequal": options.unequal,
         "candidates": list(candidates), "studies": keys,
         "references": reports.source,
         "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
@@ -197,10 +219,8 @@ def create_survey(
     return open_survey(out)
 
 
-def _check_options(
-    names: list[str], raters: list[str], studies: int, seed: int, identical: str, repeats: int, order: str
-) -> None:
-    """Check the options before a file is read."""
+def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
+    """Check names and options before a file is read."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
         raise InputError(
@@ -217,7 +237,8 @@ def _check_options(
             value=shown_names(bad) or "a name twice, or none",
             step="Rename them.",
         )
-    for name, value, minimum in (("studies", studies, 1), ("seed", seed, 0), ("repeats", repeats, 0)):
+    for name, minimum in (("studies", 1), ("seed", 0), ("repeats", 0)):
+        value = getattr(options, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise InputError(
                 argument=name,
@@ -225,11 +246,14 @@ def _check_options(
                 value=repr(value),
                 step="Choose another number.",
             )
-    if repeats > studies:
+    if options.repeats > options.studies:
         raise InputError(
-            argument="repeats", rule=f"must be at most the studies, {studies}", value=repeats, step="Repeat fewer."
+            argument="repeats",
+            rule=f"must be at most the studies, {options.studies}",
+            value=options.repeats,
+            step="Repeat fewer.",
         )
-    for name, choice, choices in (("identical", identical, IDENTICAL), ("order", order, ORDERS)):
+    for name, choice, choices in (("identical", options.identical, IDENTICAL), ("order", options.order, ORDERS)):
         if choice not in choices:
             raise InputError(
                 argument=name,
@@ -358,9 +382,10 @@ def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]])
     for name, texts in read.items():
         missing = [study for study in drawn if study not in texts]
         if missing:
+            allowed = option("unequal", True, python="options=mo.SurveyOptions(unequal=True)")
             raise InputError(
                 f"candidate {name} has no report for {len(missing)} drawn studies, such as {shown_names(missing[:3])}.",
-                f"Complete the file, or allow it with {option('unequal', True)}.",
+                f"Complete the file, or allow it with {allowed}.",
             )
 
 

@@ -102,7 +102,8 @@ def survey_status(folder: str | Path) -> list[dict[str, Any]]:
     Examples
     --------
     >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
-    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> options = mo.SurveyOptions(studies=5)
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], options=options)
     >>> [(record["rater"], record["studies"], record["of_studies"]) for record in mo.survey_status("survey")]
     [('ann', 0, 5), ('bob', 0, 5)]
     """
@@ -163,7 +164,8 @@ def export_survey(
     Examples
     --------
     >>> candidates = {"strong": "strong.csv", "weak": "weak.csv"}
-    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], studies=5)
+    >>> options = mo.SurveyOptions(studies=5)
+    >>> survey = mo.create_survey("test.csv", candidates, "survey", raters=["ann", "bob"], options=options)
     >>> try:
     ...     mo.export_survey("survey", "export")
     ... except mo.MetricOracleError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from metric_oracle.survey.create import create_survey
+from metric_oracle.survey.create import SurveyOptions, create_survey
 from metric_oracle.survey.folder import Survey
 
 NASTY = "<script>alert(\"1\")</script> & \u2028 \u202e \0 'quoted' {{ 7*7 }}"
@@ -26,7 +26,7 @@ def made(folder: Path, **options: Any) -> Survey:
         for kind, word in (("a", "Alpha"), ("b", "Beta"))
     }
     own = {name: f"Reference {i}. {NASTY}" for i, name in enumerate(ids)}
-    return create_survey(own, others, folder, raters=["anna", "ben"], studies=N, **options)
+    return create_survey(own, others, folder, raters=["anna", "ben"], options=SurveyOptions(studies=N, **options))
 
 
 @contextmanager

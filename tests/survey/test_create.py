@@ -23,7 +23,7 @@ from metric_oracle.raters.ratings import CATEGORIES, read_ratings
 from metric_oracle.retrieval.results import Results, Scores, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.survey import log as survey_log
-from metric_oracle.survey.create import INSTRUCTIONS, create_survey, read_strata
+from metric_oracle.survey.create import INSTRUCTIONS, SurveyOptions, create_survey, read_strata
 from metric_oracle.survey.export import export_survey, survey_status
 from metric_oracle.survey.folder import open_survey, read_key
 from metric_oracle.survey.log import MAX_ERRORS
@@ -45,7 +45,7 @@ def candidates(n=60, types=TYPES):
 def made(tmp_path, *, name="S", n=8, types=TYPES, raters=("anna", "ben"), own=None, others=None, **options):
     options.setdefault("studies", n)
     texts = candidates(n, types) if others is None else others
-    return create_survey(own or references(n), texts, tmp_path / name, raters=raters, **options)
+    return create_survey(own or references(n), texts, tmp_path / name, raters=raters, options=SurveyOptions(**options))
 
 
 def answer(survey, rater, counts_of, *, skip=()):
@@ -71,7 +71,8 @@ def test_power_cut(tmp_path, monkeypatch):
     root.mkdir()
     with monkeypatch.context() as patch:
         power = Power(patch, root)
-        made = create_survey({"a": "x", "b": "y"}, {"m": {"a": "z", "b": "v"}}, root / "S", raters=["anna"], studies=2)
+        texts, options = {"m": {"a": "z", "b": "v"}}, SurveyOptions(studies=2)
+        made = create_survey({"a": "x", "b": "y"}, texts, root / "S", raters=["anna"], options=options)
         power.cut(tmp_path / "cut", kinds_of(root))
     left = open_survey(tmp_path / "cut/S")
     assert (left.fingerprint, left.links()) == (made.fingerprint, made.links())
@@ -106,7 +107,11 @@ def test_a_seed_is_a_survey(tmp_path):
     found = []
     for number, seed in enumerate((3, 3, 4)):
         survey = create_survey(
-            references(), candidates(), tmp_path / str(number), raters=["a"], studies=9, seed=seed, repeats=3
+            references(),
+            candidates(),
+            tmp_path / str(number),
+            raters=["a"],
+            options=SurveyOptions(studies=9, seed=seed, repeats=3),
         )
         found.append((survey.studies, read_key(survey)["studies"]))
     assert found[0] == found[1] != found[2]
@@ -206,15 +211,15 @@ def test_candidates_come_from_searches(tmp_path):
     assert read_key(survey)["sources"]["bleu"]["file"] == "bleu.parquet"
     other = {**references(8), "s5": "Other words."}
     with pytest.raises(InputError, match=r"the results of candidate bleu are for other texts"):
-        create_survey(other, paths, tmp_path / "T", raters=["a"], studies=3)
+        create_survey(other, paths, tmp_path / "T", raters=["a"], options=SurveyOptions(studies=3))
     bare = results(candidates(8)["bleu"], drop=["text"])
     with pytest.raises(InputError, match=r"the results of candidate bleu have no column text\. Search again"):
-        create_survey(references(8), {"bleu": bare}, tmp_path / "T", raters=["a"], studies=3)
+        create_survey(references(8), {"bleu": bare}, tmp_path / "T", raters=["a"], options=SurveyOptions(studies=3))
 
 
 def test_what_a_model_wrote(tmp_path):
     own, model = write(tmp_path / "test.csv", references(8)), write(tmp_path / "model.csv", candidates(8)["bleu"])
-    survey = create_survey(own, {"model": model}, tmp_path / "S", raters=["a"], studies=8)
+    survey = create_survey(own, {"model": model}, tmp_path / "S", raters=["a"], options=SurveyOptions(studies=8))
     assert len(survey.studies) == 8
 
 
@@ -246,7 +251,11 @@ def test_strata_are_drawn_evenly(tmp_path, n, shares):
     found = []
     for number, seed in enumerate((1, 1, 2)):
         survey = create_survey(
-            references(), candidates(), tmp_path / str(number), raters=["a"], studies=n, seed=seed, stratify=strata()
+            references(),
+            candidates(),
+            tmp_path / str(number),
+            raters=["a"],
+            options=SurveyOptions(studies=n, seed=seed, stratify=strata()),
         )
         found.append([(study["study_id"], study["stratum"]) for study in read_key(survey)["studies"]])
     drawn = found[0]
