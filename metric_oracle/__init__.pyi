@@ -16,8 +16,9 @@ from metric_oracle.corpora.reports import Reports as Reports, read_reports as re
 from metric_oracle.corpora.samples import Samples as Samples, read_samples as read_samples
 from metric_oracle.errors import MetricOracleError as MetricOracleError
 from metric_oracle.metrics import list_metrics as list_metrics
-from metric_oracle.mining.mine import mine as mine
+from metric_oracle.mining.mine import merge_mined as merge_mined, mine as mine
 from metric_oracle.mining.pairs import pairs as pairs
+from metric_oracle.mining.selection import Selection as Selection
 from metric_oracle.presentation.expectation_plot import plot_histogram as plot_histogram
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite

@@ -12,6 +12,7 @@ INTERVALS = ("bca", "percentile", LEGACY)
 IDENTICAL = ("once", "show")  # equal candidates of a survey
 ORDERS = ("shared", "per-rater")
 SHAPES = ("triplet", "n-tuple", "labeled-pair", "labeled-list", "trec")  # of pairs to train on
+STRATEGIES = ("top", "random")  # which candidates of a list are kept
 # Endings of files of results, and of tables.
 RESULTS = (".parquet", ".csv", ".jsonl")
 TABLES = (".md", ".tex", ".csv", ".parquet", ".jsonl")

@@ -48,7 +48,7 @@ ALLOWED = {
     "presentation": ENGINE | {"api", "statistics"},
     "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
     "copies": ENGINE | {"api", "presentation", "statistics"},
-    "mining": ENGINE | {"api"},
+    "mining": ENGINE | {"api", "cluster"},
     "samples": ENGINE | {"api", "presentation", "statistics", "tables"},
     "raters": ENGINE | {"encoders", "presentation", "statistics", "tables"},
     "survey": ENGINE | {"api", "raters", "tables", "web"},

@@ -22,6 +22,7 @@ import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
 from metric_oracle.metrics import ATTACHED
+from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources import availability
 
@@ -242,7 +243,7 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            is_named = isinstance(value, SearchOptions)
+            is_named = isinstance(value, SearchOptions | Selection)
             yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value

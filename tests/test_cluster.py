@@ -21,6 +21,7 @@ from metric_oracle import cluster as engine
 from metric_oracle.cluster import Runner, Task, WorkerProgress
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.metrics import get_metric
+from metric_oracle.mining import mine as mining
 from metric_oracle.retrieval.remote import search_one
 from support import SECRET, assert_refused, write
 from support.calls import Calls
@@ -180,6 +181,35 @@ def test_a_parquet_file_says_how_many_shards_there_will_be(machines, tmp_path):
         progress=lambda said, done, total: totals.add(total), **on(machines),
     )  # fmt: skip
     assert totals == {3}
+
+
+def test_workers_mine_blocks_and_a_stopped_run_resumes(machines, made, tmp_path, monkeypatch):
+    """The file has the same bytes as that of this process; blocks of a stopped run are not searched again."""
+    monkeypatch.setattr(mining, "BLOCK", 17)
+    given = {"k": 2, "exclude": "text", "where": "rouge-l<0.9"}
+    selection = mo.Selection(max_score=1.2)
+    metric, here = "radgraph+rouge-l", tmp_path / "here.parquet"
+    mo.mine(made[1], metric, here, selection=selection, options=mo.SearchOptions(**given))
+    written, write_block = [], mining._write
+
+    def dying(*block):
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(block[0].name)
+        write_block(*block)
+
+    monkeypatch.setattr(mining, "_write", dying)
+    there, options = tmp_path / "there.parquet", mo.SearchOptions(**given, **on(machines))
+    with pytest.raises(KeyboardInterrupt):
+        mo.mine(made[1], metric, there, selection=selection, options=options)
+    before = [*written]
+    monkeypatch.setattr(mining, "_write", lambda *block: (written.append(block[0].name), write_block(*block)))
+    done = Calls()
+    mo.mine(made[1], metric, there, selection=selection, options=options, progress=done)
+    assert there.read_bytes() == here.read_bytes()
+    assert len(before) == 3
+    assert len(set(written)) == len(written) > 3
+    assert done[-1] == ("", made[1].n_reports, made[1].n_reports)
 
 
 def test_no_array_lies_in_the_store_of_ray(machines):

@@ -74,7 +74,7 @@ COMMANDS = {
         "Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.",
     ),
     "merge": Listed(
-        "search", _SEARCH, "Join the results of retrieve --part into the result of a search of the whole shard set."
+        "search", _SEARCH, "Join the results of retrieve --part or mine --part into the result of the whole search."
     ),
     "verify": Listed(
         "search",

@@ -25,6 +25,8 @@ app = typer.Typer(rich_markup_mode="rich")
 def mine(
     index: o.Index,
     bertscore: o.Bertscore,
+    selection: o.Selection,
+    running: o.Running,
     to: Destination,
     metric: o.Summed = o.BLEU,
     k: o.NCandidates = 1,
@@ -36,7 +38,7 @@ def mine(
     min_score: o.MinScore = None,
     where: o.Where = None,
     anchors: o.Anchors = None,
-    range_min: o.RangeMin = 0,
+    part: o.Part = None,
     self_score: o.SelfScore = False,
     with_text: o.WithText = False,
 ) -> None:
@@ -46,6 +48,7 @@ def mine(
     """
     from metric_oracle import api
     from metric_oracle.mining.mine import mine as run
+    from metric_oracle.mining.selection import Selection
 
     if to.out is None:
         raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
@@ -59,6 +62,8 @@ def mine(
         exclude=exclude or (),
         min_score=min_score,
         where=where or (),
+        part=part,
+        **given(running),
     )
     with progress("anchors") as step:
         found = run(
@@ -66,13 +71,13 @@ def mine(
             one_metric(metric),
             to.out,
             anchors=anchors,
-            range_min=range_min,
             self_score=self_score,
             text=with_text,
+            selection=Selection(**given(selection)),
             options=options,
             progress=step,
         )
-    _report(to, found.lines, found.summary())
+    report(to, found)
 
 
 @command(
@@ -105,11 +110,27 @@ def pairs(
     _report(to, found.counts, found.summary())
 
 
+def report(to: Destination, mined: Any) -> None:
+    """Say that a file of mined pairs was written, and show what is in it and what each rule left out."""
+
+    def view() -> list[str]:
+        of_sample = dict(mined.skipped)
+        n, whole = of_sample.pop("anchors", 0), of_sample.pop("candidates", 0)
+        width = max(map(len, of_sample), default=0)
+        shares = [f"{name:<{width}}  {count:>14,}  {count / whole:>7.2%}" for name, count in of_sample.items()]
+        title = f"{whole:,} candidates of {n:,} anchors, by the first rule that leaves them out:"
+        return [*_view({**mined.counts, **mined.scores}), "", title, *shares]
+
+    _deliver(to, view, mined.lines, mined.summary())
+
+
 def _report(to: Destination, lines: Any, summary: str) -> None:
     """Say that a file was written, and show or print its counts."""
-    to.deliver(
-        partial(_view, lines), {"jsonl": lambda: [json.dumps(lines)]}, summary, lambda path: None, partial(_view, lines)
-    )
+    _deliver(to, partial(_view, lines), lines, summary)
+
+
+def _deliver(to: Destination, view: Any, lines: Any, summary: str) -> None:
+    to.deliver(view, {"jsonl": lambda: [json.dumps(lines)]}, summary, lambda path: None, view)
 
 
 def _view(lines: Any) -> list[str]:

@@ -26,6 +26,7 @@ from metric_oracle.choices import (
     SECTIONS,
     SHAPES,
     STATES,
+    STRATEGIES,
     UNCERTAIN,
 )
 from metric_oracle.errors import InputError, called
@@ -300,13 +301,15 @@ Part = Annotated[
         "--part",
         panel=SEARCH,
         metavar="I/N",
-        help="Search only the I-th of N parts of a shard set, such as 3/16, so that N processes share the work. Needs "
-        "--out; oracle merge joins the files of all parts.",
+        help="Search only the I-th of N parts, such as 3/16, so that N processes share the work: of a shard set, with "
+        "mine of the anchors. Needs --out; oracle merge joins the files of all parts.",
     ),
 ]
 Parts = Annotated[
     list[Path],
-    typer.Argument(metavar="PARTS", help="Files that retrieve --part wrote, one for each part of the same search."),
+    typer.Argument(
+        metavar="PARTS", help="Files that retrieve --part or mine --part wrote, one for each part of the same search."
+    ),
 ]
 Keep = Annotated[
     str | None,
@@ -1312,9 +1315,72 @@ Anchors = Annotated[
         "Table with an id column, or text file with an id a line: the reports to find others for. By default all.",
     ),
 ]
-RangeMin = Annotated[
-    int, _number("--range-min", least=0, panel=SEARCH, text="Number of best candidates to leave out of each list.")
-]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Options that say which candidates of a list are kept, under the names of sentence-transformers."""
+
+    range_min: Annotated[
+        int, _number("--range-min", least=0, panel=SEARCH, text="Number of best candidates to leave out of each list.")
+    ] = 0
+    range_max: Annotated[
+        int | None,
+        _number(
+            "--range-max", text="Last rank that may be kept, at least --range-min + -k. By default ranks have no end."
+        ),
+    ] = None
+    max_score: Annotated[
+        float | None,
+        _option(
+            "--max-score",
+            panel=SEARCH,
+            metavar="X",
+            help="Leave out candidates that score better than X. By default all scores count.",
+        ),
+    ] = None
+    positives: Annotated[
+        Path | None,
+        _file(
+            "--positives",
+            SEARCH,
+            "File of mine with the positives that margins refer to. Reports without one are no anchors. By default "
+            "there are no margins.",
+        ),
+    ] = None
+    absolute_margin: Annotated[
+        float | None,
+        _option(
+            "--absolute-margin",
+            panel=SEARCH,
+            metavar="X",
+            help="Leave out candidates whose score is not worse by X or more than that of the anchor's worst positive. "
+            "By default there is no such margin.",
+        ),
+    ] = None
+    relative_margin: Annotated[
+        float | None,
+        _option(
+            "--relative-margin",
+            panel=SEARCH,
+            metavar="SHARE",
+            help="The same, as a share of the positive's score: at 0.05 the score must be 5 % worse or more. By "
+            "default there is no such margin.",
+        ),
+    ] = None
+    sampling_strategy: Annotated[
+        str,
+        _choice(
+            "--sampling-strategy",
+            STRATEGIES,
+            SEARCH,
+            "Which of the candidates that are left are kept: {}. random needs --range-max.",
+        ),
+        OneOf(STRATEGIES),
+    ] = "top"
+    seed: Seed = 0
+
+
 SelfScore = Annotated[
     bool,
     _flag(

@@ -222,9 +222,18 @@ def rerank(
     formats=PLAIN,
 )
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
-    """Join the results of retrieve --part into the result of a search of the whole shard set."""
+    """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle import api
+    from metric_oracle.mining.files import is_mined
 
+    if parts and is_mined(parts[0]):
+        from metric_oracle.commands.mining import report
+        from metric_oracle.mining.mine import merge_mined
+
+        if to.out is None:
+            raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+        report(to, merge_mined(parts, to.out))
+        return
     show_answers(to, api.merge(parts), None, components)
 
 

@@ -1,42 +1,57 @@
 """Search of a corpus against itself, in blocks of anchors that are stored as they are finished."""
 
 import json
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from metric_oracle.api.searching import chosen
+from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import checksum, exclusive, identify, replacing, write_json
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_inputs
-from metric_oracle.indexes.store import Strings
+from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.metrics import REPRESENTATIONS
+from metric_oracle.mining.files import KIND, MinedFile
+from metric_oracle.mining.scored import RowScores, left_out, sampled, worst_positive
+from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan
-from metric_oracle.retrieval.results import SIGNATURE, Results, check_out
+from metric_oracle.retrieval.remote import opened_set
+from metric_oracle.retrieval.results import AFTER, FIXED, SIGNATURE, check_out
 from metric_oracle.retrieval.sealed import SIGNATURE as SEALED
 from metric_oracle.retrieval.sealed import TABLE, hash_table, seal
+from metric_oracle.retrieval.search import encode_for
+from metric_oracle.sources.inputs import Inputs
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Entries of a search's signature that are of its block alone.
 _OF_BLOCK = ("references", "stages", "closest_call", "truncated_queries")
-_UNUSED = ("part", "runner", "address", "num_gpus", "prevalence")
-_USED = tuple(field.name for field in fields(SearchOptions) if field.name not in _UNUSED)
+# Entries of the signature of a file that are of its part alone, and counts that each part has of all anchors.
+_OF_PART = ("part", "counts", "skipped", "row_groups", TABLE, SEALED)
+_OF_WHOLE = ("not scored", "not sound", "without a positive")
+_COUNTED = "counted"  # entry of a block
+_USED = tuple(field.name for field in fields(SearchOptions) if field.name != "prevalence")
+MOST = 1 << 22  # lines of the lists that are in memory at a time, where lists are searched deeper
+DEEPER = 4  # how many times as long a list is searched next
+NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,10 +65,14 @@ class Mined(OneLine):
     counts : dict of str to int
         ``anchors``, ``pairs``, anchors with ``fewer than k`` candidates, those ``without any`` among them, and reports
         of the index that the metric cannot score (``not scored``); with `self_score` also anchors that were left out
-        (``not sound``).
+        (``not sound``), and with a margin those ``without a positive``.
     quantiles : dict of float to float
         Quantiles of the scores of all pairs, by their share: minimum, quartiles and maximum. The p-quantile is the
         lowest score that a share p of the pairs does not exceed. Empty where there are no pairs.
+    skipped : dict of str to int
+        What each rule left out, of all ``candidates`` of a sample of ``anchors``: a candidate is counted under the
+        first rule that it breaks, in the order of the entries. The last are those ``after the k best`` (``not drawn``
+        at random), and those ``listed``. In a corpus of up to 2,000 reports the sample is all anchors.
     signature : dict
         What is needed to compute the same pairs again.
     """
@@ -61,6 +80,7 @@ class Mined(OneLine):
     path: Path
     counts: dict[str, int]
     quantiles: dict[float, float]
+    skipped: dict[str, int]
     signature: dict[str, Any]
 
     def summary(self) -> str:
@@ -72,9 +92,14 @@ class Mined(OneLine):
         )
 
     @property
+    def scores(self) -> dict[str, float]:
+        """The quantiles by their names."""
+        return {f"score, quantile {share}": score for share, score in self.quantiles.items()}
+
+    @property
     def lines(self) -> dict[str, float]:
-        """Every count and quantile by its name."""
-        return {**self.counts, **{f"score, quantile {share}": score for share, score in self.quantiles.items()}}
+        """Every count and quantile by its name; the names of counts of the sample begin with ``sample:``."""
+        return {**self.counts, **self.scores, **{f"sample: {name}": n for name, n in self.skipped.items()}}
 
 
 @called("mine")
@@ -85,9 +110,9 @@ def mine(
     *,
     k: int | None = None,
     anchors: Sequence[str] | str | Path | None = None,
-    range_min: int = 0,
     self_score: bool = False,
     text: bool = False,
+    selection: Selection | None = None,
     options: SearchOptions | None = None,
     progress: Progress | None = None,
 ) -> Mined:
@@ -114,17 +139,20 @@ def mine(
     anchors : sequence of str or path, optional
         Ids of the anchors, or a file that has them: a table with an id column, or a text file with an id a line. By
         default all reports that the metric can score.
-    range_min : int, default 0
-        Number of the best candidates of each anchor to leave out; the k that follow are listed, with their ranks.
     self_score : bool, default False
         Whether anchors are left out whose score with themselves is not the best that any report of the index has with
         itself, up to a relative difference of 1e-6. Under RadGraph F1 these are reports without entities or without
         relations.
     text : bool, default False
         Whether the file has the texts of anchors and candidates.
+    selection : Selection, optional
+        Window of ranks, greatest score, margins and sampling, see [`Selection`][metric_oracle.Selection]. By default
+        the k best are listed.
     options : SearchOptions, optional
         Other options of the search: `exclude`, `min_score`, `where` and so on, see
-        [`SearchOptions`][metric_oracle.SearchOptions]. ``exclude="self"`` always applies.
+        [`SearchOptions`][metric_oracle.SearchOptions]. ``exclude="self"`` always applies. ``part="3/16"`` takes the
+        third of sixteen runs of blocks of anchors; [`merge_mined`][metric_oracle.merge_mined] joins the files. With
+        ``runner="ray"`` workers take blocks.
     progress : function, optional
         Called with the number of finished anchors and of all.
 
@@ -156,37 +184,94 @@ def mine(
     """
     given = chosen(options, k=k, text=text)
     given.check_used(_USED, "mining")
-    path = Path(out)
+    path, selection = Path(out), selection or Selection()
     check_out(path, endings=(".parquet",))
     exclude = given.exclude.split(",") if isinstance(given.exclude, str) else list(given.exclude)
-    if range_min < 0:
+    if given.part is not None and given.runner is not None:
         raise InputError(
-            argument="range_min",
-            rule="must be an int of at least 0",
-            value=repr(range_min),
-            step="Choose another number.",
+            argument="part",
+            rule="must be left out with a runner",
+            value="both",
+            step=f"Leave {option('part')} or {option('runner')} out.",
         )
-    planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude))))
-    ranks = {"k": planned.options.k, "range_min": int(range_min)}
-    last = min(sum(ranks.values()), n_scorable(planned.index, planned.metric))
-    planned = replace(planned, options=replace(planned.options, k=last))
+    planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
+    check_selection(selection, planned.options.k)
     _check_metric(planned)
     ids = read_ids(existing_file(Path(anchors), "anchors")) if isinstance(anchors, str | Path) else anchors
-    rows, n_left_out = _rows(planned, ids)
-    counts = {"not scored": n_left_out}
+    rows, n_not_scored = _rows(planned, ids)
+    counts = {"not scored": n_not_scored}
+    positives = NO_PAIRS
+    if selection.positives is not None:
+        positives = pairs_of(selection.positives, planned.index.fingerprint)
+        rows, counts["without a positive"] = _only(
+            rows, positives[0], "no anchor has a positive.", "Give other anchors, or mine their positives."
+        )
     if self_score:
-        n_anchors, rows = len(rows), np.intersect1d(rows, _sound(planned))
-        counts["not sound"] = n_anchors - len(rows)
-        if not len(rows):
-            raise InputError("no anchor scores with itself as well as the best does.", "Give other anchors.")
+        rows, counts["not sound"] = _only(
+            rows, _sound(planned), "no anchor scores with itself as well as the best does.", "Give other anchors."
+        )
+    search = _Search(planned, selection, text, positives)
+    blocks = _blocks(planned.index, rows)
+    part, own_blocks = _part(given.part, len(blocks))
     work = path.with_name(f".{path.name}.unfinished")
     work.mkdir(exist_ok=True)
     with exclusive(work, "lock", "run of mine"):
-        _check_same(work, path, _identity(planned, rows, ranks, text))
-        parts = list(_searched(planned, rows, ranks, work, text, silent if progress is None else progress))
-        found = _joined(path, parts, rows, counts, ranks["k"])
+        _check_same(work, path, _identity(search, rows, given.part))
+        tell = silent if progress is None else progress
+        run = _searched_here if planned.runner is None else _searched_by_workers
+        run(search, {work / f"{number:06d}.parquet": blocks[number] for number in own_blocks}, tell)
+        sample = sampled(rows, n_scorable(planned.index, planned.metric))
+        own = [blocks[number][1] for number in own_blocks]
+        sample = sample[(sample >= own[0][0]) & (sample <= own[-1][-1])]
+        skipped = {
+            "anchors": len(sample),
+            **left_out(planned, selection, planned.options.k, sample, positives),
+        }
+        described = {
+            "kind": KIND,
+            "anchors": len(rows),
+            "anchors_sha256": checksum(rows.tolist()),
+            "counts": counts,
+            "skipped": skipped,
+            **({"self_score": True} if self_score else {}),
+            **({} if part is None else {"part": {**part, "anchors": sum(map(len, own))}}),
+        }
+        found = _joined(path, [work / f"{number:06d}.parquet" for number in own_blocks], described)
         shutil.rmtree(work)
     return found
+
+
+def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tuple[np.ndarray, int]:
+    """Return the anchors that are among others, and how many are not; raise if none is."""
+    kept = np.intersect1d(rows, others)
+    if not len(kept):
+        raise InputError(message, step)
+    return kept, len(rows) - len(kept)
+
+
+def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Return the blocks of anchors, each with the number of its shard."""
+    blocks = []
+    for place, shard in enumerate(index.shards()):
+        first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
+        blocks += [(place, rows[begin : min(begin + BLOCK, last)]) for begin in range(first, last, BLOCK)]
+    return blocks
+
+
+def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[int]]:
+    """Return what the signature says of a part, and the numbers of its blocks; those of all for None."""
+    if part is None:
+        return None, list(range(n_blocks))
+    matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part) if isinstance(part, str) else None
+    place, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
+    if not place <= n <= n_blocks:
+        raise InputError(
+            argument="part",
+            rule=f"must be I/N, I from 1 to N and N at most the {n_blocks:,} blocks of anchors",
+            value=repr(part),
+            step="Choose such numbers.",
+        )
+    return {"place": place, "of": n}, np.array_split(np.arange(n_blocks), n)[place - 1].tolist()
 
 
 def _check_metric(planned: SearchPlan) -> None:
@@ -244,7 +329,7 @@ def _sound(planned: SearchPlan) -> np.ndarray:
         own = np.sort(representation.row_id)
         for begin in range(0, len(own), BLOCK):
             of_block = own[begin : begin + BLOCK]
-            encoded = representation.encode(inputs.take(of_block), **planned.options.settings)
+            encoded = encode_for(shard, representation, inputs.take(of_block), planned.options.settings)
             documents = representation.document_of_row[of_block].astype(np.int64)
             corpus = representation.corpus(planned.metric, encoded)
             scores.append(kernel.score_pairs(corpus, encoded.batch, encoded.which, documents)[0])
@@ -254,9 +339,9 @@ def _sound(planned: SearchPlan) -> np.ndarray:
     return np.concatenate(rows)[np.abs(every - best) <= 1e-6 * abs(best)]
 
 
-def _identity(planned: SearchPlan, rows: np.ndarray, ranks: dict[str, int], text: bool) -> dict[str, Any]:
+def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str, Any]:
     """Return what the finished blocks of a run depend on, as JSON holds it."""
-    options = planned.options
+    planned, options = search.planned, search.planned.options
     settings = {
         name: identify(Path(value)) if isinstance(value, str | Path) and Path(value).is_file() else value
         for name, value in options.settings.items()
@@ -269,10 +354,11 @@ def _identity(planned: SearchPlan, rows: np.ndarray, ranks: dict[str, int], text
                 "options": planned.metric.recorded,
                 "settings": settings,
                 "restrictions": options.restrictions,
-                **ranks,
+                **search.ranks,
                 "backend": options.backend,
-                "text": text,
+                "text": search.text,
                 "anchors": checksum(rows.tolist()),
+                "part": part,
                 "block": BLOCK,
                 "version": version("metric-oracle"),
             }
@@ -294,38 +380,145 @@ def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
         )
 
 
-def _searched(
-    planned: SearchPlan, rows: np.ndarray, ranks: dict[str, int], work: Path, text: bool, progress: Progress
-) -> Iterator[Path]:
-    """Yield the file of each block, without the first ranks; search those that do not exist yet."""
+class _Search(NamedTuple):
+    """The search of blocks of anchors, here or in a worker."""
+
+    planned: SearchPlan
+    selection: Selection
+    text: bool
+    positives: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def ranks(self) -> dict[str, Any]:
+        """What the signature says of the candidates that are kept."""
+        return {"k": self.planned.options.k, **self.selection.recorded}
+
+    def block(self, rows: np.ndarray, anchors: Inputs, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
+        """Return the table of some anchors, rows of one shard, and the signature of their search.
+
+        Where scores are limited from above, lists are searched deeper until each has k candidates below its limit.
+        """
+        planned, selection = self.planned, self.selection
+        k, sign = planned.options.k, 1.0 if planned.metric.higher_is_better else -1.0
+        depth, last = depths(selection, k, n_scorable(planned.index, planned.metric))
+        limit = self._limits(rows, anchors, sign)
+        left, tables = np.arange(len(rows)), list[pa.Table]()
+        signature: dict[str, Any] = {}
+        while len(left):
+            options = replace(planned.options, k=depth, text=False)
+            size, deeper = max(MOST // depth, 1), []
+            for begin in range(0, len(left), size):
+                some = left[begin : begin + size]
+                found = replace(planned, options=options).run(anchors.take(some), progress)
+                progress = silent  # what follows is of the same anchors
+                signature = signature or found.signature
+                number = _numbers(found.table["query_id"], anchors.take(some).ids)
+                rank, score = (found.table[name].to_numpy() for name in ("rank", "score"))
+                fits = sign * score <= limit[some][number]
+                is_kept = kept(selection, rows[some][number], found.table["row"].to_numpy(), rank, fits, k)
+                n_kept = np.bincount(number[is_kept], minlength=len(some))
+                n_listed = np.bincount(number, minlength=len(some))
+                is_short = (n_kept < k) & (n_listed == depth) & (depth < last)
+                tables.append(found.table.filter(pa.array(is_kept & ~is_short[number])))
+                deeper.append(some[is_short])
+            left, depth = np.concatenate(deeper), min(depth * DEEPER, last)
+        table = pa.concat_tables(tables)
+        anchor = rows[_numbers(table["query_id"], anchors.ids)]
+        order = np.lexsort((table["rank"].to_numpy(), anchor))
+        table = table.take(to_arrow(order)) if len(tables) > 1 else table
+        return _laid_out(table, anchor[order], planned.index, self.text), {**signature, **self.ranks}
+
+    def _limits(self, rows: np.ndarray, anchors: Inputs, sign: float) -> np.ndarray:
+        """Return the best signed score that is allowed for each anchor: float64[n]."""
+        worst = np.full(len(rows), np.inf)
+        if self.selection.margins:
+            begin, end = np.searchsorted(self.positives[0], [rows[0], rows[-1] + 1])
+            anchor, row = (column[begin:end] for column in self.positives)
+            is_asked = np.isin(anchor, rows)
+            anchor = np.searchsorted(rows, anchor[is_asked])
+            worst = worst_positive(RowScores(self.planned, anchors), len(rows), anchor, row[is_asked], sign)
+        return np.min([np.full(len(rows), np.inf), *best_allowed(self.selection, worst, sign).values()], axis=0)
+
+
+def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:
+    """Return the number of each id among the known ones: int64[n]."""
     import pyarrow.compute as pc
 
-    done = number = 0
-    for shard in planned.index.shards():
-        first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
-        inputs = None
-        for begin in range(first, last, BLOCK):
-            of_block = rows[begin : min(begin + BLOCK, last)]
-            part = work / f"{number:06d}.parquet"
-            if not part.exists():
-                inputs = inputs or prepared_inputs(shard)
-                queries = inputs.take(of_block - shard.first_row)
-                before = done
-                found = planned.run(queries, lambda _, n, __, b=before: progress("", b + (n or 0), len(rows)))  # type: ignore[misc]
-                laid_out = _laid_out(found, queries.ids, of_block, planned.index, text)
-                is_listed = pc.greater(laid_out["rank"], ranks["range_min"])
-                _write(part, laid_out.filter(is_listed).combine_chunks(), {**found.signature, **ranks})
-            yield part
-            done, number = done + len(of_block), number + 1
-            progress("", done, len(rows))
+    return np.asarray(pc.index_in(ids, value_set=Strings(known).arrow)).astype(np.int64)
 
 
-def _laid_out(found: Results, ids: Sequence[str], rows: np.ndarray, index: Index, text: bool) -> pa.Table:
+def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
+    """Write those blocks that do not exist yet."""
+    done, total = 0, sum(len(rows) for _, rows in blocks.values())
+    reports: tuple[int, Index, Inputs] | None = None
+    for file, (place, rows) in blocks.items():
+        if not file.exists():
+            if reports is None or reports[0] != place:
+                (shard,) = search.planned.index.shards([place])
+                reports = place, shard, prepared_inputs(shard)
+            anchors = reports[2].take(rows - reports[1].first_row)
+
+            def tell(_: str, n: int | None, __: int | None, before: int = done) -> None:
+                progress("", before + (n or 0), total)
+
+            _write(file, len(rows), *search.block(rows, anchors, tell))
+        done += len(rows)
+        progress("", done, total)
+
+
+def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
+    """Let the workers of a cluster search those blocks that do not exist yet; write each as it comes."""
+    planned, total = search.planned, sum(len(rows) for _, rows in blocks.values())
+    missing = {file.name: file for file in blocks if not file.exists()}
+    n_before = total - sum(len(blocks[file][1]) for file in missing.values())
+    n_done = n_before
+    backend = planned.options.backend
+    is_batched = backend != "reference" and load_kernel(planned.metric, backend).capabilities.batched
+    threads = None if is_batched else planned.options.threads or 1
+    options = replace(planned.options, threads=threads, runner=None, address=None, num_gpus=None)
+    shared = planned.metric, options, search.selection, search.text, search.positives
+
+    def tasks() -> Iterator[Task]:
+        for name, file in missing.items():
+            place, rows = blocks[file]
+            yield Task(name, (str(Path(planned.index.folder).resolve()), planned.index.fingerprint, place, rows))
+
+    def take(task: Task, result: tuple[pa.Table, dict[str, Any]]) -> None:
+        nonlocal n_done
+        n = len(blocks[missing[task.name]][1])
+        _write(missing[task.name], n, *result)
+        n_done += n
+
+    def look(finished: int, beats: dict[str, Beat]) -> None:
+        progress("", min(n_done + sum(beat.done for beat in beats.values()), total), total)
+
+    run_tasks(planned.runner, "metric_oracle.mining.mine:search_block", shared, tasks(), take=take, look=look)
+    progress("", total, total)
+
+
+def search_block(
+    shared: tuple[Any, ...], reporter: WorkerProgress, folder: str, fingerprint: str, place: int, rows: np.ndarray
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Search a block of anchors in a worker; return its table and the signature of the search."""
+    record, options, *rest = shared
+    index = opened_set(folder, fingerprint)
+
+    def tell(step: str, done: int | None, total: int | None) -> None:
+        reporter.done = done or 0
+
+    first_row, reports = _reports(folder, fingerprint, place)
+    return _Search(SearchPlan(index, record, options), *rest).block(rows, reports.take(rows - first_row), tell)
+
+
+@lru_cache(maxsize=1)
+def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
+    """Return the first row and the reports of a shard; a worker prepares them once for blocks that follow another."""
+    (shard,) = opened_set(folder, fingerprint).shards([place])
+    return shard.first_row, prepared_inputs(shard)
+
+
+def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> pa.Table:
     """Return the table of a block."""
-    import pyarrow.compute as pc
-
-    table = found.table
-    anchor = rows[np.asarray(pc.index_in(table["query_id"], value_set=Strings(ids).arrow)).astype(np.int64)]
     candidate = table["row"].to_numpy()
     columns: dict[str, Any] = {
         "anchor_id": table["query_id"],
@@ -334,7 +527,7 @@ def _laid_out(found: Results, ids: Sequence[str], rows: np.ndarray, index: Index
         "candidate_row": candidate,
         "rank": table["rank"],
         "score": table["score"],
-        **{name: table[name] for name in found.components},
+        **{name: table[name] for name in table.column_names if name not in (*FIXED, *AFTER)},
         "n_ties": table["n_ties"],
     }
     for name in index.columns:
@@ -342,52 +535,126 @@ def _laid_out(found: Results, ids: Sequence[str], rows: np.ndarray, index: Index
             if f"{side}_{name}" not in columns:
                 columns[f"{side}_{name}"] = index.take(name, of_side)
     if text:
-        columns |= {"anchor_text": index.take("text", anchor), "candidate_text": table["text"]}
+        columns |= {"anchor_text": index.take("text", anchor), "candidate_text": index.take("text", candidate)}
     return pa.table(columns).combine_chunks()
 
 
-def _write(part: Path, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write a block, so that it exists only when it is complete."""
+def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
+    """Write a block of n anchors, so that it exists only when it is complete."""
     from pyarrow import parquet
 
     own = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
+    _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
+    n_full, n_any = int((sizes == signature["k"]).sum()), len(sizes)
+    own[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
     with replacing(part) as (temporary,), temporary.open("wb") as file:
         described = table.replace_schema_metadata({SIGNATURE: json.dumps(seal(own, hash_table(table)))})
         parquet.write_table(described, file, row_group_size=max(table.num_rows, 1), write_page_checksum=True)
 
 
-def _joined(path: Path, parts: Sequence[Path], rows: np.ndarray, left_out: dict[str, int], k: int) -> Mined:
-    """Write all blocks to one file, each as a row group, and count."""
+def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
+    """Write the blocks of a run to one file."""
     from pyarrow import parquet
 
-    schemas = [parquet.read_schema(part) for part in parts if parquet.read_metadata(part).num_rows]
+    schemas = [parquet.read_schema(file) for file in files]
     records = [json.loads(schema.metadata[SIGNATURE]) for schema in schemas]
-    schema = parquet.read_schema(parts[0])
-    of_search = json.loads(schema.metadata[SIGNATURE])
-    signature = {name: value for name, value in of_search.items() if name not in (TABLE, SEALED)}
-    signature |= {"kind": "mined", "anchors": len(rows), "anchors_sha256": checksum(rows.tolist())}
-    if "not sound" in left_out:
-        signature["self_score"] = True
-    signature["row_groups"] = [record[TABLE] for record in records]
-    sealed = json.dumps(seal(signature, checksum(signature["row_groups"])))
-    scores, n_full, n_any = [np.empty(0)], 0, 0
+    counts = {
+        "anchors": described["part"]["anchors"] if "part" in described else described["anchors"],
+        "pairs": sum(record[_COUNTED]["pairs"] for record in records),
+        "fewer than k": sum(record[_COUNTED]["fewer than k"] for record in records),
+        "without any": sum(record[_COUNTED]["without any"] for record in records),
+        **described["counts"],
+    }
+    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SEALED, _COUNTED)}
+    signature |= {**described, "counts": counts}
+    signature["row_groups"] = [record[TABLE] for record in records if record[_COUNTED]["pairs"]]
+    tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)
+    return _written(path, signature, schemas[0], tables)
+
+
+def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
+    """Write a file with a row group for each table that has pairs; return what is in it."""
+    from pyarrow import parquet
+
+    scores = [np.empty(0)]
     with replacing(path) as (temporary,), temporary.open("wb") as file:
-        described = schema.with_metadata({SIGNATURE: sealed})
+        described = schema.with_metadata({SIGNATURE: json.dumps(seal(signature, checksum(signature["row_groups"])))})
         with parquet.ParquetWriter(file, described, write_page_checksum=True) as writer:
-            for part in parts:
-                table = parquet.ParquetFile(str(part), page_checksum_verification=True).read()
-                _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
-                n_full, n_any = n_full + int((sizes == k).sum()), n_any + len(sizes)
+            for table in tables:
                 scores.append(table["score"].to_numpy())
                 if table.num_rows:
                     writer.write_table(table.cast(described), row_group_size=table.num_rows)
-    joined = np.concatenate(scores)
-    counts = {
-        "anchors": len(rows),
-        "pairs": len(joined),
-        "fewer than k": len(rows) - n_full,
-        "without any": len(rows) - n_any,
-        **left_out,
-    }
-    values = np.quantile(joined, QUANTILES, method="inverted_cdf").tolist() if len(joined) else []
-    return Mined(path, counts, dict(zip(QUANTILES, values, strict=False)), signature)
+    every = np.concatenate(scores)
+    values = np.quantile(every, QUANTILES, method="inverted_cdf").tolist() if len(every) else []
+    quantiles = dict(zip(QUANTILES, values, strict=False))
+    return Mined(path, signature["counts"], quantiles, signature["skipped"], signature)
+
+
+@called("merge")
+def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
+    """Join the files of all parts of one search by `mine`, in any order.
+
+    Parameters
+    ----------
+    parts : sequence of path
+        Files that [`mine`][metric_oracle.mine] wrote with the option `part`.
+    out : path
+        Parquet file to write: the one that `mine` writes without parts.
+
+    Returns
+    -------
+    Mined
+        Counts and quantiles of the scores of all parts.
+
+    Raises
+    ------
+    InputError
+        If a part is missing, is given twice, belongs to another search, or is damaged.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index("train.csv", "SET", metrics="bleu", shard_rows=100)
+    >>> for part in ("1/2", "2/2"):
+    ...     found = mo.mine(index, "bleu", f"mined-{part[0]}.parquet", options=mo.SearchOptions(part=part))
+    >>> mo.merge_mined(["mined-1.parquet", "mined-2.parquet"], "mined.parquet").counts["anchors"]
+    398
+    """
+    if not parts:
+        raise InputError(
+            argument="parts", rule="must be at least one file", value="none", step="Name the files of all parts."
+        )
+    path, files = Path(out), [MinedFile(Path(part), "parts") for part in parts]
+    check_out(path, parts, endings=(".parquet",))
+    signatures = [file.signature for file in files]
+    of, signature = [one.get("part") for one in signatures], signatures[0]
+    shared = [{name: value for name, value in one.items() if name not in _OF_PART} for one in signatures]
+    if any(one != shared[0] for one in shared) or None in of or len({one["of"] for one in of}) > 1:
+        names = sorted({name for one in shared for name in one if one[name] != shared[0].get(name)}) or ["part"]
+        raise InputError(
+            argument="parts",
+            rule="must be of one search by oracle mine",
+            value=f"files that differ in {', '.join(names)}",
+            step="Leave the others out, or mine them again.",
+        )
+    order = sorted(range(len(files)), key=lambda number: of[number]["place"])
+    places, n = [of[number]["place"] for number in order], of[0]["of"]
+    if places != list(range(1, n + 1)):
+        raise InputError(
+            argument="parts",
+            rule=f"must be all of 1/{n} to {n}/{n}, each once",
+            value=", ".join(f"{place}/{n}" for place in places[:9]),
+            step="Mine the others, too.",
+        )
+    joined = {**signature}
+    for name in ("counts", "skipped"):
+        joined[name] = {}
+        for one in signatures:
+            for key, value in one[name].items():
+                joined[name][key] = value if key in _OF_WHOLE else joined[name].get(key, 0) + value
+    joined = {name: value for name, value in joined.items() if name not in ("part", TABLE, SEALED)}
+    joined["row_groups"] = [digest for number in order for digest in signatures[number]["row_groups"]]
+    tables = (
+        files[number].block(block, files[number].columns) for number in order for block in range(len(files[number]))
+    )
+    return _written(path, joined, files[order[0]].schema, tables)

@@ -16,17 +16,15 @@ from metric_oracle.choices import SHAPES
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
-from metric_oracle.files import checksum, replacing
+from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
+from metric_oracle.mining.files import MinedFile
 from metric_oracle.progress import Progress, counter
-from metric_oracle.retrieval import sealed
 from metric_oracle.retrieval.results import SIGNATURE, check_out
 
 TREC = "trec"
 _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives
-_NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")
-_TEXTS = ("anchor_text", "candidate_text")
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +118,7 @@ def pairs(
         raise InputError(
             argument="negatives", rule=f"must be given for the shape {shape}", value="None", step="Mine them first."
         )
-    sides = [_Mined(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
+    sides = [MinedFile(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
     corpus = None if index is None else opened(index)
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
     if len(set(fingerprints)) > 1:
@@ -157,7 +155,7 @@ def pairs(
     return Paired(path, counts)
 
 
-def _writer(file: Any, schema: pa.Schema, shape: str, sides: list["_Mined"]) -> Any:
+def _writer(file: Any, schema: pa.Schema, shape: str, sides: list[MinedFile]) -> Any:
     """Return a writer of Parquet whose file says what it was made of."""
     from pyarrow import parquet
 
@@ -166,71 +164,7 @@ def _writer(file: Any, schema: pa.Schema, shape: str, sides: list["_Mined"]) -> 
     return parquet.ParquetWriter(file, described, write_page_checksum=True)
 
 
-class _Mined:
-    """A file that `mine` wrote: its signature, and its blocks by the rows of their anchors."""
-
-    def __init__(self, path: Path, argument: str) -> None:
-        from pyarrow import parquet
-
-        self._path, self._argument = path, argument
-        if not path.is_file():
-            raise InputError(
-                argument=argument, rule="must be an existing file", value=path, step="Write one with oracle mine."
-            )
-        try:
-            self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
-            record = json.loads(self._file.schema_arrow.metadata[SIGNATURE])
-            self.signature: Any = sealed.opened(record, checksum(record["row_groups"]))
-            columns = self._file.schema_arrow.names
-            if record["kind"] != "mined" or not {*_NEEDED} <= {*columns}:
-                raise ValueError
-        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
-            raise self._wrong("another file or damaged") from error
-        if self.signature is None or len(self.signature["row_groups"]) != len(self):
-            raise self._wrong("altered")
-        self.has_texts = {*_TEXTS} <= {*columns}
-
-    def __len__(self) -> int:
-        return self._file.num_row_groups
-
-    def _wrong(self, how: str) -> InputError:
-        return InputError(
-            argument=self._argument,
-            rule="must be a file that oracle mine wrote",
-            value=f"{self._path}, which is {how}",
-            step="Write it again.",
-        )
-
-    def block(self, number: int) -> pa.Table:
-        """Return a block, after a check that it is as it was written."""
-        try:
-            table = self._file.read_row_group(number)
-        except (OSError, pa.ArrowException) as error:
-            raise self._wrong("damaged") from error
-        if sealed.hash_table(table) != self.signature["row_groups"][number]:
-            raise self._wrong("altered")
-        return table.select([*_NEEDED, *(_TEXTS if self.has_texts else ())])
-
-    def of_anchors(self, first: int, last: int) -> pa.Table:
-        """Return the pairs of the anchors with rows from `first` to `last`."""
-        parts = [self._file.schema_arrow.empty_table().select([*_NEEDED, *(_TEXTS if self.has_texts else ())])]
-        parts[0] = parts[0].replace_schema_metadata(None)
-        for number, (low, high) in enumerate(self._ranges):
-            if low <= last and high >= first:
-                block = self.block(number)
-                ends = np.searchsorted(to_numpy(block["anchor_row"]), [first, last + 1])
-                parts.append(block.slice(ends[0], ends[1] - ends[0]).replace_schema_metadata(None))
-        return pa.concat_tables(parts)
-
-    @cached_property
-    def _ranges(self) -> list[tuple[int, int]]:
-        """The first and the last row of the anchors of each block."""
-        column = self._file.schema_arrow.names.index("anchor_row")
-        groups = [self._file.metadata.row_group(number).column(column) for number in range(len(self))]
-        return [(group.statistics.min, group.statistics.max) for group in groups]
-
-
-def _blocks(sides: list[_Mined]) -> Iterator[tuple[pa.Table, pa.Table]]:
+def _blocks(sides: list[MinedFile]) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield the positives of each block of anchors, and the negatives of these anchors."""
     for number in range(max(len(sides[0]), 1)):
         positives = sides[0].block(number) if len(sides[0]) else sides[0].of_anchors(0, -1)

@@ -37,7 +37,7 @@ def search_one(
     """Search a shard in a worker; return its answer, whether it is exact, and its entries for the signature."""
     queries, encoded, record, options = shared
     searched = search(
-        _opened(folder, fingerprint),
+        opened_set(folder, fingerprint),
         queries,
         record,
         options,
@@ -52,7 +52,7 @@ def search_one(
 
 
 @lru_cache(maxsize=1)
-def _opened(folder: str, fingerprint: str) -> Index:
+def opened_set(folder: str, fingerprint: str) -> Index:
     """Return the opened set; each worker process opens it once."""
     index = open_index(folder)
     if index.fingerprint != fingerprint:

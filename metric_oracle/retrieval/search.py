@@ -83,7 +83,7 @@ def search(
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
-            encoded = of_shard = _encoded(shard, representation, queries, options.settings)
+            encoded = of_shard = encode_for(shard, representation, queries, options.settings)
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
         part, of_part, exact = search_shard(
@@ -107,7 +107,7 @@ def search(
     return searched_of(index, queries, record, options, answer, exact, of_shard, stages)
 
 
-def _encoded(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
+def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
     """Encode the queries for a shard. Queries that are rows of the shard are not encoded again."""
     if queries.stored is not None and queries.stored[0] == shard.checksum:
         rows, document_of_row = queries.stored[1], representation.document_of_row

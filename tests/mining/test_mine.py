@@ -225,7 +225,7 @@ def test_anchors_of_a_file(index, oracle, tmp_path):
 @pytest.mark.parametrize("range_min", [1, 4, 88, 89])
 def test_the_best_candidates_are_left_out(index, scores, range_min, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 37)
-    found = mo.mine(index, "rouge-l", tmp_path / "p.parquet", k=3, range_min=range_min)
+    found = mo.mine(index, "rouge-l", tmp_path / "p.parquet", k=3, selection=mo.Selection(range_min))
     expected = brute_force(scores["rouge-l"], ~np.eye(90, dtype=bool), 90)
     assert rows_of(found.path) == [row for row in expected if range_min < row[2] <= range_min + 3]
     assert (found.signature["k"], found.signature["range_min"]) == (3, range_min)
@@ -235,4 +235,4 @@ def test_the_best_candidates_are_left_out(index, scores, range_min, tmp_path, mo
 
 def test_a_wrong_range_min(index, tmp_path):
     with pytest.raises(mo.MetricOracleError, match="range_min must be an int of at least 0; got -1"):
-        mo.mine(index, "rouge-l", tmp_path / "p.parquet", range_min=-1)
+        mo.mine(index, "rouge-l", tmp_path / "p.parquet", selection=mo.Selection(-1))

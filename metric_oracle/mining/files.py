@@ -1,0 +1,100 @@
+"""Files of mined pairs: a row group for each block of anchors, each with its checksum in the signature."""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.errors import InputError
+from metric_oracle.files import checksum
+from metric_oracle.indexes.store import to_numpy
+from metric_oracle.retrieval import sealed
+from metric_oracle.retrieval.results import SIGNATURE
+
+KIND = "mined"
+NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")
+TEXTS = ("anchor_text", "candidate_text")
+
+
+def is_mined(path: str | Path) -> bool:
+    """Return whether a file is one that `mine` wrote; False where it cannot be read."""
+    from pyarrow import parquet
+
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+        return json.loads(metadata.get(SIGNATURE, b"{}")).get("kind") == KIND
+    except (OSError, ValueError, AttributeError, pa.ArrowException):
+        return False
+
+
+class MinedFile:
+    """A file that `mine` wrote: its signature, and its blocks by the rows of their anchors."""
+
+    def __init__(self, path: Path, argument: str) -> None:
+        from pyarrow import parquet
+
+        self._path, self._argument = path, argument
+        if not path.is_file():
+            raise InputError(
+                argument=argument, rule="must be an existing file", value=path, step="Write one with oracle mine."
+            )
+        try:
+            self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
+            record = json.loads(self._file.schema_arrow.metadata[SIGNATURE])
+            self.signature: Any = sealed.opened(record, checksum(record["row_groups"]))
+            self.columns: list[str] = self._file.schema_arrow.names
+            if record["kind"] != KIND or not {*NEEDED} <= {*self.columns}:
+                raise ValueError
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+            raise self._wrong("another file or damaged") from error
+        if self.signature is None or len(self.signature["row_groups"]) != len(self):
+            raise self._wrong("altered")
+        self.has_texts = {*TEXTS} <= {*self.columns}
+
+    def __len__(self) -> int:
+        return self._file.num_row_groups
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, without the signature."""
+        return self._file.schema_arrow.remove_metadata()
+
+    def _wrong(self, how: str) -> InputError:
+        return InputError(
+            argument=self._argument,
+            rule="must be a file that oracle mine wrote",
+            value=f"{self._path}, which is {how}",
+            step="Write it again.",
+        )
+
+    def block(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return some columns of a block, by default those of pairs, after a check that it is as it was written."""
+        try:
+            table = self._file.read_row_group(number)
+        except (OSError, pa.ArrowException) as error:
+            raise self._wrong("damaged") from error
+        if sealed.hash_table(table) != self.signature["row_groups"][number]:
+            raise self._wrong("altered")
+        return table.select([*NEEDED, *(TEXTS if self.has_texts else ())] if columns is None else columns)
+
+    def of_anchors(self, first: int, last: int) -> pa.Table:
+        """Return the pairs of the anchors with rows from `first` to `last`."""
+        parts = [self._file.schema_arrow.empty_table().select([*NEEDED, *(TEXTS if self.has_texts else ())])]
+        parts[0] = parts[0].replace_schema_metadata(None)
+        for number, (low, high) in enumerate(self._ranges):
+            if low <= last and high >= first:
+                block = self.block(number)
+                ends = np.searchsorted(to_numpy(block["anchor_row"]), [first, last + 1])
+                parts.append(block.slice(ends[0], ends[1] - ends[0]).replace_schema_metadata(None))
+        return pa.concat_tables(parts)
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]]:
+        """The first and the last row of the anchors of each block."""
+        column = self._file.schema_arrow.names.index("anchor_row")
+        groups = [self._file.metadata.row_group(number).column(column) for number in range(len(self))]
+        return [(group.statistics.min, group.statistics.max) for group in groups]

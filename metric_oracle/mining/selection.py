@@ -1,0 +1,206 @@
+"""Which candidates of an anchor's list `mine` keeps: a window of ranks, limits of the score, the best or a draw."""
+
+from dataclasses import dataclass, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.choices import STRATEGIES
+from metric_oracle.errors import InputError
+from metric_oracle.files import identify
+from metric_oracle.indexes.store import to_numpy
+from metric_oracle.mining.files import MinedFile
+
+MARGINS = ("absolute_margin", "relative_margin")
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which candidates of an anchor's list `mine` keeps, under the names of sentence-transformers.
+
+    The list has all candidates that `SearchOptions` allows, best first. The window of ranks is cut out of it, then
+    candidates whose score is too good are left out, and k of the others are kept; `k` is what `num_negatives` is there.
+
+    Parameters
+    ----------
+    range_min : int, default 0
+        Number of the best candidates to leave out.
+    range_max : int, optional
+        Last rank that may be kept, at least `range_min` + k. By default there is none.
+    max_score : float, optional
+        The best score that may be kept: the greatest, or the least under a metric where lower is better.
+    positives : path, optional
+        File that [`mine`][metric_oracle.mine] wrote in the same index: the positives of each anchor, for the margins.
+        Only anchors that have one are searched. Of several, the one with the worst score by the metric of this search
+        counts.
+    absolute_margin : float, optional
+        How much worse than its positive's a candidate's score must be at least.
+    relative_margin : float, optional
+        The same as a share of the positive's score.
+    sampling_strategy : {"top", "random"}, default "top"
+        "top" keeps the k best, "random" draws k, each with equal probability; it needs `range_max`.
+    seed : int, default 0
+        Of the draws. The draw of an anchor depends on nothing but the seed, its row and its candidates.
+
+    Examples
+    --------
+    >>> from metric_oracle import Selection
+    >>> Selection(range_min=10, max_score=0.8).recorded
+    {'range_min': 10, 'max_score': 0.8}
+    """
+
+    range_min: int = 0
+    range_max: int | None = None
+    max_score: float | None = None
+    positives: str | Path | None = None
+    absolute_margin: float | None = None
+    relative_margin: float | None = None
+    sampling_strategy: str = "top"
+    seed: int = 0
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options for the signature: `range_min`, and the others as far as they were chosen."""
+        chosen = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name == "range_min" or getattr(self, field.name) != field.default
+        }
+        if self.positives is not None:
+            chosen["positives"] = identify(Path(self.positives))
+        return chosen
+
+    @property
+    def margins(self) -> list[str]:
+        """The names of the margins that were chosen."""
+        return [name for name in MARGINS if getattr(self, name) is not None]
+
+
+def check_selection(selection: Selection, k: int) -> None:
+    """Raise InputError unless the values are valid and fit k candidates for each anchor."""
+    _check_int(selection, "range_min", 0)
+    if selection.range_max is not None:
+        _check_int(selection, "range_max", selection.range_min + k, " (range_min + k)")
+    _check_int(selection, "seed", 0)
+    for name in ("max_score", *MARGINS):
+        value, is_margin = getattr(selection, name), name in MARGINS
+        wrong = isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)
+        if value is not None and (wrong or (is_margin and value < 0)):
+            rule = f"must be a number{' of at least 0' if is_margin else ''}"
+            raise InputError(argument=name, rule=rule, value=repr(value), step="Choose another.")
+    if selection.sampling_strategy not in STRATEGIES:
+        raise InputError(
+            argument="sampling_strategy",
+            rule=f"must be {' or '.join(STRATEGIES)}",
+            value=repr(selection.sampling_strategy),
+            step="Choose one.",
+        )
+    if selection.sampling_strategy == "random" and selection.range_max is None:
+        raise InputError(
+            argument="range_max",
+            rule="must be given for random sampling",
+            value="None",
+            step="Say how many of the best candidates to draw from.",
+        )
+    if (selection.positives is None) == bool(selection.margins):
+        raise InputError(
+            argument="positives",
+            rule="must be given with a margin, and only then",
+            value="None" if selection.positives is None else "no margin",
+            step="A margin is the least distance to the score of a positive.",
+        )
+
+
+def _check_int(selection: Selection, name: str, least: int, why: str = "") -> None:
+    value = getattr(selection, name)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(
+            argument=name,
+            rule=f"must be an int of at least {least}{why}",
+            value=repr(value),
+            step="Choose another number.",
+        )
+
+
+def depths(selection: Selection, k: int, n: int) -> tuple[int, int]:
+    """Return how long the list of an anchor is searched first, and at most, of n candidates."""
+    last = n if selection.range_max is None else min(selection.range_max, n)
+    return last if selection.sampling_strategy == "random" else min(selection.range_min + k, last), last
+
+
+def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dict[str, np.ndarray]:
+    """Return the best signed score that each margin and `max_score` allow each anchor: name -> float64[n].
+
+    `positive` has the signed score of each anchor's worst positive, `sign` is -1.0 where lower scores are better.
+    """
+    found = {}
+    if selection.absolute_margin is not None:
+        found["absolute_margin"] = positive - selection.absolute_margin
+    if selection.relative_margin is not None:
+        found["relative_margin"] = positive - selection.relative_margin * np.abs(positive)
+    if selection.max_score is not None:
+        found["max_score"] = np.full(len(positive), sign * selection.max_score)
+    return found
+
+
+def kept(
+    selection: Selection, anchor: np.ndarray, candidate: np.ndarray, rank: np.ndarray, fits: np.ndarray, k: int
+) -> np.ndarray:
+    """Return which lines of lists are kept: bool[n].
+
+    Parameters
+    ----------
+    selection : Selection
+    anchor, candidate, rank : int64[n]
+        Rows and rank of each line, list after list, best first.
+    fits : bool[n]
+        Whether the score of a line is allowed.
+    k : int
+    """
+    last = np.inf if selection.range_max is None else selection.range_max
+    lines = np.flatnonzero(fits & (rank > selection.range_min) & (rank <= last))
+    _, number = np.unique(anchor[lines], return_inverse=True)
+    number = number.reshape(-1)
+    order = np.argsort(number, kind="stable")
+    if selection.sampling_strategy == "random":
+        order = np.lexsort((_drawn(selection.seed, anchor[lines], candidate[lines]), number))
+    size = np.bincount(number)
+    is_kept = np.zeros(len(anchor), bool)
+    is_kept[lines[order[np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size) < k]]] = True
+    return is_kept
+
+
+def _drawn(seed: int, anchor: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Return a random number for each pair, by which pairs are drawn: uint64[n], a hash of seed and rows."""
+    mixed = np.full(len(anchor), seed % (1 << 64), np.uint64)
+    for values in (anchor, candidate):
+        mixed = mixed + values.astype(np.uint64) * _FACTORS[0] + _FACTORS[0]
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _FACTORS[1]
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _FACTORS[2]
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return mixed
+
+
+def pairs_of(path: str | Path, fingerprint: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of anchors and candidates in a file of `mine`: int64[n] each, anchors ascending."""
+    file = MinedFile(Path(path), "positives")
+    if file.signature["index"] != fingerprint:
+        raise InputError(
+            argument="positives",
+            rule="must be mined in the index that is searched",
+            value=f"{path}, which is of another index",
+            step="Mine them in this index.",
+        )
+    names = ["anchor_row", "candidate_row"]
+    tables = [file.block(number, names).replace_schema_metadata(None) for number in range(len(file))]
+    if not tables:
+        raise InputError(
+            argument="positives", rule="must have a pair", value=f"{path}, which is empty", step="Mine others."
+        )
+    table = pa.concat_tables(tables)
+    anchor, candidate = (to_numpy(table[name]) for name in names)
+    return anchor, candidate
