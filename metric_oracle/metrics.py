@@ -436,7 +436,10 @@ def _bleu(order: int, coco: bool) -> Metric:
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
-    """Return the record of a variant of RadGraph F1: the mean F1 of two families of features, or of one and -1."""
+    """Return the record of a variant of RadGraph F1.
+
+    It is the mean F1 of two families of features, or the F1 of one; the second number is then -1.
+    """
     name = "radgraph" + variant
     options = MappingProxyType({"family_a": families[0], "family_b": families[1]})
     if not variant:
@@ -746,16 +749,17 @@ def composite(
     ----------
     name : str
     terms : mapping of str to (mean, scale, weight)
-        By the names of metrics.
+        Keyed by the names of metrics.
     intercept : float
     source : str
+        Paper or file that the weights come from.
     **described
         Further attributes of the record: `shown_in`, `tool`, `title`, `column`.
 
     Raises
     ------
     InputError
-        If a metric is unknown, doubled or cannot be a part, or a number is not finite.
+        If a metric is unknown, occurs twice or cannot be a term, or a number is not finite.
     """
     records = [get_metric(part) for part in terms]
     parts = [record.name for record in records]

@@ -14,13 +14,14 @@ def silent(step: str, done: int | None, total: int | None) -> None:
 
 
 def counter(progress: Progress | None, step: str, total: int) -> Count:
-    """Return a function that adds up finished items and reports their number, a hundred times or a few more."""
+    """Return a function that adds up finished items and reports their number, about a hundred times in all."""
     if progress is None:
         return lambda n: None
     done = reported = 0
     progress(step, 0, total)
 
     def add(n: int) -> None:
+        """Add n finished items."""
         nonlocal done, reported
         done += n
         if done - reported >= total / 100 or done == total:

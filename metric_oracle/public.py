@@ -27,19 +27,21 @@ _NAMES = {
 
 
 def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Function:
-    """Return a public function with a check of its arguments, and with its name and Python's terms in its errors.
+    """Return a public function that checks the types of its arguments and whose errors begin with its name.
 
     Parameters
     ----------
     name : str
-        Under which people call it.
+        Name under which users call it.
     function : callable
     homes : mapping of str to str
-        Arguments that other calls take, and the form of those calls, such as ``"mo.reports(..., {})"``.
+        Arguments that belong to another public function, and the form of that call, such as ``"mo.reports(..., {})"``;
+        for advice in messages.
     """
 
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
+        """Check the arguments and call the function."""
         with called(name, tuple(_known(function)), homes):
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
@@ -50,7 +52,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
 def _check(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
 ) -> None:
-    """Raise unless a call fits the signature of a function: names, positions and types."""
+    """Raise ArgumentError unless a call fits the function's signature: names, positions and types of arguments."""
     known, signature = _known(function), inspect.signature(function)
     unknown = next((keyword for keyword in keywords if keyword not in known), None)
     if unknown is not None:
@@ -82,7 +84,7 @@ def _check(
 
 @cache
 def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the annotation of each argument of a function, those of its keywords included."""
+    """Return the annotation of each argument of a function, including those that its ``**`` parameter accepts."""
     annotations: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
@@ -127,7 +129,7 @@ def _fits(value: Any, annotation: Any) -> bool:
 
 
 def _named(annotation: Any) -> str:
-    """Return the words for an annotated type."""
+    """Return how a message describes an annotated type."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
         names = [_named(alternative) for alternative in inner if not (alternative is str and Path in inner)]
@@ -144,11 +146,12 @@ def _named(annotation: Any) -> str:
 
 
 def _with_article(name: str) -> str:
+    """Return a noun with "a" or "an"."""
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
 def _shown(value: Any) -> str:
-    """Return a boolean, a number or None as it is, and the type of anything else, which may be a report."""
+    """Return a boolean, a number or None as text; for anything else, which may be a report, return only its type."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, Mapping | list | tuple) and value:

@@ -27,7 +27,14 @@ Array = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Ends of an interval; `degenerate` where the values do not differ enough, so that it says nothing."""
+    """Ends of an interval.
+
+    Attributes
+    ----------
+    low, high : float
+    degenerate : bool
+        Whether the values differ too little for the interval to mean anything.
+    """
 
     low: float
     high: float
@@ -44,13 +51,16 @@ class Paired(NamedTuple):
 
 @dataclass(frozen=True)
 class Resampled:
-    """A statistic of all studies, of resamples, and of all studies but one.
+    """A statistic of all studies, of bootstrap resamples of them, and of all studies but one.
 
     Attributes
     ----------
     value : float64[...]
+        Statistic of all studies.
     resampled : float64[B, ...]
+        Statistic of each of B resamples.
     left_out : float64[n, ...]
+        Statistic without each of the n studies.
     """
 
     value: Any
@@ -76,7 +86,7 @@ class Resampled:
 
 
 def checked_values(values: Sequence[float] | np.ndarray) -> Array:
-    """Return values as float64[n], n >= 2, or raise."""
+    """Return the values as float64[n]; raise InputError unless they are finite and at least 2."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) < 2:
         got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}"
@@ -97,7 +107,7 @@ def checked_values(values: Sequence[float] | np.ndarray) -> Array:
 
 
 def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
-    """Return the number of resamples, or raise."""
+    """Return the number of resamples, `default` if it is None; raise InputError if it is too small or not an int."""
     if resamples is None:
         return default
     if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < FEWEST:
@@ -111,7 +121,7 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
 
 
 def check_method(method: str, resamples: int | None) -> None:
-    """Raise unless the method exists and takes this number of resamples."""
+    """Raise InputError unless the method exists and allows this number of resamples."""
     if method not in INTERVALS:
         raise InputError(
             argument="method",
@@ -234,17 +244,18 @@ def percentile(values: Array, at: Array) -> list[float | None]:
 
 
 def bca(value: float, resampled: Array, left_out: Array, sides: Array) -> list[float | None]:
-    """Return the bias-corrected and accelerated interval (Efron and Tibshirani, 1993, section 14.3).
+    """Return the ends of the bias-corrected and accelerated interval (Efron and Tibshirani, 1993, section 14.3).
 
     Parameters
     ----------
     value : float
+        Statistic of all studies.
     resampled : float64[B]
-        Of the resamples that have a value.
+        Statistic of the resamples for which it is defined.
     left_out : float64[S]
-        With one study left out at a time; NaN there, or all resamples on one side of the value, is no interval.
+        Statistic without each study. If one is NaN, or all resamples lie on one side of `value`, the ends are None.
     sides : float64[2]
-        Such as 0.025 and 0.975.
+        Probabilities of the ends, such as 0.025 and 0.975.
     """
     from scipy.special import ndtr, ndtri
 
@@ -263,7 +274,7 @@ def bca(value: float, resampled: Array, left_out: Array, sides: Array) -> list[f
 
 
 def _legacy(array: Array, level: float, seed: int) -> Interval:
-    """Return what ``eval_bleu`` and ``eval_semb`` of CXR-Report-Metric's eval_methods.py print, with a seed."""
+    """Return the interval that `eval_bleu` and `eval_semb` of CXR-Report-Metric print, with a seed for its sample."""
     from scipy.stats import sem, t
 
     drawn = np.random.default_rng(seed).choice(array, LEGACY_SAMPLE, replace=True)
@@ -366,9 +377,9 @@ def bootstrap_p(resampled: Array, at: float = 0.0) -> float:
 
 
 def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
-    """Return the values that `bootstrap_p` does not reject, those whose p-value is above 1 - level.
+    """Return the interval of the values that `bootstrap_p` does not reject: their p-value is above 1 - level.
 
-    Degenerate where the resampled values are too few to reject any: the ends are then the least and the greatest.
+    It is degenerate if there are too few resampled values to reject any; its ends are then the least and the greatest.
     """
     rank = int((1 - level) / 2 * (len(resampled) + 1) + _TIE)
     ordered, place = np.sort(resampled), max(rank, 1)
@@ -404,14 +415,14 @@ def benjamini_hochberg(p_values: Sequence[float] | Array, rate: float) -> tuple[
     Parameters
     ----------
     p_values : float64[m]
-        Of one family.
+        P-values of one family of tests.
     rate : float
-        False discovery rate.
+        False discovery rate to control.
 
     Returns
     -------
     critical : float64[m]
-        rank x rate / m; equal p-values are ranked in the order given. What a paper prints beside p-values.
+        rank x rate / m, the value that papers print next to a p-value; equal p-values are ranked in the order given.
     significant : bool[m]
         True up to the largest p-value that does not exceed its critical value.
     """

@@ -1,1 +1,1 @@
-"""Files that people have -> reports with ids, graphs, embeddings, labels."""
+"""Readers of the files that people have: reports with ids, graphs, entities, embeddings, labels, samples."""

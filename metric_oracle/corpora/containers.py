@@ -13,7 +13,7 @@ from metric_oracle.errors import InputError
 
 
 def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
-    """Return a table where the container has columns or ids, else the list of its texts.
+    """Return a container as a table if it has columns or ids, else None and the list of its texts.
 
     Parameters
     ----------
@@ -59,4 +59,5 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
 
 
 def _of_arrow(table: pa.Table, where: str, type_name: str) -> Table:
+    """Return an Arrow table as a `Table`; `where` and `type_name` describe it in messages."""
     return Table(where, type_name, table.column_names, table.columns, table.num_rows)

@@ -1,4 +1,4 @@
-"""Entities of reports with their vectors, as RaTEScore reads them: what a recogniser and an encoder wrote."""
+"""Entities of reports with types and vectors, found by a recogniser and an encoder, as RaTEScore reads them."""
 
 from dataclasses import dataclass, replace
 
@@ -11,16 +11,16 @@ TYPES = ("abnormality", "anatomy", "disease", "non-abnormality", "non-disease")
 
 @dataclass(frozen=True)
 class EntityTable:
-    """Entities of reports; those of report `i` lie at `ptr[i]:ptr[i + 1]`.
+    """Entities of reports; those of report i are at ``ptr[i]`` to ``ptr[i + 1] - 1`` in the other arrays.
 
     Attributes
     ----------
     ids : list of str
     ptr : int64[n + 1]
     kinds : uint8[m]
-        Places in `TYPES`.
+        Type of each entity: its index in `TYPES`.
     vectors : float32[m, d]
-        Finite, none of them zero; as given, of any length.
+        Vector of each entity: finite, not zero, of any length.
     """
 
     ids: list[str]
@@ -29,7 +29,7 @@ class EntityTable:
     vectors: npt.NDArray[np.float32]
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "EntityTable":
-        """Return those of some of the reports."""
+        """Return the table of the reports at these positions."""
         lengths = np.diff(self.ptr)[chosen]
         ptr = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)

@@ -1,4 +1,4 @@
-"""Columns that are kept with reports, such as the patient of each study; values are strings, "" where there is none."""
+"""Columns that are kept with reports, such as the patient of each study. Values are strings, "" for an empty cell."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ _OWN = ("row", "study_id", "distinct_id")  # columns of an index
 
 
 def check_kept(names: object) -> tuple[str, ...]:
-    """Return the names of the columns to keep: one name, several with commas between, or a sequence."""
+    """Return the names of the columns to keep, from one name, names joined with commas, or a sequence of names."""
     found = names.split(",") if isinstance(names, str) else names
     if not isinstance(found, Iterable) or not all(isinstance(name, str) and name.strip() for name in found):
         raise InputError(
@@ -31,7 +31,7 @@ def check_kept(names: object) -> tuple[str, ...]:
 
 
 def kept_values(cells: Iterable[object]) -> list[str]:
-    """Return cells as strings; in a column of numbers only, a trailing ".0" goes, as in ids."""
+    """Return cells as strings; if all cells of the column are numbers, a trailing ".0" is removed, as from ids."""
     values = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
     if all(re.fullmatch(r"\d+(?:\.0)?|", value) for value in values):
         values = [value.removesuffix(".0") for value in values]
@@ -39,7 +39,10 @@ def kept_values(cells: Iterable[object]) -> list[str]:
 
 
 def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:
-    """Return the value of each id; rows of one id are images of one study and must have one value."""
+    """Return the value of each id in the column `name`, keyed by id.
+
+    Rows with the same id are images of one study; raise InputError if their values differ.
+    """
     found: dict[str, str] = {}
     for study, value in zip(ids, values, strict=True):
         if found.setdefault(study, value) != value:

@@ -15,7 +15,7 @@ _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 
 
 def find_report_files(path: Path) -> dict[str, str]:
-    """Return relative name -> path (or name in the archive) of every report file, in order of the names."""
+    """Return, for every report file, its relative name and its path (or its name in the archive), sorted by name."""
     if path.is_dir():
         files = {
             Path(folder, name).relative_to(path).as_posix(): str(Path(folder, name))
@@ -43,7 +43,7 @@ def find_report_files(path: Path) -> dict[str, str]:
 
 
 def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
-    """Yield the text of report files: values of what `find_report_files` returned."""
+    """Yield the texts of report files, which are values of the dict that `find_report_files` returned."""
     if path.is_dir():
         for name in files:
             if not os.path.isfile(name):
@@ -64,6 +64,7 @@ def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
+    """Open a zip archive; raise InputError if it is damaged."""
     try:
         return zipfile.ZipFile(path)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""The three states of a report without content: missing, empty, tokenless. The same rule for files and memory."""
+"""The three states of a report without content: missing, empty, tokenless. Files and memory have the same rules."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ def is_missing(cell: object) -> bool:
 
 
 def state_of(text: str | None) -> str:
-    """Return "missing" (None or a word for it), "empty" (blank), "tokenless" (no alphanumeric character) or ""."""
+    """Return the state of a text: "missing" (None or a word such as "nan"), "empty" (blank), "tokenless", or "".
+
+    A tokenless text has no letter or digit; "" means that it has content.
+    """
     if text is None or is_missing(text):
         return "missing"
     return "" if _ALPHANUMERIC.search(text) else "tokenless" if text.strip() else "empty"

@@ -225,7 +225,7 @@ def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
 
 
 def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[str | None, str]:
-    """Return the section of the predictions, and how it is known."""
+    """Return the section of the predictions (or None), and how it is known."""
     if section is not None:
         return section, "caller"
     if after_impression:
@@ -244,6 +244,7 @@ def _section(rows: _Rows, after_impression: bool, section: str | None) -> tuple[
 def _read_rows(
     path: Path, id_column: str | None, text_column: str | None, encoding: str | None, separator: str | None
 ) -> _Rows:
+    """Read the texts of a file in file order, and their ids if it has them."""
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
@@ -269,6 +270,7 @@ def _read_rows(
 
 
 def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _Rows:
+    """Return the texts and ids of a table."""
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = _text_name(table, text_column)
@@ -287,7 +289,7 @@ def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
-    """Raise if a column is named for a file without named columns."""
+    """Raise InputError if the caller named a column for a file without named columns."""
     if id_column is not None or text_column is not None:
         raise InputError(
             argument="id_column and text_column",
@@ -351,6 +353,7 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
 
 
 def _text_name(table: Table, text_column: str | None) -> str:
+    """Return the name of the column of the predictions."""
     if text_column is not None:
         return text_column
     for known in (_GENERATED, _TEXTS):
@@ -388,7 +391,10 @@ def _keys(table: Table, id_column: str | None = None) -> _Keys | None:
 
 
 def _read_keys(path: Path, wanted: str) -> _Keys:
-    """Read the ids for predictions that have none."""
+    """Read the ids for predictions without ids, one per row of the file, in the same order.
+
+    `wanted` names the splits whose rows are used, if the file has splits.
+    """
     if file_ending(path) in _LINES:
         text, _ = read_text(path)
         return _Keys(canonical_ids(text.rstrip("\r\n").split("\n"), str(path)), None, "line")
@@ -413,7 +419,10 @@ def _read_keys(path: Path, wanted: str) -> _Keys:
 
 
 def _one_each(keys: _Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
-    """Return the text of each id. Images of a study must have the same text unless their names give an order."""
+    """Return the text of each id.
+
+    The images of a study must have the same text, unless their names give an order, in which case the first counts.
+    """
     if keys.name == "path_to_image":
         studies, rows = chexpert_studies(keys.images or [], str(path))
         return {studies[row]: texts[row] for row in rows}
@@ -434,7 +443,7 @@ def _one_each(keys: _Keys, texts: Sequence[str | None], path: str | Path) -> dic
 def _collapse(
     keys: _Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: str | Path
 ) -> dict[str, str | None]:
-    """Choose one image per study by the rule of Yu et al."""
+    """Choose one image per study by the rule of Yu et al., and return its text by study id."""
     if keys.images is None:
         raise InputError(
             argument="metadata",
@@ -468,7 +477,7 @@ def _collapse(
 
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the study and the view of each image. A missing view is derived from its code."""
+    """Return the study and the view of each image id. A missing view is derived from its numeric code."""
     table = read_table(existing_file(path, "metadata"))
     cells = [table.column(name, "metadata") for name in ("dicom_id", "study_id", "ViewPosition")]
     images = canonical_ids(cells[0], f"'dicom_id' in {path}")

@@ -1,4 +1,4 @@
-"""RadGraph JSON in every layout in circulation, as columns, without holding the parsed file.
+"""Read RadGraph JSON files, in any of the layouts in use, into arrays, without holding the whole parsed file in memory.
 
 Layouts: an object keyed by report path (PhysioNet), by study id (CXR-Report-Metric's cache) or by position (the
 `radgraph` package), a list of one-key objects (CheXpert Plus), and the two-annotator `test.json`.
@@ -78,11 +78,14 @@ class GraphTable:
 
     @cached_property
     def place_of(self) -> dict[str, int]:
-        """The place of each key."""
+        """The index of the graph of each key."""
         return {key: place for place, key in enumerate(self.keys)}
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "GraphTable":
-        """Return some of the graphs, with the strings that they have; `n_dangling` stays that of all."""
+        """Return the graphs at these positions, with the strings that they use.
+
+        `n_dangling` remains that of all graphs.
+        """
         of_entity, entity_ptr = _within(self.entity_ptr, chosen)
         of_relation, relation_ptr = _within(self.relation_ptr, chosen)
         token, tokens = _used(self.entity_token[of_entity], self.tokens)
@@ -136,8 +139,10 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
 
     Parameters
     ----------
-    path : the file, .json or .json.gz
-    annotator : the annotator to read where each graph has several
+    path : str or path
+        File, .json or .json.gz.
+    annotator : str, optional
+        Name of the annotator whose graphs are read, if the file has several graphs for each report.
     """
     path = existing_file(Path(path))
     try:
@@ -147,17 +152,17 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
 
 
 def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | None = None) -> GraphTable:
-    """Read RadGraph JSON that comes in pieces; `path` says in messages where it is from."""
+    """Read RadGraph JSON from consecutive pieces of its text; `path` names the source in messages."""
     return _table(_items(_Text(iter(pieces)), path), path, annotator)
 
 
 def graphs_in_memory(graphs: Mapping[str, dict[str, Any]], path: str | Path) -> GraphTable:
-    """Return the table of a dict key -> graph, the same as of its JSON; `path` says in messages where it is from."""
+    """Return a dict key -> graph as a table, equal to that of its JSON; `path` names the source in messages."""
     return _table(graphs.items(), path)
 
 
 def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
-    """Return the table of keys and graphs, as JSON has them."""
+    """Return the table of pairs of a key and a graph as parsed from JSON."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -252,14 +257,14 @@ def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 def _within(
     ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the places of the parts of some graphs, and where those of each begin."""
+    """Return the indices of the parts (mentions or relations) of the chosen graphs, and the offset of each graph's."""
     sizes = np.diff(ptr)[chosen]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return np.repeat(ptr[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1]), bounds
 
 
 def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the strings that numbers point to, and the numbers among them."""
+    """Return the strings that the numbers refer to, without the others, and the numbers of the strings in that list."""
     used, place = np.unique(numbers, return_inverse=True)
     return place.reshape(-1).astype(np.int32), [strings[i] for i in used.tolist()]
 
@@ -267,11 +272,12 @@ def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArr
 def align_graphs(
     graphs: GraphTable, ids: Sequence[str], texts: Sequence[str], *, some: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return for each report the position of its graph, -1 where there is none.
+    """Return, for each report, the index of its graph, -1 if it has none.
 
-    Graphs keyed by study join on ids, graphs keyed by position on order where the texts agree, else on text. Texts are
-    compared without blanks, which is all that the RadGraph tokenisers add or drop. `some` reports, a part of those that
-    were annotated, may all have none, and have no order in common with the graphs.
+    Graphs keyed by study id are joined on ids. Graphs keyed by position are joined by order if the texts agree, else by
+    equal texts. Texts are compared without blanks, which is all that RadGraph's tokenisers add or remove. With `some`,
+    the reports are only a part of those that were annotated: none of them need have a graph, and they are joined by
+    text.
     """
     if len(ids) != len(texts):
         raise InputError(
@@ -323,13 +329,14 @@ def align_graphs(
 
 
 class _Text:
-    """JSON that comes in pieces, of which one at a time is held."""
+    """JSON text that comes in pieces, of which one at a time is held in memory."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces, self._decode = pieces, json.JSONDecoder().raw_decode
         self._text, self._place = "", 0
 
     def _read_on(self) -> bool:
+        """Append the next piece to what is held; return False at the end."""
         for piece in self._pieces:
             if piece:
                 self._text, self._place = self._text[self._place :] + piece, 0
@@ -337,7 +344,7 @@ class _Text:
         return False
 
     def next(self) -> str:
-        """Return the next character that is not blank; "" at the end."""
+        """Return the next character that is not blank, without moving on; "" at the end."""
         while True:
             self._place = _skip_blanks(self._text, self._place).end()  # type: ignore[union-attr]
             if self._place < len(self._text):
@@ -346,13 +353,13 @@ class _Text:
                 return ""
 
     def sign(self) -> str:
-        """Return the same and go behind it."""
+        """Return the next character that is not blank, and move behind it."""
         found = self.next()
         self._place += 1
         return found
 
     def value(self) -> Any:
-        """Return the next value, and go behind it."""
+        """Parse and return the next JSON value, and move behind it."""
         self.next()
         while True:
             try:
@@ -402,11 +409,12 @@ def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
 
 
 def with_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return values by texts, as JSON has them and as relations name their targets."""
+    """Return a mapping with its keys as strings, as JSON has them and as relations name their targets."""
     return values if _TEXT.issuperset(map(type, values)) else json.loads(json.dumps(values))
 
 
 def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: str | Path) -> dict[str, Any]:
+    """Return the graph of one annotator, or the graph itself if it is not divided by annotators."""
     names = [name for name, value in graph.items() if isinstance(value, dict) and "entities" in value]
     if annotator in names:
         return graph[annotator]
@@ -422,7 +430,10 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
 
 
 def _are_positions(keys: list[str]) -> bool:
-    """Tell whether keys ascend from "0"; study ids of that form are told apart by the texts at the join."""
+    """Return whether the keys are ascending numbers that begin with "0".
+
+    Study ids may look the same; the join compares texts to decide.
+    """
     joined = "".join(keys)
     is_of_digits = joined.isascii() and joined.isdecimal() and 1 <= min(map(len, keys)) <= max(map(len, keys)) <= 18
     if keys[0] != "0" or not is_of_digits:
@@ -431,6 +442,7 @@ def _are_positions(keys: list[str]) -> bool:
 
 
 def _schema(labels: _Numbers, path: str | Path) -> str:
+    """Return the label schema, "radgraph" or "radgraph-xl", from the labels that occur."""
     schemas = set()
     for label in labels:
         schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)
@@ -450,4 +462,5 @@ def _schema(labels: _Numbers, path: str | Path) -> str:
 
 
 def _without_blanks(text: str) -> str:
+    """Return a text without white space."""
     return "".join(text.split())

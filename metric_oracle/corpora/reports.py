@@ -160,7 +160,7 @@ class Reports:
 
 @dataclass(frozen=True)
 class _Source:
-    """The rows of a file. Texts are fetched for selected rows only, because MIMIC-CXR has 227,835 files."""
+    """The rows of a file of reports. Texts are read for selected rows only, because MIMIC-CXR has 227,835 files."""
 
     what: str
     ids: list[str]
@@ -329,7 +329,7 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
 
 
 def check_options(options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise if an option does not exist."""
+    """Raise ArgumentError if an option does not exist."""
     for name in options:
         if name not in known:
             similar = get_close_matches(name, known, n=1)
@@ -338,7 +338,7 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> None:
-    """Raise if an option is given that does not apply to `what`."""
+    """Raise InputError if an option was given that does not apply to `what`, for example a kind of file."""
     foreign = [name for name in given if name not in allowed]
     if foreign:
         raise InputError(
@@ -347,7 +347,7 @@ def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> 
 
 
 def check_section(section: object) -> None:
-    """Raise unless `section` is the name of a section."""
+    """Raise InputError unless `section` is the name of a section."""
     if section not in SECTIONS:
         raise InputError(
             argument="section",
@@ -358,7 +358,7 @@ def check_section(section: object) -> None:
 
 
 def check_profile(profile: object) -> None:
-    """Raise unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
+    """Raise InputError unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
     if profile not in PROFILES:
         raise InputError(
             argument="profile",
@@ -371,6 +371,7 @@ def check_profile(profile: object) -> None:
 def _from_texts(
     texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, where: str
 ) -> Reports:
+    """Return texts in memory as Reports; `where` describes them in messages."""
     if section is not None:
         check_section(section)
     texts = checked_texts(texts, where)
@@ -428,7 +429,10 @@ def sort_out(
     keep_empty: bool,
     section: tuple[str | None, str] = (None, ""),
 ) -> Reports:
-    """Drop and list missing, empty and tokenless reports. `section` is the section and how it is known."""
+    """Return Reports without missing, empty and tokenless texts, whose ids are listed in `states`.
+
+    `section` is the section and how it is known.
+    """
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts, words = [], [], Counter[str]()
     for study, text in reports.items():
@@ -452,7 +456,7 @@ def sort_out(
 
 
 def words_line(words: Counter[str]) -> str:
-    """Return a note on the words that stand for missing reports, with their numbers."""
+    """Return a note that lists the words that stood for missing reports, such as "nan", and how often each occurred."""
     listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
     return f"words that stand for a missing report: {listed}"
 
@@ -504,6 +508,7 @@ def table_source(
     columns = {name: table.column(name, "text_column", is_text=True) for name in names}
 
     def texts(rows: Sequence[int]) -> list[str | None]:
+        """Return the texts of some rows."""
         for name, cells in columns.items():
             for row in rows:
                 if not isinstance(cells[row], str) and not is_missing(cells[row]):
@@ -522,19 +527,22 @@ def table_source(
 
 
 def section_of_column(name: str) -> str | None:
-    """Return the section that the name of a column stands for, or None."""
+    """Return the section that the name of a column means, or None."""
     return next((section for section, names in _SECTION_COLUMNS.items() if name.lower() in names), None)
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:
-    """Join the sections of a report with a blank. It is missing if all are; a blank section is left out."""
+    """Join the sections of a report with a blank, without blank ones.
+
+    The result is missing (None) if all are missing.
+    """
     cells = [cell for cell in columns if isinstance(cell, str)]
     texts = [text for text in cells if not is_missing(text)] or cells[:1]  # "nan" is counted before it is dropped
     return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None
 
 
 def _text_names(table: Table, section: str, text_column: str | None) -> tuple[list[str], str | None]:
-    """Return the columns of the texts, and their section (None if their names do not say it)."""
+    """Return the names of the columns with the texts, and their section (None if their names do not tell it)."""
     if text_column is None:
         parts = section.split("+")
         of_parts = [[name for name in table.names if name.lower() in _SECTION_COLUMNS[part]] for part in parts]
@@ -556,7 +564,10 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
 
 
 def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> dict[str, str | None]:
-    """Keep the first row of each id; rows of one id are images of one study and must carry one text."""
+    """Return the text of each id, from its first row.
+
+    Rows with the same id are images of one study and must have one text.
+    """
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}
     for study, text in zip(ids, texts, strict=True):
@@ -572,10 +583,12 @@ def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> 
 
 
 def _mimic_source(path: Path, profile: str, section: str) -> _Source:
+    """Return the rows of MIMIC-CXR's report files, cut to a section by the rule `profile`."""
     files = find_report_files(path)
     names = list(files)
 
     def texts(rows: Sequence[int]) -> list[str | None]:
+        """Read the texts of some rows."""
         reports = read_report_files(path, [files[names[row]] for row in rows])
         if profile == "yu2023":
             return [extract_yu2023(report) or None for report in reports]

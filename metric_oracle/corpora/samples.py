@@ -237,7 +237,7 @@ def read_samples(
 
 
 def _in_memory(data: Any) -> Table:
-    """Return a dict or list of lists as a table with one row for each study, and other containers as they are."""
+    """Return a container as a table; dicts and lists of lists get one row for each study."""
     type_name = type(data).__name__
     if isinstance(data, Mapping) and data and not any(isinstance(group, str | Mapping) for group in data.values()):
         groups = list(data.values())
@@ -347,7 +347,7 @@ def _made(
 
 
 def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:
-    """Return cells that are text, or raise with the place of the first that is not."""
+    """Return the cells, which must be text. Raise InputError with the place (file and row) of the first that is not."""
     for number, cell in enumerate(cells):
         if not isinstance(cell, str):
             which = f"candidate {number + 1}" if is_list else "the report"
@@ -359,10 +359,12 @@ def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = Tru
 
 
 def _listed(column: str | None) -> list[str]:
+    """Return a list with the column's name, or an empty list if it is None."""
     return [] if column is None else [column]
 
 
 def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
+    """Return the cells of a column at these rows."""
     return [column[row] for row in rows]
 
 
@@ -387,6 +389,7 @@ def _numbers(table: Table, name: str) -> list[float]:
 
 
 def _finite(cell: Any, table: Table, name: str, row: int) -> float:
+    """Return a cell as a float; raise InputError if it is not a finite number."""
     number = number_of(cell)
     if not math.isfinite(number):
         raise InputError(
@@ -396,4 +399,5 @@ def _finite(cell: Any, table: Table, name: str, row: int) -> float:
 
 
 def _shown(name: str) -> str:
+    """Return the name of a column for a message."""
     return f"column {shown_names([name])}"

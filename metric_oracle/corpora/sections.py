@@ -94,6 +94,7 @@ def extract_mit(report: str) -> dict[str, str]:
 
 
 def _mit_name(header: str) -> str:
+    """Return the name of the section that a header begins, by the MIT rule."""
     name = header.lower().strip()
     if name in _MIT_NAMES:
         return _MIT_NAMES[name]
@@ -110,28 +111,28 @@ def check_sections(
     step: str = "",
     option_of_other: str = "model_section",
 ) -> str | None:
-    """Compare the sections of two sets of reports; one that is not known agrees with all.
+    """Compare the sections of two sets of reports; a section that is not known agrees with all.
 
     Parameters
     ----------
-    one, other : (section or None, what says it)
+    one, other : (section or None, how it is known)
         See `corpora.reports.Reports`.
     names : (str, str)
-        What the two are, for the error line.
+        What the two sets are called in the message.
     step : str
-        The next step; by default to read `one` in the section of `other`.
+        Next step of the message; by default to read `one` in the section of `other`.
     option_of_other : str
-        The option that says the section of `other`, for the warning.
+        Option with which the user can state the section of `other`, for the warning.
 
     Returns
     -------
     str or None
-        A warning where how Yu et al. tabulate a model says that the sections differ.
+        A warning if the sections differ only according to how Yu et al. tabulate the model, which may be wrong.
 
     Raises
     ------
     InputError
-        Where both sides say their section, and not the same.
+        If both sections are known otherwise, and differ.
     """
     if one[0] is None or other[0] is None or one[0] == other[0]:
         return None

@@ -11,6 +11,7 @@ def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
 
 
 def _row(tag: str, cells: Sequence[object]) -> str:
+    """Return one row of an HTML table; `tag` is "th" or "td"."""
     return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
 

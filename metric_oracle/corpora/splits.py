@@ -1,4 +1,4 @@
-"""Splits: the ids of the reports in them, from a column of the reports or from a table of splits."""
+"""Find the ids of the reports of a split, from a column of the reports or from a separate table of splits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +70,10 @@ def ids_of_split(
 
 
 def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
-    """Return the cells of the id column that shares most ids with the reports: some files have several id columns."""
+    """Return the ids of a table of splits.
+
+    If several columns may hold ids, the one with most ids of the reports is used.
+    """
     best: list[str] = []
     n_best = 0
     seen: set[str] = set()

@@ -83,6 +83,7 @@ def stream_reports(
     source: Any = None
 
     def piece() -> Reports:
+        """Return the rows read so far as Reports."""
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
         made = sort_out(reports, source.what, counts, path, keep_empty=keep_empty, section=source.said)
         return with_columns(made, columns)
@@ -117,6 +118,7 @@ def stream_reports(
 
 
 def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator[Table]:
+    """Yield a file as tables of consecutive rows."""
     kind = table_kind(path, encoding=encoding, separator=separator)
     if kind == "Parquet":
         yield from _parquet(path)
@@ -141,6 +143,7 @@ def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator
 
 
 def _checked(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, after checks of their characters."""
     for line in file:
         check_characters(line, requested, path)
         yield line
@@ -153,6 +156,7 @@ def _head(path: Path, encoding: str) -> str:
 
 
 def _parquet(path: Path) -> Iterator[Table]:
+    """Yield a Parquet file as tables of consecutive rows."""
     with whole_parquet(path):
         for batch in parquet.ParquetFile(str(path)).iter_batches(AT_ONCE):
             batch.validate(full=True)
@@ -160,10 +164,11 @@ def _parquet(path: Path) -> Iterator[Table]:
 
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
-    """Cut a file into runs of rows with Python's reader, and read each run as a whole file is read."""
+    """Yield a CSV or TSV file as tables of consecutive rows, each parsed as a whole file is."""
     recorded: list[str] = []
 
     def record() -> Iterator[str]:
+        """Yield the lines of the file, and keep those of the current run of rows."""
         for line in lines:
             recorded.append(line)
             yield line
@@ -188,6 +193,7 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str)
 
 
 def _json_lines(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:
+    """Yield a JSON Lines file as tables of consecutive lines."""
     first = 1
     while piece := list(islice(lines, AT_ONCE)):
         where = f"{path} (from line {first:,})"

@@ -201,7 +201,7 @@ def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) ->
 
 
 def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list[int]]:
-    """Return the study of each CheXpert Plus image path, and for each study the row of its first image in path order.
+    """Return the studies of CheXpert Plus image paths, and for each study the row of its first image in path order.
 
     Labels and texts of one study can differ between its images (dates were drawn anew for each), so one must be chosen.
     """
@@ -221,7 +221,7 @@ def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list
 
 
 def check_unique(ids: Sequence[str], where: str) -> None:
-    """Raise if an id occurs twice."""
+    """Raise InputError if an id occurs twice."""
     seen: set[str] = set()
     doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
     if doubled:
@@ -231,7 +231,7 @@ def check_unique(ids: Sequence[str], where: str) -> None:
 
 
 def zeros_hint(ids: Iterable[str], others: Iterable[str]) -> str:
-    """Return a hint for messages if ids of two files differ by leading zeros only, else an empty string."""
+    """Return a sentence for messages if the ids of two files differ only by leading zeros, else an empty string."""
     known = set(others)
     bare = {study.lstrip("0"): study for study in known}
     apart = (study for study in ids if study not in known)
@@ -304,6 +304,7 @@ def whole_parquet(path: Path) -> Iterator[None]:
 
 
 def _read_parquet(path: Path) -> Table:
+    """Read a Parquet file."""
     from pyarrow import parquet
 
     with whole_parquet(path):
@@ -322,6 +323,7 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
     bad_rows: list[pa.csv.InvalidRow] = []
 
     def note_bad_row(row: pa.csv.InvalidRow) -> str:
+        """Note the number of a row that cannot be parsed, for the message."""
         bad_rows.append(row)
         return "error"
 
@@ -365,7 +367,10 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
 
 
 def _read_json(path: Path, text: str, note: str) -> Table:
+    """Read the text of a JSON file."""
+
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return a JSON object as a dict; raise InputError if a key occurs twice."""
         content = dict(pairs)
         if len(content) < len(pairs):
             check_unique([key for key, _ in pairs], f"objects in {path}")
@@ -395,7 +400,7 @@ def _read_json(path: Path, text: str, note: str) -> Table:
 
 
 def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
-    """Return dicts and lists, as in JSON, as a table; None if they are in another layout."""
+    """Return dicts and lists as parsed from JSON as a table; None if their layout is not that of a table."""
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
         if all(isinstance(item, dict) for item in items):
@@ -413,7 +418,7 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
-    """Read JSON Lines that are text already; `path` is for messages."""
+    """Read the text of a JSON Lines file; `path` is for messages."""
     records, lines = [], []
     # Not splitlines: a JSON string may hold U+2028 as it is.
     for number, line in enumerate(text.split("\n"), start=1):
@@ -440,6 +445,7 @@ def _from_records(
     note: str,
     lines: list[int] | None = None,
 ) -> Table:
+    """Return a list of dicts, one per row, as a table."""
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = [[record.get(name) for record in records] for name in names]
     return Table(path, kind, names, columns, len(records), keys, note, lines)

@@ -74,9 +74,9 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def check_unpacked(packed: int, size: int, path: Path) -> None:
-    """Raise if a compressed file unpacks to far more bytes than reports, vectors or tables do.
+    """Raise InputError if a compressed file unpacks to far more bytes than reports, vectors or tables do.
 
-    Repetitive reports unpack to 50 times their size; a file made to fill the memory, to 1,000 times.
+    Repetitive reports unpack to 50 times their size; a file that was made to fill the memory unpacks to 1,000 times.
     """
     if size > 100 * 2**20 and size > 300 * packed:
         raise InputError(f"{path} unpacks to more than 300 times its size.", "If the file is right, unpack it first.")
@@ -86,7 +86,7 @@ def check_unpacked(packed: int, size: int, path: Path) -> None:
 
 
 def checked_encoding(encoding: str | None) -> str | None:
-    """Return Python's name of an encoding."""
+    """Return Python's name of an encoding; raise InputError if there is no such encoding."""
     if encoding is None:
         return None
     try:
@@ -128,7 +128,7 @@ def _utf8(pieces: Iterable[bytes]) -> bool | None:
 
 
 def _check_requested(requested: str, pieces: Iterable[bytes], path: Path) -> None:
-    """Raise if another encoding is requested for a file that is UTF-8 with characters beyond ASCII."""
+    """Raise InputError if another encoding is requested for a file that is UTF-8 with characters beyond ASCII."""
     if not requested.startswith("utf") and _utf8(pieces):
         raise InputError(f"{path} is in UTF-8, not in {requested}.", f"Leave {option('encoding')} out.")
 
@@ -174,7 +174,7 @@ def _guessed(lines: Iterable[bytes], path: Path) -> str:
 
 
 def encoding_note(encoding: str) -> str:
-    """Return the note on an encoding that is not UTF-8, else an empty string."""
+    """Return the note for the user that a file is not in UTF-8; an empty string if it is."""
     return "" if encoding.startswith(("utf-8", "ascii")) else f"read as {encoding}"
 
 
@@ -227,6 +227,7 @@ def stream_encoding(path: Path, encoding: str | None = None) -> str:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in pieces."""
     with opened(path) as file:
         while piece := file.read(PIECE):
             yield piece
@@ -279,7 +280,7 @@ def text_pieces(path: Path) -> Iterator[str]:
 
 
 def refuse_binary(path: str | Path) -> NoReturn:
-    """Raise because a file is not text."""
+    """Raise InputError because a file is not text."""
     raise InputError(f"{path} is a binary file, which its ending does not say.", "Rename or convert it.")
 
 
@@ -287,7 +288,7 @@ def refuse_binary(path: str | Path) -> NoReturn:
 
 
 def checked_separator(separator: str | None) -> str | None:
-    """Return a separator as one character. The name "tab" stands for the tab."""
+    """Return a separator as one character; the name "tab" means the tab. Raise InputError for any other text."""
     if separator in (None, "tab", "\\t"):
         return None if separator is None else "\t"
     if not (isinstance(separator, str) and re.fullmatch(r"[\t !#-/:-@\[-`{-~]", separator)):

@@ -67,7 +67,15 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Labels:
-    """CheXbert classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain; ids None: by row."""
+    """CheXbert labels of reports.
+
+    Attributes
+    ----------
+    ids : list of str or None
+        None if the rows belong to the reports in their order.
+    values : uint8[n, 14]
+        Classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain.
+    """
 
     ids: list[str] | None
     values: npt.NDArray[np.uint8]
@@ -75,7 +83,16 @@ class Labels:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """Labels of any names: classes 0 blank, 1 positive, 2 negative, 3 uncertain, uint8[n, L]."""
+    """Labels with any names.
+
+    Attributes
+    ----------
+    ids : list of str
+    names : list of str
+        Names of the L labels.
+    values : uint8[n, L]
+        Classes: 0 blank, 1 positive, 2 negative, 3 uncertain.
+    """
 
     ids: list[str]
     names: list[str]
@@ -83,18 +100,20 @@ class LabelTable:
 
 
 def is_abnormality(label: str) -> bool:
-    """Tell whether a label can count as an abnormality: "No Finding", in any spelling, is the absence of all."""
+    """Return whether a label names an abnormality; "No Finding", in any spelling, means the absence of all."""
     return label.strip().lower().replace("_", " ") != "no finding"
 
 
 def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vectors:
-    """Read embeddings.
+    """Read vectors of reports.
 
     Parameters
     ----------
-    path : `.npy`; `.npz` with one 2-d array and maybe an array `ids`; `.parquet` with an id column and one column of
-        lists; `.pt` with a tensor or with CXR-Report-Metric's object row -> vector
-    ids : the file of ids where `path` has none: `.txt` with one a line, or a table with an id column
+    path : str or path
+        `.npy`; `.npz` with one 2-d array and optionally an array `ids`; `.parquet` with an id column and one column of
+        lists; `.pt` with a tensor or with CXR-Report-Metric's object row -> vector.
+    ids : str or path, optional
+        File of ids, if `path` has none: `.txt` with one id per line, or a table with an id column.
     """
     path = existing_file(Path(path))
     readers = {".npy": _read_npy, ".npz": read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
@@ -128,7 +147,7 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
 
 
 def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
-    """Take CheXbert labels from a table that is in memory, see `read_labels`."""
+    """Return the CheXbert labels in a table in memory, see `read_labels`."""
     path = table.path
     is_snake = _SNAKE_LABELS[0] in table.names
     names = _SNAKE_LABELS if is_snake else LABELS
@@ -158,15 +177,17 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
 
 
 def read_label_table(path: str | Path, *, id_column: str | None = None) -> LabelTable:
-    """Read labels of any names, joined to reports by an id.
+    """Read labels with any names, and the id of the report of each row.
 
-    A file with CheXbert's 14 columns is read as `read_labels` does. In any other file every column besides the
-    ids is a label that holds 1, 0, -1 (uncertain) or empty (blank).
+    A file with CheXbert's 14 columns is read as `read_labels` does. In any other file every column besides the ids is a
+    label that holds 1, 0, -1 (uncertain) or empty (blank).
 
     Parameters
     ----------
-    path : CSV, TSV, Parquet, JSON or JSON Lines
-    id_column : the column of the ids, where its name does not say it
+    path : str or path
+        CSV, TSV, Parquet, JSON or JSON Lines.
+    id_column : str, optional
+        Column of the ids, if its name is not a usual one.
     """
     return label_table_of(read_table(existing_file(Path(path))), id_column)
 
@@ -213,6 +234,7 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
 
 
 def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:
+    """Return the class of each cell of a label column; `class_of` maps numbers to classes, `what` names the column."""
     cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
     found = [classes[cell] for cell in cells]
@@ -228,6 +250,7 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
 
 
 def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
+    """Return the class of one cell; None if the cell is not valid."""
     if is_missing(cell):
         return 0 if may_miss else None
     try:
@@ -237,7 +260,7 @@ def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | No
 
 
 def read_ids(path: Path) -> list[str]:
-    """Return the ids of a text file, one a line, or of the id column of a table."""
+    """Return the ids in a text file with one id per line, or in the id column of a table."""
     if path.suffix.lower() == ".txt":
         text, _ = read_text(path)
         return canonical_ids(text.rstrip("\r\n").split("\n"), str(path))
@@ -289,15 +312,16 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
 
 
 def _damaged(path: Path, kind: str) -> InputError:
+    """Return the error for a damaged file."""
     return InputError(
         f"{path} is not a whole {kind} without pickled objects: it is damaged or of another format.", "Save it anew."
     )
 
 
 def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
-    """Read an array of the format .npy from a file of so many bytes, which must be those that its header promises.
+    """Read an array in the .npy format, of `size` bytes in all; raise ValueError if its header promises another size.
 
-    Checked before NumPy makes room: a damaged header asks for any amount of memory.
+    The size is checked before NumPy allocates memory, because a damaged header may promise any size.
     """
     version = np.lib.format.read_magic(file)
     read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -309,6 +333,7 @@ def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
 
 
 def _read_npy(path: Path) -> tuple[None, Any]:
+    """Read a .npy file; return None, as it has no ids, and the array."""
     try:
         with path.open("rb") as file:
             return None, _read_array(file, path.stat().st_size)
@@ -356,6 +381,7 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
 
 
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
+    """Return the ids and the vectors of a Parquet file."""
     table = read_table(path)
     found = table.id_cells()
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
@@ -378,10 +404,12 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
 
 
 def _is_list(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is a list."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _read_pt(path: Path) -> tuple[None, Any]:
+    """Read a .pt file; return None, as it has no ids, and the vectors."""
     try:
         import torch
     except ImportError:
@@ -422,7 +450,7 @@ def _read_pt(path: Path) -> tuple[None, Any]:
 
 
 def _is_plain(torch: Any, data: Any) -> bool:
-    """Tell a tensor that NumPy can hold: not sparse, quantised, nested or without values (device "meta")."""
+    """Return whether an object is a tensor that NumPy can hold: not sparse, quantised, nested or without values."""
     return (
         isinstance(data, torch.Tensor)
         and data.layout == torch.strided

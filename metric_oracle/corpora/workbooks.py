@@ -58,6 +58,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _damaged(path: Path) -> InputError:
+    """Return the error for a damaged workbook."""
     return InputError(
         f"{path} is not a whole .xlsx file: it is damaged, locked or of another format.", "Save it again."
     )
