@@ -14,7 +14,7 @@ from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval.checks import check_counted
-from metric_oracle.retrieval.groups import score_groups
+from metric_oracle.retrieval.groups import score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.pairs import load_sides
@@ -87,8 +87,9 @@ def reward(
         references = _texts_of([truth[i] for i in own], name)
         rewards: list[float | None] = [None] * len(texts)
         single = np.ones(len(own), np.int64)
-        for i, matrix in zip(own, scorer.matrices([texts[i] for i in own], references, single), strict=True):
-            rewards[i] = float(matrix[0, 0])
+        scores = scorer.scores([texts[i] for i in own], references, single)
+        for i, score in zip(own, scores.tolist(), strict=True):
+            rewards[i] = score
         return rewards
 
     return scorer.named(rewarded, "")
@@ -149,11 +150,13 @@ def consensus_reward(
         rewards: list[float | None] = [None] * len(texts)
         ordered = [texts[i] for positions in groups.values() for i in positions]
         sizes = np.array([len(positions) for positions in groups.values()], np.int64)
-        for positions, matrix in zip(groups.values(), scorer.matrices(ordered, None, sizes), strict=True):
-            if len(positions) > 1:
-                others = matrix.copy()
+        scores = scorer.scores(ordered, None, sizes)
+        for positions, end in zip(groups.values(), np.cumsum(sizes**2).tolist(), strict=True):
+            n = len(positions)
+            if n > 1:
+                others = scores[end - n * n : end].reshape(n, n)
                 np.fill_diagonal(others, 0.0)
-                means = others.sum(axis=1) / (len(positions) - 1)
+                means = others.sum(axis=1) / (n - 1)
                 for i, mean in zip(positions, means.tolist(), strict=True):
                     rewards[i] = mean
         return rewards
@@ -223,20 +226,20 @@ class Scorer:
         rewarded.__name__ = f"{'' if self.record.higher_is_better else 'negative '}{kind}{self.record.name}"
         return rewarded
 
-    def matrices(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> list[np.ndarray]:
-        """Return the rewards of the candidates of each group with its references, or with one another."""
-        if not candidates:
-            return [np.zeros((0, 0)) for _ in sizes]
-        sign = 1.0 if self.record.higher_is_better else -1.0
-        if self.pair_model is not None:
-            return [sign * matrix for matrix in self._read_together(candidates, references or candidates, sizes)]
-        asked, written = self._inputs(candidates, references)
-        return [
-            sign * matrix
-            for matrix in score_groups(asked, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
-        ]
+    def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
+        """Return the rewards of the candidates of each group with its references, or with one another.
 
-    def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> list[np.ndarray]:
+        They are one array, the matrices of the groups one after another: float64[...].
+        """
+        sign = 1.0 if self.record.higher_is_better else -1.0
+        if not candidates:
+            return np.zeros(0)
+        if self.pair_model is not None:
+            return sign * self._read_together(candidates, references or candidates, sizes)
+        asked, written = self._inputs(candidates, references)
+        return sign * score_cells(asked, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
+
+    def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> np.ndarray:
         """Return the scores of each group by a model that reads pairs, each distinct pair once."""
         ends = np.cumsum(sizes)
         groups = [range(end - size, end) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
@@ -245,9 +248,7 @@ class Scorer:
         assert self.pair_model is not None
         scores, _ = score_pairs(self.pair_model, distinct)
         score_of = {pair: np.nan if score is None else score[0] for pair, score in zip(distinct, scores, strict=True)}
-        flat = np.array([score_of[pair] for pair in pairs])
-        cuts = np.split(flat, np.cumsum(sizes**2)[:-1])
-        return [matrix.reshape(n, n) for matrix, n in zip(cuts, sizes.tolist(), strict=True)]
+        return np.array([score_of[pair] for pair in pairs])
 
     def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Inputs, Inputs]:
         keys = [str(i) for i in range(len(candidates))]

@@ -39,6 +39,25 @@ def score_groups(
 ) -> list[np.ndarray]:
     """Return the exact scores of the candidates of each group with its references: float64[candidates, references].
 
+    For the parameters see `score_cells`.
+    """
+    n_references, n_candidates = sizes
+    out = score_cells(references, candidates, sizes, metric, options, counted)
+    ends = np.cumsum(n_candidates * n_references)
+    shapes = zip(ends.tolist(), n_candidates.tolist(), n_references.tolist(), strict=True)
+    return [out[end - n * m : end].reshape(n, m) for end, n, m in shapes]
+
+
+def score_cells(
+    references: Inputs,
+    candidates: Inputs,
+    sizes: tuple[np.ndarray, np.ndarray],
+    metric: Metric,
+    options: SearchOptions,
+    counted: Index | None = None,
+) -> np.ndarray:
+    """Return the same scores as one array, the matrices of `score_groups` one after another: float64[...].
+
     Each distinct report is prepared once, and each distinct pair of all groups is scored once.
 
     Parameters
@@ -55,10 +74,9 @@ def score_groups(
     """
     check_searched(metric)
     check_counted(counted, [metric], options.idf)
-    n_references, n_candidates = sizes
-    ends = np.cumsum(n_candidates * n_references)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0)
-    if len(out):
+    n_cells = int(np.sum(sizes[0] * sizes[1]))
+    out = np.zeros(n_cells)
+    if n_cells:
         row = np.arange(len(references.ids)) if references is candidates else None
         reports = candidates
         if row is None and not metric.terms and REPRESENTATIONS[metric.representation].is_of_texts:
@@ -68,8 +86,7 @@ def score_groups(
         if references is candidates:
             references = _with_states(references, index)
         out = _scores(index, references, candidates, row, sizes, metric, options)
-    shapes = zip(ends.tolist(), n_candidates.tolist(), n_references.tolist(), strict=True)
-    return [out[end - n * m : end].reshape(n, m) for end, n, m in shapes]
+    return out
 
 
 def _with_states(inputs: Inputs, index: Index) -> Inputs:

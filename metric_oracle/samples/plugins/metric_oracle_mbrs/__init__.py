@@ -54,8 +54,6 @@ class MetricOracle(Metric):  # type: ignore[misc]
 
     def _matrix(self, hypotheses: list[str], references: list[str]) -> np.ndarray:
         sign = 1.0 if self.HIGHER_IS_BETTER else -1.0  # the scorer gives rewards
-        if hypotheses == references:
-            return sign * self._scorer.matrices(hypotheses, None, np.array([len(hypotheses)]))[0]
-        both = [*hypotheses, *references]
-        (matrix,) = self._scorer.matrices(both, None, np.array([len(both)]))
-        return sign * matrix[: len(hypotheses), len(hypotheses) :]
+        both = hypotheses if hypotheses == references else [*hypotheses, *references]
+        matrix = sign * self._scorer.scores(both, None, np.array([len(both)])).reshape(len(both), len(both))
+        return matrix if both is hypotheses else matrix[: len(hypotheses), len(hypotheses) :]
