@@ -1,13 +1,16 @@
 """The data of a page about one test report: its candidates, grouped by text, with scores, evidence and error counts."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from metric_oracle.explorer.cases import Candidate, Cases
-from metric_oracle.explorer.exhibits import DIFF, exhibit
+from metric_oracle.explorer.evidence import WHOLE, Evidence, Segment, step_of
+from metric_oracle.explorer.exhibits import DIFF, exhibit, opposites
 from metric_oracle.explorer.rated_cases import Counted, plain_text
-from metric_oracle.metrics import METRICS
 from metric_oracle.raters.layout import candidate_name, category_title, rater_name
+
+_LETTER = re.compile(r"\w")
 
 
 def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cross: bool = True) -> list[dict[str, Any]]:
@@ -62,6 +65,9 @@ def _group(
     if first is not None and first.score is None:
         names = list(dict.fromkeys(columns[c].system for candidate in group for c in candidate.columns))
     names_of_rated = [f"{candidate_name(counted.name)}, as rated" for counted in rated]
+    evidence = (
+        [(kind, exhibit(cases, q, text, row, kind))] if kind else _evidence_of_files(cases, q, text, row, from_files)
+    )
     return {
         "names": names or names_of_rated,
         "row": row,
@@ -71,18 +77,59 @@ def _group(
         "is_fallback": any(candidate.is_fallback for candidate in group),
         "is_exact": all(candidate.is_exact for candidate in group),
         "scores": [(name, value, name in from_files) for name, value in {**scores.get(row, {}), **from_files}.items()],
-        "evidence": [(kind, exhibit(cases, q, text, row, kind))]
-        if kind
-        else _evidence_of_files(cases, q, text, row, from_files),
+        **display(cases.reference(q), text, evidence),
+        "opposites": opposites(cases, q, row),
         "rated": [_counts(cases, counted) for counted in rated],
     }
+
+
+def display(reference: str | None, text: str | None, evidence: list[tuple[str, Evidence | str]]) -> dict[str, Any]:
+    """Return what a page shows of the evidence of a pair.
+
+    Returns
+    -------
+    dict
+        evidence, as passed; is_same, whether both texts are identical; and marks, None if there are none, else the
+        first metric with marked texts: its name, its colour scale, and the phrases of both sides.
+    """
+    is_same = text is not None and text == reference
+    marks = None
+    for name, one in () if is_same else evidence:
+        if marks is None and not isinstance(one, str) and (one.candidate or one.reference):
+            sides = {"reference": phrases(one.reference, one.scale), "candidate": phrases(one.candidate, one.scale)}
+            marks = {"metric": name, "scale": one.scale, **sides}
+    return {"evidence": evidence, "is_same": is_same, "marks": marks}
+
+
+def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[str, Any]]:
+    """Return segments as phrases: those with one number and nothing but blanks or signs between them are one phrase.
+
+    Returns
+    -------
+    list of dict
+        kind, number or None, opposite, and pieces: pairs of text and step of the colour scale or 0. All pieces joined
+        are the text.
+    """
+    merged: list[dict[str, Any]] = []
+    for segment in side:
+        step = step_of(segment.weight, scale) if segment.kind == WHOLE and segment.weight is not None else 0
+        is_gap = len(merged) > 1 and not merged[-1]["kind"] and not _LETTER.search(merged[-1]["pieces"][0][0])
+        last = merged[-2] if is_gap else merged[-1] if merged else {}
+        if segment.partner and (last.get("kind"), last.get("number")) == (segment.kind, segment.partner):
+            last["pieces"] += [*(merged.pop()["pieces"] if is_gap else ()), (segment.text, step)]
+        else:
+            pieces = [(segment.text, step)]
+            merged.append(
+                {"kind": segment.kind, "number": segment.partner, "opposite": segment.opposite, "pieces": pieces}
+            )
+    return merged
 
 
 def _evidence_of_files(
     cases: Cases, q: int, text: str | None, row: int, from_files: dict[str, Any]
 ) -> list[tuple[str, Any]]:
     """Return the evidence of the metrics that chose a candidate; if they have none, a comparison of the words."""
-    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in from_files if name in METRICS]
+    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in from_files if cases.record(name) is not None]
     shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
     return shown or [(DIFF, exhibit(cases, q, text, row, DIFF))]
 

@@ -23,7 +23,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.metrics import COMPOSITE, METRICS, REPRESENTATIONS, Metric, get_metric
+from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
@@ -402,6 +403,8 @@ class Cases:
         usual = {column.metric for column in self.columns} | {
             name for name, record in METRICS.items() if "score" in record.shown_in
         }
+        composite = self.record(COMPOSITE)
+        usual |= set() if composite is None else set(composite.terms)
         weighted = any(signature.get("idf") not in (None, "off") for signature in self.signatures)
         return [
             name
@@ -410,6 +413,13 @@ class Cases:
             and all(REPRESENTATIONS[kind].is_of_texts or kind in attached for kind in METRICS[name].representations)
             and not (weighted and "bertscore" in METRICS[name].representations)
         ]
+
+    def record(self, name: str) -> Metric | None:
+        """Return the record of a metric of the files; of a user's composite, that of its weights. None if unknown."""
+        if name != COMPOSITE:
+            return METRICS.get(name)
+        signatures = [signature for signature in self.signatures if signature.get("metric") == COMPOSITE]
+        return get_metric(metric_of(signatures[0])) if signatures else None
 
     def samples_of(self, q: int) -> dict[str, Any] | None:
         """Return the samples of a test report, None if there are none; see `SampledCases.of`."""

@@ -7,10 +7,10 @@ pages or terminals.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from metric_oracle.retrieval.composite.score import term
 from metric_oracle.retrieval.kernels import load_reference
 
 WHOLE, PARTLY, LACKING = "matched", "partly", "lacking"
+STEPS = 5  # of the colour scale for cosines
 _BLEU_TOKEN = re.compile(r"\.[^ .]*|[^ .]+")
 _COCO_TOKEN = re.compile(r"\.[^\s.]*|[^\s.]+")
 _ROUGE_TOKEN = re.compile(r"[a-z0-9]+")
@@ -43,15 +44,19 @@ class Segment:
     kind : str
         `WHOLE` ("matched"), `PARTLY`, `LACKING`; in a diff "same" or "only"; "" for text that the metric does not mark.
     partner : int or None
-        Number from 1 that matching segments of both texts share.
+        Number of the match, from 1; the same in both texts. Of sequences (BLEU, ROUGE-L, BERTScore) all words of a run
+        that follow one another in both texts have one number.
     weight : float or None
         For BERTScore, the cosine with the best partner.
+    opposite : str
+        What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict.
     """
 
     text: str
     kind: str = ""
     partner: int | None = None
     weight: float | None = None
+    opposite: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class Evidence:
         Column names of `rows`.
     note : str
         Sentence for the reader, such as why nothing is marked.
+    scale : tuple of float
+        For BERTScore, the cosines at which the steps of the colour scale begin; see `step_of`.
     """
 
     reference: list[Segment]
@@ -81,6 +88,7 @@ class Evidence:
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     header: tuple[str, ...] = ()
     note: str = ""
+    scale: tuple[float, ...] = ()
 
 
 def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
@@ -89,7 +97,7 @@ def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
     for (begin, stop), mark in sorted(marks, key=lambda item: item[0]):
         if begin > end:
             segments.append(Segment(text[end:begin]))
-        segments.append(Segment(text[begin:stop], mark.kind, mark.partner, mark.weight))
+        segments.append(replace(mark, text=text[begin:stop]))
         end = stop
     return [*segments, Segment(text[end:])] if end < len(text) else segments
 
@@ -137,22 +145,54 @@ def _starts(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
     return starts
 
 
+def _numbered(*sides: Sequence[str]) -> list[np.ndarray]:
+    """Return each side's words as numbers, equal for equal words: int64."""
+    number: dict[str, int] = {}
+    return [np.array([number.setdefault(word, len(number)) for word in side], np.int64) for side in sides]
+
+
+def common_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Return the runs of words that two texts share as (position in `a`, position in `b`, length).
+
+    The longest run is taken first, of equally long ones that with the most characters, then the leftmost; and so on
+    among the words that are left, down to single words. So a word is paired as often as the text that has it less often
+    contains it.
+    """
+    ids = _numbered(a, b)
+    length = np.zeros((len(a) + 1, len(b) + 1), np.int64)  # of the run that begins at both positions
+    for i in range(len(a) - 1, -1, -1):
+        length[i, :-1] = np.where(ids[1] == ids[0][i], length[i + 1, 1:] + 1, 0)
+    is_free = np.ones(len(a), bool), np.ones(len(b), bool)
+    characters = np.cumsum([0, *map(len, a)])
+    runs = []
+    for n in range(int(length.max()), 0, -1):
+        starts = np.argwhere(length >= n)
+        shortest = characters[starts[:, 0]] - characters[starts[:, 0] + n]  # below 0: the longest comes first
+        for i, j in starts[np.argsort(shortest, kind="stable")].tolist():
+            if is_free[0][i : i + n].all() and is_free[1][j : j + n].all():
+                is_free[0][i : i + n] = is_free[1][j : j + n] = False
+                runs.append((i, j, n))
+    return sorted(runs)
+
+
 def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     """Return the n-gram occurrences that BLEU counts after clipping.
 
-    If one text repeats an n-gram more often than the other, only some of its occurrences count: first those inside
-    longer counted n-grams, then the leftmost. A word is "matched" if it lies in a counted n-gram of order 2 or more,
-    and "partly" matched if it only counts as a unigram; for BLEU-1 every counted word is "matched". Counted unigrams
-    have partners. Counts: ``matched_n``, ``candidate_length``, ``reference_length``.
+    If one text repeats an n-gram more often than the other, only some of its occurrences count: first those within the
+    runs of words that both texts share, then those inside longer counted n-grams, then the leftmost. A word is
+    "matched" if it lies in a counted n-gram of order 2 or more, and "partly" matched if it only counts as a unigram;
+    for BLEU-1 every counted word is "matched". The words of a run have its number, and there are as many numbered words
+    as counted unigrams. Counts: ``matched_n``, ``candidate_length``, ``reference_length``.
     """
     order = int(str(metric.options["order"]))
     tokenize, spans_of = _SPANS[metric.representation]
     sides = [tokenize(text) for text in (reference, candidate)]
+    runs = common_runs(*sides)
     highest = [[0] * len(tokens) for tokens in sides]
-    partners: list[dict[int, int]] = [{}, {}]
     counts: dict[str, float] = {}
     for n in range(order, 0, -1):
         starts_by_gram = [_starts(tokens, n) for tokens in sides]
+        in_runs = [{run[side] + at for run in runs for at in range(run[2] - n + 1)} for side in (0, 1)]
         before = [list(level) for level in highest]
         shared = {
             gram: min(len(starts_by_gram[0][gram]), len(starts_by_gram[1][gram]))
@@ -161,29 +201,19 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
         }
         counts[f"matched_{n}"] = sum(shared.values())
         for gram, count in shared.items():
-            chosen = [
-                sorted(sorted(of[gram], key=lambda i, level=level: -sum(level[i : i + n]))[:count])  # type: ignore[misc]
-                for of, level in zip(starts_by_gram, before, strict=True)
-            ]
-            for starts, level in zip(chosen, highest, strict=True):
-                for i in starts:
-                    level[i : i + n] = [max(n, old) for old in level[i : i + n]]
-            if n == 1:
-                partners[0] |= {i: i for i in chosen[0]}
-                partners[1] |= dict(zip(chosen[1], chosen[0], strict=True))
+            for of, level, new, inside in zip(starts_by_gram, before, highest, in_runs, strict=True):
+                ranked = sorted((i not in inside, -sum(level[i : i + n]), i) for i in of[gram])
+                for _, _, i in ranked[:count]:
+                    new[i : i + n] = [max(n, old) for old in new[i : i + n]]
     counts = dict(sorted(counts.items()))
     counts |= {"candidate_length": len(sides[1]), "reference_length": len(sides[0])}
     score, components = load_reference(metric)(tuple(sides[1]), tuple(sides[0]))
-    number = {position: n for n, position in enumerate(sorted(partners[0]), 1)}
     spans = [spans_of(text) for text in (reference, candidate)]
     marked = []
-    for text, level, of_side, partner_of in zip((reference, candidate), highest, spans, partners, strict=True):
+    for side, (text, level, of_side) in enumerate(zip((reference, candidate), highest, spans, strict=True)):
         kinds = [LACKING if not n else WHOLE if n > 1 or order == 1 else PARTLY for n in level]
-        marked.append(
-            _marked(
-                text, of_side, kinds, [number[partner_of[i]] if i in partner_of else None for i in range(len(level))]
-            )
-        )
+        number = {run[side] + at: n for n, run in enumerate(runs, 1) for at in range(run[2])}
+        marked.append(_marked(text, of_side, kinds, [number.get(i) for i in range(len(level))]))
     return Evidence(marked[0], marked[1], score, {**counts, **components}, note=_NO_SPANS if None in spans else "")
 
 
@@ -197,8 +227,17 @@ def _marked(
     return cut(text, zip(spans, marks, strict=True))
 
 
+def _run_numbers(pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the number of each pair's run; a pair continues a run if it is one position further in both texts."""
+    numbers: list[int] = []
+    for at, (i, j) in enumerate(pairs):
+        is_next = at > 0 and pairs[at - 1] == (i - 1, j - 1)
+        numbers.append(numbers[-1] if is_next else numbers[-1] + 1 if numbers else 1)
+    return numbers
+
+
 def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
-    """Return a longest common subsequence, the leftmost in the candidate, with numbered words.
+    """Return a longest common subsequence, the leftmost in the candidate, with numbered runs of words.
 
     Counts: ``common``, ``candidate_length``, ``reference_length``.
     """
@@ -213,7 +252,7 @@ def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
     }
     sides = []
     for text, tokens, side in ((reference, reference_tokens, 1), (candidate, candidate_tokens, 0)):
-        number = {pair[side]: i for i, pair in enumerate(pairs, 1)}
+        number = {pair[side]: n for pair, n in zip(pairs, _run_numbers(pairs), strict=True)}
         kinds = [WHOLE if i in number else LACKING for i in range(len(tokens))]
         sides.append(_marked(text, spans_of(text), kinds, [number.get(i) for i in range(len(tokens))]))
     mirrored = _common_subsequence(candidate_tokens[::-1], reference_tokens[::-1])
@@ -225,8 +264,7 @@ def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     """Return a longest common subsequence as pairs of positions, the leftmost in `a`, then in `b`."""
-    number: dict[str, int] = {}
-    ids = [np.array([number.setdefault(word, len(number)) for word in side], np.int64) for side in (a, b)]
+    ids = _numbered(a, b)
     # length[i, j] is the length of the longest common subsequence of a[i:] and b[j:]. Each row follows from the next: a
     # match at j lengthens the subsequences at j and before.
     length = np.zeros((len(a) + 1, len(b) + 1), np.int32)
@@ -300,17 +338,104 @@ def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph
         ):
             rows += sorted((name, _feature_text(feature), where) for feature in features)
     score, components = load_reference(metric)(candidate_graph, reference_graph)
-    sides = []
+    sides: list[list[Segment]] = []
     both = reference_graph.entities & candidate_graph.entities
     number = {words: i for i, words in enumerate(sorted({words for words, _ in both}), 1)}
+    contrary = _contrary_words(reference_graph, candidate_graph)
     for text, graph in ((reference, reference_graph), (candidate, candidate_graph)):
         by_words: dict[str, set[bool]] = {}
         for entity in graph.entities:
             by_words.setdefault(entity[0], set()).add(entity in both)
         kinds = {words: WHOLE if of == {True} else PARTLY if True in of else LACKING for words, of in by_words.items()}
-        sides.append(cut(text, _find_phrases(text, {w: Segment("", kind, number.get(w)) for w, kind in kinds.items()})))
+        said = contrary[len(sides)]
+        marks = {w: Segment("", kind, number.get(w), opposite=said.get(w, "")) for w, kind in kinds.items()}
+        sides.append(cut(text, _find_phrases(text, marks)))
     note = "Graphs have no positions in the text: every occurrence of an entity's words is marked."
     return Evidence(sides[0], sides[1], score, {**counts, **components}, rows, ("kind", "feature", "in"), note)
+
+
+# Words that contradict one another if they modify the same words, one in each text.
+_CONTRARY = {
+    "side": ({"left", "left-sided", "leftward"}, {"right", "right-sided", "rightward"}),
+    "severity": (
+        {"mild", "mildly", "minimal", "minimally", "small", "slight", "slightly", "trace", "tiny", "minor"},
+        {"moderate", "moderately"},
+        {"severe", "severely", "large", "massive", "marked", "markedly", "extensive"},
+    ),
+    "change": (
+        {"new", "increased", "increasing", "worsened", "worsening", "worse", "enlarging", "progressed"},
+        {"decreased", "decreasing", "improved", "improving", "resolved", "resolving", "cleared"},
+        {"stable", "unchanged", "persistent", "unaltered"},
+    ),
+}
+
+
+class Opposite(NamedTuple):
+    """A contradiction between two reports: about which words, and what each report says of them."""
+
+    about: str
+    in_reference: str
+    in_candidate: str
+
+
+def opposites(reference: Graph, candidate: Graph) -> list[Opposite]:
+    """Return what two graphs say of the same words and contradict one another in.
+
+    An entity is present in one and absent in the other; or words of side, severity or change that exclude one another
+    modify the same words. If a graph says both, nothing is a contradiction.
+    """
+    presence, modifiers = zip(*map(_statements, (reference, candidate)), strict=True)
+    contradicting = [
+        Opposite(words, *(next(iter(side[words])) for side in presence))
+        for words in sorted(presence[0].keys() & presence[1].keys())
+        if {frozenset(side[words]) for side in presence} == {frozenset({"present"}), frozenset({"absent"})}
+    ]
+    for target, kind in sorted(modifiers[0].keys() & modifiers[1].keys()):
+        words = [side[target, kind] for side in modifiers]
+        classes = [{i for i, members in enumerate(_CONTRARY[kind]) if members & side} for side in words]
+        if not classes[0] & classes[1]:
+            contradicting.append(Opposite(target, *(", ".join(sorted(side)) for side in words)))
+    return contradicting
+
+
+def _statements(graph: Graph) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
+    """Return whether each observation is present or absent, and the words of each kind that modify the same words."""
+    presence: dict[str, set[str]] = {}
+    for words, label in graph.entities:
+        if "OBS" in label.upper():
+            presence.setdefault(words.lower(), set()).add(_presence(label))
+    modifiers: dict[tuple[str, str], set[str]] = {}
+    for (words, _), (target, _), _ in graph.relations:
+        for kind, groups in _CONTRARY.items():
+            if any(words.lower() in group for group in groups):
+                modifiers.setdefault((target.lower(), kind), set()).add(words.lower())
+    return presence, modifiers
+
+
+def _presence(label: str) -> str:
+    is_absent = label.endswith(("DA", "definitely absent"))
+    return "absent" if is_absent else "present" if label.endswith(("DP", "definitely present")) else "uncertain"
+
+
+def _contrary_words(reference: Graph, candidate: Graph) -> list[dict[str, str]]:
+    """Return, for each side, the words that the other side contradicts, and what it says instead.
+
+    Words that also modify something else are left out, because a graph does not say where in the text they are.
+    """
+    contrary: list[dict[str, str]] = [{}, {}]
+    contradicting = opposites(reference, candidate)
+    for side, graph in enumerate((reference, candidate)):
+        targets: dict[str, set[str]] = {}
+        for (words, _), (target, _), _ in graph.relations:
+            targets.setdefault(words.lower(), set()).add(target.lower())
+        spelt = {words.lower(): words for words, _ in graph.entities}
+        for opposite in contradicting:
+            own, other = opposite[1 + side], opposite[2 - side]
+            names = [opposite.about] if own in ("present", "absent") else own.split(", ")
+            for name in names:
+                if name in spelt and (name == opposite.about or targets.get(name) == {opposite.about}):
+                    contrary[side][spelt[name]] = other
+    return contrary
 
 
 def _feature_text(feature: tuple[Any, ...]) -> str:
@@ -351,12 +476,12 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
     -------
     Evidence
         No segments. Counts: ``product``, the dot product of both, and ``squares``, the sum of squares of each. Rows:
-        finding, both values in words, and whether they are equal.
+        finding, both values in words, and whether they agree, differ, or are opposite: one positive, one negative.
     """
     of_reference, of_candidate = reference.astype(np.int64), candidate.astype(np.int64)
     words = {1: "positive", -1: "negative", 0: "blank"}
     rows = [
-        (name, words[a], words[b], "agree" if a == b else "differ")
+        (name, words[a], words[b], "agree" if a == b else "opposite" if a == -b else "differ")
         for name, a, b in zip(LABELS, of_reference.tolist(), of_candidate.tolist(), strict=True)
     ]
     score, _ = load_reference(metric)(candidate, reference)
@@ -404,6 +529,9 @@ def bertscore(
 ) -> Evidence:
     """Return each token's highest cosine with the other text, and number the words that are each other's best match.
 
+    Words are "matched" if they are each other's best match with at least the mean cosine of all pairs of words; the
+    others are "lacking". Each token's cosine counts in the score, whatever its mark.
+
     Parameters
     ----------
     reference, candidate : str
@@ -438,13 +566,18 @@ def bertscore(
             for reference_word in words[0]
         ]
     )
-    pairs = _best_pairs(closest) if closest.size else []
+    scale = _scale(closest)
+    pairs = [(i, j) for i, j in (_best_pairs(closest) if closest.size else []) if closest[i, j] >= scale[0]]
+    numbers = _run_numbers(pairs)
     sides = []
     for side_number, text in enumerate((reference, candidate)):
         best = cosines.max(axis=1 - side_number)
-        number = {i: n for n, pair in enumerate(pairs, 1) for i in words[side_number][pair[side_number]]}
+        number = {i: n for n, pair in zip(numbers, pairs, strict=True) for i in words[side_number][pair[side_number]]}
         marks = [
-            (spans[side_number][i], Segment("", WHOLE, number.get(i), float(best[i])))
+            (
+                spans[side_number][i],
+                Segment("", WHOLE if i in number else LACKING, number.get(i), float(best[i])),
+            )
             for word in words[side_number]
             for i in word
         ]
@@ -455,9 +588,19 @@ def bertscore(
         if e > b
     ]
     rows.sort(key=lambda row: row[2])
-    return Evidence(
-        sides[0], sides[1], values[part], counts, list(rows), ("word", "best partner in the test report", "cosine")
-    )
+    header = ("word", "best partner in the test report", "cosine")
+    return Evidence(sides[0], sides[1], values[part], counts, list(rows), header, scale=scale)
+
+
+def _scale(cosines: np.ndarray) -> tuple[float, ...]:
+    """Return the cosines at which the steps of the colour scale begin: equal steps from the mean of all pairs to 1."""
+    lowest = min(float(cosines.mean()), 0.99) if cosines.size else 0.0
+    return tuple(lowest + (1 - lowest) * step / STEPS for step in range(STEPS))
+
+
+def step_of(weight: float, scale: Sequence[float]) -> int:
+    """Return the step of the colour scale that a cosine lies in, from 1; 0 if it is below the scale."""
+    return sum(weight >= begin for begin in scale)
 
 
 def _directions(states: np.ndarray) -> np.ndarray:

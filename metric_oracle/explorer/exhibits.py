@@ -10,7 +10,7 @@ import numpy as np
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
-from metric_oracle.explorer.evidence import Evidence
+from metric_oracle.explorer.evidence import Evidence, Opposite
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -26,7 +26,7 @@ _NO_GRAPH = Graph(*(frozenset() for _ in FAMILIES))
 
 def kinds_of(cases: Cases) -> list[str]:
     """Return the kinds of evidence that a page offers: the files' metrics, BLEU and ROUGE-L, and "diff"."""
-    names = [column.metric for column in cases.columns if column.metric in METRICS]
+    names = [column.metric for column in cases.columns if cases.record(column.metric) is not None]
     usual = [name for name in ("bleu-2", "rouge-l") if name not in names]
     return list(dict.fromkeys([*names, *usual, DIFF]))
 
@@ -62,7 +62,9 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
         )
     if name == DIFF:
         return evidence.diff(reference, text)
-    metric = METRICS[name]
+    metric = cases.record(name)
+    if metric is None:
+        return f"{name} has no evidence here, because its scores are from another tool."
     if not metric.terms and all(REPRESENTATIONS[kind].is_of_texts for kind in metric.representations):
         return exhibit_texts(reference, text, metric)
     position = cases.query(q)
@@ -86,16 +88,39 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     return _STORED[kind, metric.kernel](cases, metric, position, row, reference, text)
 
 
-def _radgraph(cases: Cases, metric: Metric, position: int, row: int, reference: str, text: str) -> Evidence | str:
+def opposites(cases: Cases, q: int, row: int) -> list[tuple[str, Opposite]]:
+    """Return the contradictions between a test report and a row of the corpus, each with the source that knows it.
+
+    RadGraph knows presence, side, severity and change; CheXbert's labels know positive and negative findings.
+    """
+    position = cases.query(q)
+    if cases.index is None or cases.queries is None or position is None or row < 0:
+        return []
+    both = set(cases.queries.attached) & set(cases.index.content["representations"])
+    contradicting: list[tuple[str, Opposite]] = []
+    if "radgraph" in both:
+        pair = _graphs(cases, METRICS["radgraph"], position, row)
+        contradicting += [("RadGraph", opposite) for opposite in evidence.opposites(*pair)]
+    if "labels" in both:
+        shown = _labels(cases, METRICS["chexbert:labels"], position, row, "", "")
+        rows = [] if isinstance(shown, str) else shown.rows
+        contradicting += [("CheXbert", Opposite(*row[:3])) for row in rows if row[3] == "opposite"]
+    return contradicting
+
+
+def _graphs(cases: Cases, metric: Metric, position: int, row: int) -> tuple[Graph, Graph]:
     graphs, of_row = cases.queries.attached["radgraph"].both  # type: ignore[union-attr]
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     graphs = part.as_compared(graphs)
     document = int(part.document_of_row[row]) if row < len(part.document_of_row) else -1
-    pair = (
+    return (
         spell_graph(graphs, int(of_row[position])) if of_row[position] >= 0 else _NO_GRAPH,
         part.item(document) if document >= 0 else _NO_GRAPH,
     )
-    return evidence.radgraph(reference, text, metric, pair)
+
+
+def _radgraph(cases: Cases, metric: Metric, position: int, row: int, reference: str, text: str) -> Evidence | str:
+    return evidence.radgraph(reference, text, metric, _graphs(cases, metric, position, row))
 
 
 def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: Any) -> tuple[Any, Any] | None:

@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Route
 from metric_oracle import api
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.explorer.case import groups
+from metric_oracle.explorer.case import display, groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
@@ -228,9 +228,10 @@ class Explorer:
         query, chosen = self._read_query(request)
         filters = {key: query[key] for key in FILTERS if key in query}
         kinds = kinds_of(cases)
-        kind = kinds[_integer(query.get("show", "0"), "show", len(kinds) - 1)]
+        kind = kinds[_integer(query["show"], "show", len(kinds) - 1)] if "show" in query else None
         rank = self._rank(query.get("rank", ""))
         kept_query = {key: query[key] for key in (*FILTERS, "show", "rank") if key in query}
+        picked = _integer(query.get("pick", "1"), "pick", 1 << 60)
         order = cases.choose(chosen)
         positions = np.flatnonzero(order == q)
         at = int(positions[0]) if len(positions) else None
@@ -246,10 +247,25 @@ class Explorer:
             id=cases.ids[q],
             reference=cases.reference(q),
             groups=shown_groups,
+            picked=min(max(picked, 1), len(shown_groups)),
+            pick_links=[_link(f"/case/{q}", kept_query, pick=i + 1) for i in range(len(shown_groups))],
             samples=samples,
             kinds=[
-                {"title": title, "key": key, "link": _link(f"/case/{q}", kept_query, show=i), "is_shown": name == kind}
-                for i, (name, title, key) in enumerate(zip(kinds, titles, keys, strict=True))
+                {
+                    "title": "each by its own metric",
+                    "key": "0",
+                    "link": _link(f"/case/{q}", kept_query, show=None),
+                    "is_shown": kind is None,
+                },
+                *(
+                    {
+                        "title": title,
+                        "key": key,
+                        "link": _link(f"/case/{q}", kept_query, show=i),
+                        "is_shown": name == kind,
+                    }
+                    for i, (name, title, key) in enumerate(zip(kinds, titles, keys, strict=True))
+                ),
             ],
             rank=rank,
             ranks=[
@@ -403,7 +419,8 @@ class Explorer:
             "is_exact": best["exact"],
             "scores": [(name, best["score"], True)],
             "rated": [],
-            "evidence": [(name, exhibit_texts(text, best["text"], METRICS[name]))],
+            "opposites": [],
+            **display(text, best["text"], [(name, exhibit_texts(text, best["text"], METRICS[name]))]),
         }
 
 

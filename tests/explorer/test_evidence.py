@@ -1,6 +1,8 @@
 """Evidence: joined segments are the text, and the counts give the metric's own score again."""
 
 import math
+from collections import Counter
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -61,6 +63,22 @@ def check_texts(found, reference, candidate):
     assert all(segment.text for segment in (*found.reference, *found.candidate))
 
 
+def runs(segments):
+    """Return the words of each numbered run, which follow one another in the text."""
+    numbered = [(segment.partner, segment.text.lower()) for segment in segments if segment.kind]
+    together = [(number, [word for _, word in run]) for number, run in groupby(numbered, key=lambda one: one[0])]
+    runs_of_text = {number: words for number, words in together if number}
+    assert sum(number is not None for number, _ in together) == len(runs_of_text)  # each run stands in one place
+    return runs_of_text
+
+
+def counted(segments, n):
+    """Count the n-grams of marked words that follow one another; of single words, those with a number."""
+    marked = [s.text.lower() if s.partner or (n > 1 and s.kind != LACKING) else None for s in segments if s.kind]
+    grams = [tuple(marked[i : i + n]) for i in range(len(marked) - n + 1)]
+    return Counter(gram for gram in grams if None not in gram)
+
+
 def partners(segments):
     return sorted(segment.partner for segment in segments if segment.partner is not None)
 
@@ -84,11 +102,13 @@ def test_bleu(reference, candidate, name):
             assert len(marked) == length
             assert all(segment.kind in (WHOLE, PARTLY) for segment in marked if segment.partner)
             assert (order == 1 or any(s.kind == WHOLE for s in marked)) == (order == 1 or matches[1] > 0)
-            assert partners(side) == list(range(1, matches[0] + 1))
-        by_partner = [
-            {s.partner: s.text.lower() for s in side if s.partner} for side in (found.reference, found.candidate)
-        ]
-        assert by_partner[0] == by_partner[1]
+            assert len(partners(side)) == matches[0]
+        one, other = runs(found.reference), runs(found.candidate)
+        assert one == other
+        assert list(one) == list(range(1, len(one) + 1))
+        for n in range(1, order + 1):
+            grams = [counted(side, n) for side in (found.reference, found.candidate)]
+            assert sum((grams[0] & grams[1]).values()) == matches[n - 1]
 
 
 def test_bleu_by_hand():
@@ -96,9 +116,9 @@ def test_bleu_by_hand():
     assert found.candidate == [
         Segment("no", WHOLE, 1),
         Segment(" "),
-        Segment("EFFUSION", WHOLE, 2),
+        Segment("EFFUSION", WHOLE, 1),
         Segment(" "),
-        Segment("no", PARTLY, 3),
+        Segment("no", PARTLY, 2),
         Segment("  "),
         Segment("new", LACKING),
     ]
@@ -125,10 +145,12 @@ def test_rouge_l(reference, candidate, name):
     for side in (found.reference, found.candidate):
         numbers = [segment.partner for segment in side if segment.partner is not None]
         if any(segment.kind for segment in side):
-            assert numbers == list(range(1, int(found.counts["common"]) + 1))
+            assert len(numbers) == found.counts["common"]
+            assert list(dict.fromkeys(numbers)) == list(range(1, len(set(numbers)) + 1))
     if any(s.kind for s in found.reference) and any(s.kind for s in found.candidate):
         words = [[tokenize(s.text) for s in side if s.kind == WHOLE] for side in (found.reference, found.candidate)]
         assert words[0] == words[1]
+        assert runs(found.reference).keys() == runs(found.candidate).keys()
 
 
 def test_rouge_l_by_hand():
@@ -207,6 +229,44 @@ def test_labels(vectors):
     assert found.score == integer_cosine(*found.counts.values())
     assert len(found.rows) == 14
     assert sum(row[3] == "agree" for row in found.rows) == (one == other).sum()
+    assert sum(row[3] == "opposite" for row in found.rows) == (one * other == -1).sum()
+
+
+def stated(*statements):
+    """Return a graph of "words label" and "words > target" statements."""
+    entities = {tuple(one.split(" ", 1)) for one in statements if ">" not in one}
+    label = dict(entities)
+    pairs = [one.split(" > ") for one in statements if ">" in one]
+    entities |= {(words, label.get(words, "OBS-DP")) for words, _ in pairs}
+    relations = {((words, label.get(words, "OBS-DP")), (target, label[target]), "modify") for words, target in pairs}
+    return Graph(frozenset(entities), frozenset(relations), frozenset(), frozenset())
+
+
+def test_opposites_of_graphs():
+    asked = stated(
+        "effusion OBS-DP", "edema OBS-DA", "lung ANAT-DP", "Left > effusion", "mild > effusion", "new > edema"
+    )
+    answered = stated(
+        "effusion OBS-DP", "edema OBS-DP", "lung ANAT-DA", "right > effusion", "right > lung", "severe > effusion",
+        "stable > edema", "increased > edema",
+    )  # fmt: skip
+    assert evidence.opposites(asked, answered) == [
+        ("edema", "absent", "present"),
+        ("effusion", "mild", "severe"),
+        ("effusion", "left", "right"),
+    ]
+    assert evidence.opposites(asked, asked) == []
+    # What both say, and what is uncertain, is no contradiction.
+    assert evidence.opposites(stated("edema OBS-DA", "edema OBS-DP"), stated("edema OBS-DP")) == []
+    assert evidence.opposites(stated("edema OBS-U"), stated("edema OBS-DA")) == []
+    spelt = stated("edema Observation::definitely absent"), stated("edema Observation::definitely present")
+    assert evidence.opposites(*spelt) == [("edema", "absent", "present")]
+    found = evidence.radgraph(
+        "Left mild effusion, no edema", "Severe right effusion. Edema.", METRICS["radgraph"], (asked, answered)
+    )
+    said = [{s.text: s.opposite for s in side if s.opposite} for side in (found.reference, found.candidate)]
+    # "right" modifies the lung too, so that its place in the text is not known.
+    assert said == [{"Left": "right", "mild": "severe", "edema": "present"}, {"Severe": "mild", "Edema": "absent"}]
 
 
 @examples(30)
@@ -249,6 +309,14 @@ def test_bertscore(baseline):
     assert precision == pytest.approx(found.counts["precision"], abs=1e-6)
     assert [row[2] for row in found.rows] == pytest.approx(sorted(dots.max(axis=0)[1:4]))
     assert len([s for s in found.candidate if s.kind]) == 2
+    # Only words that are each other's best match are matched; the colour scale begins at the mean of all pairs.
+    assert all(
+        (s.kind == WHOLE) == bool(s.partner) for side in (found.reference, found.candidate) for s in side if s.kind
+    )
+    assert {s.kind for s in found.reference if s.kind} == {WHOLE, LACKING}
+    assert len(found.scale) == 5
+    steps = [evidence.step_of(weight, found.scale) for weight in (found.scale[0] - 1e-9, *found.scale, 1.0)]
+    assert steps == [0, 1, 2, 3, 4, 5, 5]
     assert len({s.partner for s in found.reference[-3:]}) == 1  # a word of three pieces
     one, other = ({s.partner for s in side if s.partner} for side in (found.reference, found.candidate))
     assert one == other == set(range(1, len(one) + 1)) != set()

@@ -167,7 +167,7 @@ def test_pages_by_keyboard(driver, home):
 
 def test_the_partner_of_a_word_is_shown_on_focus(driver, home):
     driver.get(f"{home}/case/0?show=0")
-    driver.execute_script("document.querySelector('.evidence .text[tabindex]').focus()")
+    driver.execute_script("document.querySelector('.card .text[tabindex]').focus()")
     assert len(driver.find_elements("css selector", ".partner")) == 2
     first = driver.execute_script("return document.querySelector('.partner').dataset.p")
     press(driver, "\ue014")  # the right arrow
@@ -176,22 +176,39 @@ def test_the_partner_of_a_word_is_shown_on_focus(driver, home):
     assert first is not None
 
 
+def test_the_test_report_follows_the_pointer(driver, home, nasty):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    q = next(q for q in range(20) if len({c.text for c in nasty.candidates(q)} - {nasty.reference(q)}) > 2)
+    driver.get(f"{home}/case/{q}")
+    shown = "return [...document.querySelectorAll('[data-of]:not([hidden])')].map((e) => e.dataset.of).join()"
+    assert driver.execute_script(shown) == "1"
+    ActionChains(driver).move_to_element(driver.find_element("css selector", "#g2 .text")).perform()
+    wait(driver, "document.querySelector('[data-of=\"2\"]').hidden === false")
+    assert driver.execute_script(shown) == "2"
+    driver.find_element("css selector", "#g3 h2 a").click()
+    wait(driver, "location.search.includes('pick=3')")
+    assert driver.execute_script(shown) == "3"
+    assert problems(driver) == []
+
+
 def test_the_evidence_of_each_metric(driver, whole_home, every):
     for show, name in enumerate(kinds_of(every)):
         driver.get(f"{whole_home}/case/1?show={show}")
         current = driver.find_element("css selector", "nav[aria-label=Evidence] [aria-current]").text
         assert current.startswith("plain words" if name == "diff" else name)
         pieces = driver.execute_script(
-            "return [...document.querySelectorAll('.evidence .text')].map((e) => { const c = e.cloneNode(true);"
-            " c.querySelectorAll('sup, .hidden').forEach((s) => s.remove()); return c.textContent; })"
+            "return [...document.querySelectorAll('[data-of]:not([hidden]) .text, .card .text')].map((e) => {"
+            " const c = e.cloneNode(true); c.querySelectorAll('sup, .hidden').forEach((s) => s.remove());"
+            " return c.textContent; })"
         )
         (candidate,) = {c.text for c in every.candidates(1)}
         if name in SEGMENTS or name == "diff":
             assert pieces == [visible(every.reference(1)), visible(candidate)], name
-            marked = "ins.only, del.only" if name == "diff" else ".evidence .matched, .evidence .partly"
+            marked = "ins.only, del.only" if name == "diff" else ".card .matched, .card .partly"
             assert name == "temporal" or driver.find_elements("css selector", marked), name
         if name in ROWS:
-            assert driver.find_elements("css selector", ".evidence details tbody tr"), name
+            assert driver.find_elements("css selector", ".card details tbody tr"), name
         if name in NOTHING:
             assert f"{name} has no evidence in words here." in driver.find_element("tag name", "main").text
         assert problems(driver) == [], name
@@ -247,7 +264,10 @@ def test_figures_are_drawn(driver, whole_home):
 def test_no_script_of_a_report_runs(driver, home, nasty):
     for q in range(len(NASTY)):
         driver.get(f"{home}/case/{q}")
-        text = driver.execute_script("return document.querySelector('#reference + .text').textContent")
+        text = driver.execute_script(
+            "const e = document.querySelector('[data-of] .text').cloneNode(true);"
+            "e.querySelectorAll('sup, .hidden').forEach((s) => s.remove()); return e.textContent"
+        )
         assert text == visible(nasty.reference(q)).replace("\r", "\n")
     assert driver.execute_script("return document.querySelectorAll('script').length") == 1
 

@@ -47,6 +47,7 @@ PATHS = [
     "/figures",
     "/rows.csv",
     *(f"/case/{q}?show={s}" for q in range(7) for s in range(4)),
+    "/case/3?pick=2",
 ]
 
 
@@ -63,7 +64,7 @@ def test_hostile_texts_go_through_every_page(client, path):
         assert re.findall(r"<script[^>]*>", text) == ['<script type="module" src="/static/page.js">']
         assert not re.search(r"<[^>]+\s(style|on\w+)\s*=", text)
         for link in links(text):
-            assert re.fullmatch(r"(/static/[\w.]+|/[\w/.]*(\?[\w=&.+-]*)?|#main)", link), link
+            assert re.fullmatch(r"(/static/[\w.]+|/[\w/.]*(\?[\w=&.+-]*)?(#g\d+)?|#main)", link), link
 
 
 def test_texts_are_shown_as_they_are(client, nasty):
@@ -260,10 +261,33 @@ def test_steps_follow_the_filters(client, nasty):
 def test_equal_texts_stand_together(client, nasty):
     for q in range(20):
         texts = {candidate.text for candidate in nasty.candidates(q)}
-        assert client.get(f"/case/{q}").text.count('class="paper" aria-labelledby="g') == len(texts)
+        assert client.get(f"/case/{q}").text.count('<section class="card') == len(texts)
     second = client.get("/case/3?rank=2").text
-    assert second.count('class="paper" aria-labelledby="g') == len({c.text for c in nasty.candidates(3, 2)})
+    assert second.count('<section class="card') == len({c.text for c in nasty.candidates(3, 2)})
     assert "No file has a candidate at this rank" in client.get("/case/3?rank=9").text
+
+
+def test_the_test_report_has_the_marks_of_the_candidate_that_is_picked(client, nasty):
+    q = next(q for q in range(20) if len({c.text for c in nasty.candidates(q)} - {nasty.reference(q)}) > 2)
+    n = len({candidate.text for candidate in nasty.candidates(q)})
+    for pick in (1, 2, n, 99):
+        text = client.get(f"/case/{q}?pick={pick}").text
+        views = re.findall(r'<div data-of="(\d+)"( hidden)?>', text)
+        assert [number for number, _ in views] == [str(i + 1) for i in range(n)]
+        assert [int(number) for number, is_hidden in views if not is_hidden] == [min(pick, n)]
+        assert re.findall(r'<section class="card picked" id="g(\d+)"', text) == [str(min(pick, n))]
+    same = next(q for q in range(120) if nasty.reference(q) in {c.text for c in nasty.candidates(q)})
+    assert "Identical to the test report." in client.get(f"/case/{same}").text
+
+
+def test_the_page_of_a_report_is_quick(real):
+    """Under 50 ms of the processor's time, with an index and the scores of all metrics."""
+    seconds = []
+    for q in (1, 2, 3, 1, 2, 3):
+        begun = process_time()
+        assert real.get(f"/case/{q}").status_code == 200
+        seconds.append(process_time() - begun)
+    assert min(seconds) < 0.05
 
 
 def test_draws_have_their_mean(nasty):
@@ -302,7 +326,7 @@ def test_a_real_index(real, prepared):
     for show in range(5):
         page = real.get(f"/case/1?show={show}")
         assert page.status_code == 200
-        assert 'class="evidence"' in page.text
+        assert 'data-card="1"' in page.text
     radgraph = real.get("/case/1?show=2").text
     assert "entities" in radgraph
     assert "Graphs have no positions in the text" in radgraph

@@ -30,17 +30,34 @@ if (box) {
 }
 
 // After a step to another report the reader starts at its heading.
-if (document.querySelector("h1[data-focus]")) document.querySelector("h1[data-focus]").focus();
+if (document.querySelector("h1[data-focus]") && !location.hash) document.querySelector("h1[data-focus]").focus();
 
-// The partner of a word: by pointer, or by arrow keys within a text, which is one stop of the Tab key.
-function mark(word) {
-  for (const old of document.querySelectorAll(".partner")) old.classList.remove("partner");
-  if (!word) return;
-  const pair = word.closest(".evidence");
-  for (const other of pair.querySelectorAll(`[data-p="${word.dataset.p}"]`)) other.classList.add("partner");
+// The test report has the marks of the candidate under the pointer or with the focus, else of the one that is picked.
+const cards = document.querySelectorAll("[data-card]");
+function show(card) {
+  for (const view of document.querySelectorAll("[data-of]")) view.hidden = view.dataset.of !== card.dataset.card;
+}
+for (const card of cards) {
+  for (const event of ["pointerenter", "focusin"]) card.addEventListener(event, () => show(card));
+  for (const event of ["pointerleave", "focusout"]) {
+    card.addEventListener(event, () => show(document.querySelector(".card.picked")));
+  }
 }
 
-for (const text of document.querySelectorAll(".evidence .text")) {
+// The partner of a phrase: by pointer, or by arrow keys within a text, which is one stop of the Tab key.
+function both(word) {
+  const number = word.closest("[data-of]")?.dataset.of ?? word.closest("[data-card]")?.dataset.card;
+  const places = number ? `:is([data-of="${number}"], [data-card="${number}"])` : "";
+  return number ? document.querySelectorAll(`${places} [data-p="${word.dataset.p}"]`)
+    : word.closest(".evidence").querySelectorAll(`[data-p="${word.dataset.p}"]`);
+}
+
+function mark(word) {
+  for (const old of document.querySelectorAll(".partner")) old.classList.remove("partner");
+  for (const other of word ? both(word) : []) other.classList.add("partner");
+}
+
+for (const text of document.querySelectorAll(".evidence .text, .case .text")) {
   const words = [...text.querySelectorAll("[data-p]")];
   if (!words.length) continue;
   let at = -1;
