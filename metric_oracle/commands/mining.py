@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, one_metric
+from metric_oracle.commands.command import command, given, one_metric, used
 from metric_oracle.commands.output import Destination, progress
 from metric_oracle.errors import InputError, option
 
@@ -28,15 +28,10 @@ def mine(
     selection: o.Selection,
     running: o.Running,
     to: Destination,
+    *,
     metric: o.Summed = o.BLEU,
     k: o.NCandidates = 1,
-    backend: o.Backend = "auto",
-    threads: o.Threads = None,
-    max_memory: o.MaxMemory = None,
-    weights: o.Weights = None,
-    exclude: o.Exclude = None,
-    min_score: o.MinScore = None,
-    where: o.Where = None,
+    searching: o.Searching,
     anchors: o.Anchors = None,
     part: o.Part = None,
     self_score: o.SelfScore = False,
@@ -52,19 +47,7 @@ def mine(
 
     if to.out is None:
         raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
-    options = api.SearchOptions(
-        k,
-        backend,
-        threads,
-        max_memory=max_memory,
-        **given(bertscore),
-        weights=weights,
-        exclude=exclude or (),
-        min_score=min_score,
-        where=where or (),
-        part=part,
-        **given(running),
-    )
+    options = api.SearchOptions(k, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running))
     with progress("anchors") as step:
         found = run(
             api.open_index(index),

@@ -320,36 +320,6 @@ Keep = Annotated[
         "By default none is stored.",
     ),
 ]
-Exclude = Annotated[
-    str | None,
-    _word(
-        "--exclude",
-        SEARCH,
-        "Leave out reports of the corpus: self (with the test report's id), text (with its text), same (equal for the "
-        "metric), or the name of a column that build-index --keep stored (with its value); several with commas. By "
-        "default none is left out.",
-    ),
-]
-Where = Annotated[
-    list[str] | None,
-    _option(
-        "--where",
-        panel=SEARCH,
-        metavar='"METRIC>=X"',
-        help="Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default no "
-        "other metric counts.",
-    ),
-]
-MinScore = Annotated[
-    float | None,
-    _option(
-        "--min-score",
-        panel=SEARCH,
-        metavar="X",
-        help="Return only reports that score X or better. A test report may then get fewer than -k. By default all "
-        "scores count.",
-    ),
-]
 ShardRows = Annotated[
     int | None,
     _number(
@@ -398,6 +368,48 @@ class Running:
 Weights = Annotated[
     Path | None, _file("--weights", SEARCH, f"Weights of -m {COMPOSITE}: a JSON file that fit-composite wrote.")
 ]
+
+
+@dataclass
+class Searching:
+    """Options of an exact search that every command with one has: the fields of `SearchOptions` with these names."""
+
+    backend: Backend = "auto"
+    threads: Threads = None
+    max_memory: MaxMemory = None
+    weights: Weights = None
+    exclude: Annotated[
+        str | None,
+        _word(
+            "--exclude",
+            SEARCH,
+            "Leave out reports of the corpus: self (with the test report's id), text (with its text), same (equal for "
+            "the metric), or the name of a column that build-index --keep stored (with its value); several with "
+            "commas. By default none is left out.",
+        ),
+    ] = None
+    min_score: Annotated[
+        float | None,
+        _option(
+            "--min-score",
+            panel=SEARCH,
+            metavar="X",
+            help="Return only reports that score X or better. A test report may then get fewer than -k. By default all "
+            "scores count.",
+        ),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        _option(
+            "--where",
+            panel=SEARCH,
+            metavar='"METRIC>=X"',
+            help="Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default "
+            "no other metric counts.",
+        ),
+    ] = None
+
+
 Draws = Annotated[int, _number("--draws", text="Number of random reports to draw for each test report.")]
 Sample = Annotated[
     int,

@@ -11,7 +11,7 @@ import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, one_metric
+from metric_oracle.commands.command import command, given, metric_names, one_metric, used
 from metric_oracle.commands.inputs import attached, check_device, check_installed, checkpoint, load_tests, with_ids
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
 from metric_oracle.errors import InputError, in_terms_of_caller, option
@@ -99,17 +99,12 @@ def retrieve(
     reading: o.Reading,
     running: o.Running,
     to: Destination,
+    *,
     queries: o.QueriesOrNone = None,
     metric: o.Summed = o.BLEU,
     text: o.Text = None,
     k: o.TopK = 1,
-    backend: o.Backend = "auto",
-    threads: o.Threads = None,
-    max_memory: o.MaxMemory = None,
-    weights: o.Weights = None,
-    exclude: o.Exclude = None,
-    min_score: o.MinScore = None,
-    where: o.Where = None,
+    searching: o.Searching,
     part: o.Part = None,
     components: o.Components = False,
     with_text: o.WithText = True,
@@ -141,18 +136,7 @@ def retrieve(
         )
     tests = queries or str(text)
     options = api.SearchOptions(
-        k,
-        backend,
-        threads,
-        with_text,
-        max_memory,
-        **given(bertscore),
-        weights=weights,
-        exclude=exclude or (),
-        min_score=min_score,
-        where=where or (),
-        part=part,
-        **given(running),
+        k, text=with_text, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running)
     )
     plan = api.plan(index, name, options)
     check_encoder(plan, tests, files)

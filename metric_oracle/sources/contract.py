@@ -121,10 +121,27 @@ class Source:
             value.
         """
         table = self.read(value, value_ids)
-        of_row = self._join(reports[0], table.ids, value, is_piece)
-        return Attachment(self.values_of(table), of_row, self.settings_of(table, settings))
+        of_row = self.join(table, reports, name_of(value), is_piece)
+        return Attachment(self.values_of(table, settings), of_row, self.settings_of(table, settings))
 
-    def values_of(self, table: Any) -> Any:
+    def join(self, table: Any, reports: tuple[Sequence[str], Sequence[str]], name: str, is_piece: bool) -> np.ndarray:
+        """Return the index in a table of the value of each report, -1 for none: int64[N].
+
+        Raise InputError if no id matches, unless `is_piece`. `name` is that of the table in the message.
+        """
+        ids = reports[0]
+        place = {key: i for i, key in enumerate(table.ids)}
+        joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
+        if len(joined) and joined.max() < 0 and not is_piece:
+            raise InputError(
+                argument=self.record.plural,
+                rule="must share ids with the reports",
+                value=f"none of {len(ids)} report ids among {len(table.ids)} in {name}",
+                step=f"Pass the file that belongs to these reports.{zeros_hint(ids, table.ids)}",
+            )
+        return joined
+
+    def values_of(self, table: Any, settings: Mapping[str, Any]) -> Any:
         """Return the values of a table that `read` returned, as `Attachment.values` has them."""
         return table.values
 
@@ -134,22 +151,6 @@ class Source:
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise InputError unless the options that the source requires were given."""
-
-    def _join(self, ids: Sequence[str], keys: Sequence[str], value: Any, is_piece: bool) -> np.ndarray:
-        """Return the index in `keys`, the ids of the values, of each report's id, -1 for none: int64[N].
-
-        Raise InputError if no id matches, unless `is_piece`.
-        """
-        place = {key: i for i, key in enumerate(keys)}
-        joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
-        if len(joined) and joined.max() < 0 and not is_piece:
-            raise InputError(
-                argument=self.record.plural,
-                rule="must share ids with the reports",
-                value=f"none of {len(ids)} report ids among {len(keys)} in {name_of(value)}",
-                step=f"Pass the file that belongs to these reports.{zeros_hint(ids, keys)}",
-            )
-        return joined
 
     # Functions of texts
 
@@ -207,7 +208,19 @@ class Source:
             Folder for results of finished blocks of texts, files called ``NAME-000000.part`` with the name of this
             source. The same call after an interruption resumes from them.
         """
+        made = self.call(model, texts, progress=progress, scratch=scratch)
+        note = self.cut_off(made, len(texts))
+        if note:
+            tell(note)
+        return made
+
+    def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> Any:
+        """Call the method of an opened model; the keywords are `progress` and `scratch`, see `run`."""
         raise NotImplementedError
+
+    def cut_off(self, made: Any, n_texts: int) -> str:
+        """Return a line for the user if texts were too long for the model and cut off; otherwise an empty string."""
+        return ""
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]

@@ -10,8 +10,7 @@ import numpy as np
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
 from metric_oracle.errors import InputError
-from metric_oracle.progress import Count
-from metric_oracle.sources.contract import Attachment, Source, ignore, name_of
+from metric_oracle.sources.contract import Attachment, Source, name_of
 from metric_oracle.sources.labels import labels_csv
 
 
@@ -95,20 +94,14 @@ class CheXbertSource(VectorSource):
         device = files.get("device") or "auto"
         return CheXbert(value, vocabulary=files.get("vocabulary"), device=device)
 
-    def run(
-        self,
-        model: Any,
-        texts: Sequence[str],
-        *,
-        tell: Callable[[str], None] = ignore,
-        progress: Count | None = None,
-        scratch: Path | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> tuple[np.ndarray, np.ndarray, int]:
         """Return embeddings, label classes and the number of texts that were cut off; see the class."""
-        made = model.encode(texts, progress=progress, scratch=scratch)
-        if made[2]:
-            tell(f"{made[2]:,} of {len(texts):,} reports are longer than CheXbert takes: their ends are cut off")
-        return made
+        return model.encode(texts, **keywords)
+
+    def cut_off(self, made: Any, n_texts: int) -> str:
+        """Return a line for the user if texts were cut off."""
+        n = made[2]
+        return f"{n:,} of {n_texts:,} reports are longer than CheXbert takes: their ends are cut off" if n else ""
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]

@@ -12,8 +12,7 @@ from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
 from metric_oracle.errors import InputError
-from metric_oracle.progress import Count
-from metric_oracle.sources.contract import Attachment, Source, ignore
+from metric_oracle.sources.contract import Attachment, Source
 
 _COLUMNS = ("types", "vectors")
 
@@ -125,7 +124,7 @@ class EntitySource(Source):
         """Read entities; see `as_entities`."""
         return as_entities(value)
 
-    def values_of(self, table: Any) -> EntityTable:
+    def values_of(self, table: Any, settings: Mapping[str, Any]) -> EntityTable:
         """Return the table unchanged."""
         return table
 
@@ -140,20 +139,13 @@ class EntitySource(Source):
         device = files.get("device") or "auto"
         return EntityModels(value, encoder=files.get("entity_encoder"), device=device)
 
-    def run(
-        self,
-        model: Any,
-        texts: Sequence[str],
-        *,
-        tell: Callable[[str], None] = ignore,
-        progress: Count | None = None,
-        scratch: Path | None = None,
-    ) -> Any:
+    def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> Any:
         """Return the entities of texts and their vectors, a `Recognised` of `encoders.ratescore`."""
-        made = model.recognise(texts, progress=progress, scratch=scratch)
-        if made.n_truncated:
-            tell(made.cut_off())
-        return made
+        return model.recognise(texts, **keywords)
+
+    def cut_off(self, made: Any, n_texts: int) -> str:
+        """Return a line for the user if texts were cut off."""
+        return made.cut_off() if made.n_truncated else ""
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]

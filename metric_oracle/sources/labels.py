@@ -152,27 +152,19 @@ class CheXbertLabelSource(Source):
         """Read labels; see `as_labels`."""
         return as_labels(value)
 
-    def attach(
-        self,
-        value: Any,
-        value_ids: Any,
-        reports: tuple[Sequence[str], Sequence[str]],
-        settings: Mapping[str, Any],
-        *,
-        is_piece: bool = False,
-    ) -> Attachment:
+    def join(self, table: Any, reports: tuple[Sequence[str], Sequence[str]], name: str, is_piece: bool) -> np.ndarray:
         """Join labels to reports on their ids, or row by row if the labels have no ids."""
-        table, ids = self.read(value, value_ids), reports[0]
         if table.ids is not None:
-            return super().attach(table, None, reports, settings, is_piece=is_piece)
-        if len(table.values) != len(ids):
+            return super().join(table, reports, name, is_piece)
+        n_reports = len(reports[0])
+        if len(table.values) != n_reports:
             raise InputError(
                 argument="labels without ids",
-                rule=f"must be as many as the reports, {len(ids)}",
-                value=f"{len(table.values)} in {name_of(value)}",
+                rule=f"must be as many as the reports, {n_reports}",
+                value=f"{len(table.values)} in {name}",
                 step="Add a study_id column.",
             )
-        return Attachment(table.values, np.arange(len(ids)), self.settings_of(table, settings))
+        return np.arange(n_reports)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise InputError unless the option `uncertain`, the value of uncertain labels, was given."""
@@ -229,17 +221,9 @@ class LabelTableSource(CheXbertLabelSource):
         """Read a table of labels; see `as_label_table`."""
         return as_label_table(value)
 
-    def attach(
-        self,
-        value: Any,
-        value_ids: Any,
-        reports: tuple[Sequence[str], Sequence[str]],
-        settings: Mapping[str, Any],
-        *,
-        is_piece: bool = False,
-    ) -> Attachment:
-        """Join labels to reports on their ids; an uncertain label becomes what `uncertain` says, missing if "blank"."""
-        table, uncertain = self.read(value, value_ids), settings.get("uncertain")
+    def values_of(self, table: Any, settings: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+        """Return the labels; an uncertain one becomes what `uncertain` says, missing if "blank"."""
+        uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
             raise InputError(
                 argument="uncertain",
@@ -248,10 +232,12 @@ class LabelTableSource(CheXbertLabelSource):
                 step="Say what such a label counts as; blank leaves it out.",
             )
         meaning = {"positive": 1, "negative": 2}.get(uncertain or "", 0)
-        values = np.array([0, 1, 2, meaning], np.uint8)[table.values]
-        schema = _schema(table.names) + ("" if uncertain is None else f", uncertain {uncertain}")
-        of_row = self._join(reports[0], table.ids, value, is_piece)
-        return Attachment(values, of_row, {"schema": schema})
+        return np.array([0, 1, 2, meaning], np.uint8)[table.values]
+
+    def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of the label names, with the value of uncertain labels."""
+        uncertain = settings.get("uncertain")
+        return {"schema": _schema(table.names) + ("" if uncertain is None else f", uncertain {uncertain}")}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Do nothing: `uncertain` is required only if a label is uncertain, which `attach` checks."""
+        """Do nothing: `uncertain` is required only if a label is uncertain, which `values_of` checks."""

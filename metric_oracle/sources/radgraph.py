@@ -10,8 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, graphs_in_memory, read_graphs, with_text_keys
 from metric_oracle.errors import InputError
-from metric_oracle.progress import Count
-from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of
+from metric_oracle.sources.contract import Attachment, Source, check_unicode, name_of
 
 
 def as_graphs(given: Any) -> GraphTable:
@@ -52,20 +51,15 @@ class RadGraphSource(Source):
         """Read annotations; see `as_graphs`."""
         return as_graphs(value)
 
-    def attach(
-        self,
-        value: Any,
-        value_ids: Any,
-        reports: tuple[Sequence[str], Sequence[str]],
-        settings: Mapping[str, Any],
-        *,
-        is_piece: bool = False,
-    ) -> Attachment:
+    def join(self, table: Any, reports: tuple[Sequence[str], Sequence[str]], name: str, is_piece: bool) -> np.ndarray:
         """Join graphs to reports on their ids, or on their texts if the file has no ids."""
-        graphs = self.read(value, value_ids)
-        for strings in (graphs.tokens, graphs.relation_types):
-            check_unicode(strings, None, f"entities and relations of {name_of(value)}")
-        return Attachment(graphs, align_graphs(graphs, *reports, some=is_piece))
+        for strings in (table.tokens, table.relation_types):
+            check_unicode(strings, None, f"entities and relations of {name}")
+        return align_graphs(table, *reports, some=is_piece)
+
+    def values_of(self, table: Any, settings: Mapping[str, Any]) -> GraphTable:
+        """Return the table unchanged."""
+        return table
 
     def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
         """Return the graphs that a user's function returned, by position; some texts may have none."""
@@ -86,17 +80,9 @@ class RadGraphSource(Source):
         device = files.get("device") or "auto"
         return RadGraph(value, encoder=files.get("radgraph_encoder"), device=device)
 
-    def run(
-        self,
-        model: Any,
-        texts: Sequence[str],
-        *,
-        tell: Callable[[str], None] = ignore,
-        progress: Count | None = None,
-        scratch: Path | None = None,
-    ) -> dict[str, Any]:
+    def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> dict[str, Any]:
         """Annotate texts; the key "i" of the returned dict has the graph of text i."""
-        return model.annotate(texts, progress=progress, scratch=scratch)
+        return model.annotate(texts, **keywords)
 
     def attachment(
         self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]

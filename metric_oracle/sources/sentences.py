@@ -157,7 +157,7 @@ class SentenceSource(Source):
         """Read sentence vectors; see `as_sentences`."""
         return as_sentences(value)
 
-    def values_of(self, table: Any) -> SentenceTable:
+    def values_of(self, table: Any, settings: Mapping[str, Any]) -> SentenceTable:
         """Return the table unchanged."""
         return table
 
