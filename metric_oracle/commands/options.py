@@ -926,6 +926,16 @@ Sampled = Annotated[
         "--sampled", ROWS, "Several reports of a model for each study, to show with the test reports: as for best-of."
     ),
 ]
+ImagesFolder = Annotated[
+    Path | None,
+    _file(
+        "--images",
+        ROWS,
+        "Folder of images to show with the reports: a file ID.png (.jpg, .jpeg, .webp) for each id, or a folder ID of "
+        "such files, of which the first by name is shown.",
+        "FOLDER",
+    ),
+]
 Column = Annotated[
     str | None,
     _word("--column", SEARCH, "Column of the candidates with a number per sample: a selector takes the greatest."),

@@ -21,6 +21,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
     "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n--samples EXPORT/samples.csv",
     "oracle explore oracle.parquet --queries test.csv --sampled samples.jsonl",
+    "oracle explore nearest.parquet --queries test.csv --images images/",
     "oracle explore --index INDEX",
 )
 def explore(
@@ -35,6 +36,7 @@ def explore(
     foreign: o.Foreign = None,
     direction: o.Direction = None,
     sampled: o.Sampled = None,
+    images: o.ImagesFolder = None,
     port: o.Port = 0,
 ) -> None:
     """Explore results in a browser: test reports, the reports found for them, and what their scores are based on.
@@ -51,6 +53,9 @@ def explore(
             step=f"Name result files, or an index with {option('index')}.",
         )
     check_installed(files)
+    from metric_oracle.explorer.images import Images
+
+    folder = None if images is None else Images(images)
     others = [scores for _, scores in read_foreign_files(foreign, direction)]
     from metric_oracle.web import server
 
@@ -58,7 +63,7 @@ def explore(
         from metric_oracle.explorer.pages import Explorer
 
         read = [*(results or []), *others]
-        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled))
+        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled), images=folder)
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})

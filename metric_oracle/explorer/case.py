@@ -71,6 +71,7 @@ def _group(
     return {
         "names": names or names_of_rated,
         "row": row,
+        "source": None if first is None else first.source,
         "candidate_id": "" if first is None else first.candidate_id,
         "text": text,
         "ties": [f"{columns[c.columns[0]].metric}: {c.n_ties:,} rows tie" for c in group if c.n_ties > 1],

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
@@ -29,6 +29,7 @@ from metric_oracle.explorer.case import display, groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
+from metric_oracle.explorer.images import TYPES, Images
 from metric_oracle.explorer.rows import headings, rows
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
@@ -73,10 +74,13 @@ class Explorer:
         Test reports and files. Without files there are only live queries, which need its index.
     searched : list of str
         Words that were searched for. Addresses contain their positions in this list.
+    images : Images or None
+        Images of the studies.
     """
 
     cases: Cases
     searched: list[str] = field(default_factory=list)
+    images: Images | None = None
     _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
 
     def routes(self) -> list[BaseRoute]:
@@ -93,6 +97,8 @@ class Explorer:
             Route("/words", self.words_post, methods=["POST"]),
             Route("/case/{q:int}", self.case),
             Route("/case/{q:int}.json", self.case_json),
+            Route("/case/{q:int}/image", self.image),
+            Route("/case/{q:int}/image/{source:int}/{rank:int}", self.image),
             Route("/systems", self.systems),
             Route("/systems.csv", self.systems_csv),
             Route("/figures", self.figures),
@@ -247,6 +253,11 @@ class Explorer:
             id=cases.ids[q],
             reference=cases.reference(q),
             groups=shown_groups,
+            image=self._image_link(q, cases.ids[q]),
+            images=[
+                self._image_link(q, g["candidate_id"], f"/{g['source']}/{rank}") if g["row"] >= 0 else ""
+                for g in shown_groups
+            ],
             picked=min(max(picked, 1), len(shown_groups)),
             pick_links=[_link(f"/case/{q}", kept_query, pick=i + 1) for i in range(len(shown_groups))],
             samples=samples,
@@ -277,6 +288,28 @@ class Explorer:
             next=_link(f"/case/{order[at + 1]}", kept_query) if at is not None and at + 1 < len(order) else "",
             back=_link("/cases", filters, page=None if at is None else at // ROWS + 1),
             json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
+        )
+
+    def _image_link(self, q: int, study: str, which: str = "") -> str:
+        """Return the address of an image of a test report's page, "" if there is none."""
+        is_there = self.images is not None and self.images.of(study) is not None
+        return f"/case/{q}/image{which}" if is_there else ""
+
+    def image(self, request: Request) -> Response:
+        """Return the image of a test report, or of a candidate for it."""
+        cases, at = self.cases, request.path_params
+        study, path = "", None
+        if at["q"] < len(cases.ids) and "source" not in at:
+            study = cases.ids[at["q"]]
+        elif at["q"] < len(cases.ids) and at["source"] < len(cases.sources) and at["rank"]:
+            best = cases.candidate_of(at["source"], at["q"], at["rank"])
+            study = "" if best is None else best.candidate_id
+        if self.images is not None:
+            path = self.images.of(study)
+        return (
+            PlainTextResponse("404\n", 404)
+            if path is None
+            else FileResponse(path, media_type=TYPES[path.suffix.lower()])
         )
 
     def _rank(self, text: str) -> int:

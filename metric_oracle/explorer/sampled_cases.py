@@ -10,6 +10,7 @@ from metric_oracle.api import pairwise
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.samples.consensus import consensus
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class SampledCases:
         Returns
         -------
         dict or None
-            ``metrics`` and ``rows``, in the order of the samples: name, log-probability or None, text, and the scores,
-            each with whether it is the best of this study. None if the test report has no samples.
+            ``metrics`` and ``rows``, in the order of the samples: name, log-probability or None, text, the scores, each
+            with whether it is the best of this study, and the metrics for which the sample is the consensus, as
+            ``consensus`` chooses it. None if the test report has no samples.
         """
         place = self._position.get(study)
         if place is None:
@@ -65,9 +67,12 @@ class SampledCases:
         best = [
             of.max() if METRICS[name].higher_is_better else of.min() for name, of in zip(scored, columns, strict=True)
         ]
+        named = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if len(texts) > 1 else []
+        chosen = consensus({study: list(texts)}, named).chosen if named else {}
         rows = [
             {
                 "name": name,
+                "consensus": [metric for metric, (place_of_best,) in chosen.items() if place_of_best == i],
                 "logprob": logprob,
                 "text": text,
                 "scores": [(float(of[i]), bool(of[i] == top)) for of, top in zip(columns, best, strict=True)],

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import html
 import io
+import json
 import re
 from time import process_time
 
@@ -15,9 +16,12 @@ import metric_oracle as mo
 from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.images import Images
+from metric_oracle.explorer.pages import Explorer
 from metric_oracle.explorer.sampled_cases import SampledCases
+from metric_oracle.web import server
 from metric_oracle.web.render import visible
-from support.pages import NASTY, OWN, POST, bare, client_of, made_up
+from support.pages import NASTY, OWN, PORT, POST, TOKEN, bare, client_of, made_up, written
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +91,7 @@ def test_samples_stand_on_the_page_of_their_study(nasty):
     assert "<script>alert" not in text
     assert re.search(r'<section class="paper" aria-labelledby="samples">', text)
     table = text[text.index('<h2 id="samples">') :]
-    rows = re.findall(r'<tr><th scope="row"><bdi>(\d)</bdi></th>(.*?)</tr>', table, re.DOTALL)
+    rows = re.findall(r'<tr><th scope="row"><bdi>(\d)</bdi>(.*?)</tr>', table, re.DOTALL)
     assert [name for name, _ in rows] == ["0", "1", "2", "3", "4"]
     plain = [re.findall(r'<td class="text" dir="auto">(.*?)</td>', row, re.DOTALL)[0] for _, row in rows]
     assert list(map(bare, plain)) == list(map(visible, texts))
@@ -97,6 +101,10 @@ def test_samples_stand_on_the_page_of_their_study(nasty):
     ]
     assert metrics
     wanted = {name: mo.pairwise(texts, name, texts[:1])[:, 0] for name in metrics}
+    chosen = mo.consensus({"s": texts}, metrics)
+    for name in metrics:
+        tagged = [i for i, (_, row) in enumerate(rows) if f">consensus of {name}</span>" in row]
+        assert tagged == chosen.chosen[name]
     bold = [f"<strong>{wanted[name].max():.4f}</strong>" for name in metrics]
     assert all(value in rows[0][1] for value in bold)
     answer = client.get("/case/0.json").json()
@@ -288,6 +296,72 @@ def test_the_page_of_a_report_is_quick(real):
         assert real.get(f"/case/{q}").status_code == 200
         seconds.append(process_time() - begun)
     assert min(seconds) < 0.05
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_images_are_read_from_their_folder_only(tmp_path):
+    folder, ids = (
+        tmp_path / "images",
+        ["a", "several", "p1/s2", "../secret", str(tmp_path / "secret"), "link", "none", ""],
+    )
+    (folder / "several").mkdir(parents=True)
+    (folder / "p1").mkdir()
+    for path in ("images/a.png", "images/p1/s2.JPG", "images/several/2.png", "images/several/1.jpg", "secret.png"):
+        (tmp_path / path.replace("JPG", "jpg")).write_bytes(PNG + path.encode())
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "a.svg").write_text("<svg/>")
+    cases = read_cases([made_up(ids, texts=["Clear."]), written(ids, ["Clear."], ["Clear."] * len(ids))])
+    app = server.guarded(Explorer(cases, images=Images(folder)).routes(), port=PORT, guests={TOKEN: "reader"})
+    client = TestClient(app, base_url=OWN)
+    client.get(f"/?token={TOKEN}")
+    shown = {"a": ("images/a.png", "image/png"), "several": ("images/several/1.jpg", "image/jpeg"),
+             "p1/s2": ("images/p1/s2.JPG", "image/jpeg")}  # fmt: skip
+    for q, study in enumerate(ids):
+        answer, page = client.get(f"/case/{q}/image"), client.get(f"/case/{q}").text
+        if study in shown:
+            path, kind = shown[study]
+            assert (answer.content, answer.headers["content-type"]) == (PNG + path.encode(), kind)
+            assert answer.headers["cache-control"] == "no-store"
+        else:
+            assert answer.status_code == 404
+        assert (f'src="/case/{q}/image"' in page) == (study in shown)
+    # Candidates have the ids of the corpus.
+    (folder / "c<0>.png").write_bytes(PNG)
+    assert 'src="/case/0/image/0/1"' in client.get("/case/0").text
+    assert client.get("/case/0/image/0/1").content == PNG
+    for path in ("/case/0/image/0/2", "/case/0/image/1/1", "/case/0/image/9/1", "/case/99/image", "/case/0/image/0/0"):
+        assert client.get(path).status_code == 404
+    assert client_of(cases).get("/case/0/image").status_code == 404
+    with pytest.raises(InputError, match=r"images must be an existing folder; got .*missing"):
+        Images(tmp_path / "missing")
+
+
+def test_a_composite_of_ones_own_has_a_bar_for_each_term(prepared, tmp_path):
+    terms = {"bleu-2": (0.3, 0.2, -0.8), "radgraph": (0.4, 0.25, -1.5)}
+    content = {
+        "format": "metric-oracle composite", "version": 1, "name": "own", "direction": "lower", "intercept": 2.0,
+        "terms": {name: {"mean": mean, "scale": scale, "weight": w} for name, (mean, scale, w) in terms.items()},
+    }  # fmt: skip
+    (tmp_path / "own.json").write_text(json.dumps(content))
+    options = mo.SearchOptions(weights=tmp_path / "own.json")
+    found = mo.retrieve(prepared.index, prepared.queries, "composite", options=options)
+    page = client_of(read_cases([found], prepared.index, prepared.queries)).get("/case/1").text
+    rows = re.findall(
+        r"<tr><td><bdi>(\S+)</bdi></td>" + r'<td class="number">(\S+)</td>' * 2 + r"\s*<td>\s*<svg.*?<rect (.*?)/>",
+        page,
+        re.DOTALL,
+    )
+    assert [row[0] for row in rows] == list(terms)
+    best = found.table["score"][1].as_py()
+    adds = [
+        weight * (float(row[1]) - mean) / scale for row, (mean, scale, weight) in zip(rows, terms.values(), strict=True)
+    ]
+    assert [float(row[2]) for row in rows] == pytest.approx(adds, abs=1e-3)
+    assert 2.0 + sum(adds) == pytest.approx(best, abs=1e-3)
+    widths = [float(re.findall(r'width="(\S+)"', row[3])[0]) for row in rows]
+    assert widths == pytest.approx([50 * abs(value) / max(map(abs, adds)) for value in adds], abs=0.05)
 
 
 def test_draws_have_their_mean(nasty):
