@@ -442,8 +442,8 @@ def verify(
     from metric_oracle.retrieval.baselines import check_image_vectors, image_vectors
 
     index = opened(index)
-    batch = loaded(queries, index)
     results = results if isinstance(results, Results) else read_results(results)
+    batch = loaded(queries, index, keep=verification.columns_of(results))
     read = image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors})
     vectors = None
     if read:

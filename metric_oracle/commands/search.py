@@ -273,12 +273,14 @@ def verify(
     check_installed(files)
     with checking():
         opened = api.open_index(index)
-    batch = load_tests(queries, files, models, reading, opened)
+        found = api.read_results(results)
+    excluded_by = found.signature.get("exclude", ())
+    batch = load_tests(queries, files, models, reading, opened, keep=[x for x in excluded_by if x in opened.columns])
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = api.verify(
             opened,
-            results,
+            found,
             batch,
             sample=sample,
             seed=seed,

@@ -7,7 +7,7 @@ two sums as long as the vectors are wide, one for the product and one for the le
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,26 @@ from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.joint.conditions import OPERATORS
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.sharded import ShardedIndex
 
 CELLS = 1 << 22  # float64 numbers per block, 32 MB
+
+
+class Asked(NamedTuple):
+    """A list of a search that leaves rows out.
+
+    Attributes
+    ----------
+    place : int
+        Its query, by the position among those that are searched.
+    excluded : int64[n]
+        Rows that are neither listed nor counted.
+    """
+
+    place: int
+    excluded: np.ndarray
 
 
 def search(
@@ -38,6 +54,10 @@ def search(
     k: int,
     plain: Callable[[int, int], float],
     tell: Count,
+    *,
+    lists: Sequence[Asked] | None = None,
+    value: Callable[[int, int, str], float] | None = None,
+    min_score: float | None = None,
 ) -> Answers:
     """Return the k best rows of distinct queries, with the exact scores of the plain scorer.
 
@@ -53,22 +73,79 @@ def search(
         Returns the plain scorer's score of a distinct query and a document.
     tell : function
         Called with the number of pairs scored since the last call; the total is `n_pairs`.
+    lists : sequence of Asked, optional
+        Lists to answer. By default one for each query, which leaves nothing out.
+    value : function, optional
+        Under conditions: the plain scorer's score of a distinct query and a document by a metric of this name.
+    min_score : float, optional
+        The worst score that is listed. Lists with fewer than k rows end with row -1.
     """
-    n = len(chosen)
-    answers = Answers(np.empty((n, k), np.int64), np.empty((n, k)), np.empty((n, k), np.int64), np.empty(0))
-    scores, error = _scores(record, representation, encoded, chosen, tell)
-    sign = 1.0 if record.higher_is_better else -1.0
-    for i, q in enumerate(chosen):
-        signed = sign * scores[i]
-        # k documents have at least k rows, so documents surely below the k-th best document are not listed.
-        last = np.partition(signed, max(len(signed) - k, 0))[max(len(signed) - k, 0)]
-        documents = np.flatnonzero(signed >= last - 2 * error)
+    lists = [Asked(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
+    n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
+    answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
+    conditions: Any = record.options.get("conditions", ())
+    values: dict[str, tuple[np.ndarray, float]] = {}
+    if "ordered" in record.options:
+        values = _joint(record, representation, encoded, chosen, tell)
+        scores, error = _sum([values[name] for name in record.options["ordered"]])  # type: ignore[attr-defined]
+    else:
+        scores, error = _scores(record, representation, encoded, chosen, tell)
+    for i, (place, excluded) in enumerate(lists):
+        q, signed = chosen[place], sign * scores[place]
+        documents = np.arange(len(signed))
+        for name, symbol, limit in conditions:
+            own, of_own = values[name]
+            holds = OPERATORS[symbol](own[place], limit)
+            for document in np.flatnonzero(np.abs(own[place] - limit) <= of_own) if of_own else ():
+                holds[document] = OPERATORS[symbol](value(q, int(document), name), limit)  # type: ignore[misc]
+            documents = documents[holds[documents]]
+        # So many documents have at least k rows that are not excluded; those surely below the last are not listed.
+        least = max(len(documents) - k - len(excluded), 0)
+        if len(documents):
+            last = np.partition(signed[documents], least)[least]
+            documents = documents[signed[documents] >= last - 2 * error]
         exact = signed[documents]
         if error:
             exact = sign * np.array([plain(q, document) for document in documents.tolist()])
-        rows, best, ties = select(documents, exact, representation.row_ptr, representation.row_id, k)
-        answers.rows[i], answers.scores[i], answers.ties[i] = rows, sign * best, ties
+        if min_score is not None:
+            fits = exact >= sign * min_score
+            documents, exact = documents[fits], exact[fits]
+        rows, best, ties = select(documents, exact, representation.row_ptr, representation.row_id, k, excluded)
+        for column, found in zip(answers[:3], (rows, sign * best, ties), strict=True):
+            column[i, : len(found)] = found
     return answers
+
+
+def _joint(
+    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
+) -> dict[str, tuple[np.ndarray, float]]:
+    """Return, for each metric of a sum and of conditions, scores float64[n, D] and a bound of their error."""
+    if isinstance(representation, ShardedIndex):
+        of_shards = [
+            _joint(record, part, of_part, places[list(chosen)].tolist(), tell)
+            for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
+        ]
+        return {
+            name: (np.concatenate([one[name][0] for one in of_shards], axis=1), max(one[name][1] for one in of_shards))
+            for name in of_shards[0]
+        }
+    found = {}
+    for name, term in record.terms.items():
+        kind = term.metric.representation
+        queries, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
+        part, of_part = representation.parts[kind], encoded.parts[kind]
+        scores, error = _scores(term.metric, part, of_part, queries.tolist(), tell)
+        found[name] = scores[which.reshape(-1)][:, representation.document_of[kind]], error
+    return found
+
+
+def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
+    """Return the sum of the scores of metrics, in their order, and a bound of its error."""
+    total, error, size = np.zeros_like(values[0][0]), 0.0, 0.0
+    for scores, of_scores in values:
+        total += scores
+        error, size = error + of_scores, size + float(np.abs(scores).max(initial=0.0))
+    return total, error + gamma(2 * len(values), FLOAT64) * size if error else 0.0
 
 
 def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:

@@ -80,7 +80,7 @@ class Excluded:
     """
 
     def __init__(self, index: Index, queries: Inputs, record: Metric, names: Sequence[str]) -> None:
-        self._names, self._index, self._record = names, index, _of_order(record)
+        self._names, self._index, self._record = names, index, of_order(record)
         self._values: dict[str, Any] = {}
         for name in names:
             if name == SELF:
@@ -206,7 +206,7 @@ class Excluded:
         return documents, of_row, len(representation.row_ptr) - 1
 
 
-def _of_order(record: Metric) -> Metric:
+def of_order(record: Metric) -> Metric:
     """Return the record of a search without the metrics of its conditions.
 
     Only the metrics that rank reports decide which reports count as the same.

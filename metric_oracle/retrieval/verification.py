@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
@@ -22,6 +24,8 @@ from metric_oracle.retrieval.answers import most_frequent_row, put_most_frequent
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
+from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
+from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.options import RESTRICTIONS
 from metric_oracle.retrieval.results import Results
@@ -90,24 +94,11 @@ def verify(
             step="Pass the index that they were made with.",
         )
     check_section(queries, index)
-    if "+" in str(signature.get("metric")):
-        raise InputError(
-            argument="results",
-            rule="must be of a search by one metric to be verified",
-            value="a sum of metrics",
-            step="Every search checks a sample of its answers itself.",
-        )
-    record = get_metric(metric_of(signature))
+    record = _record(signature)
     k = signature.get("k")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(
             argument="k in the signature", rule="must be an int of at least 1", value=repr(k), step="Retrieve again."
-        )
-    restricted = [name for name in RESTRICTIONS if name in signature]
-    if restricted:
-        raise InputError(
-            f"results of a search with {', '.join(restricted)} cannot be verified.",
-            "Every search checks a sample of its answers itself.",
         )
     kind = signature.get("baseline")
     if kind is not None and kind not in tuple(baselines.KINDS):
@@ -130,7 +121,8 @@ def verify(
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise InputError(argument=name, rule="must be an int of at least 0", value=repr(value), step="Choose one.")
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
-    _check_ids(columns["query_id"], queries, signature)
+    restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
+    _check_ids(columns["query_id"], queries, signature, bool(restrictions))
     index.check_holds(record)
     check_queries(queries, record, index)
 
@@ -142,7 +134,7 @@ def verify(
     asked = np.unique(encoded.which[chosen]).tolist()
     total = len(columns["row"]) + brute_force.n_pairs(record, representation, encoded, asked)
     tell = counter(progress, "pairs", total)
-    check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, vectors)
+    check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, restrictions, vectors)
     check.pairs(tell)
     check.names()
     check.lists()
@@ -151,8 +143,28 @@ def verify(
     return {"pairs": len(columns["row"]), "queries": len(chosen)}
 
 
-def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any]) -> None:
-    """Raise InputError unless the result answers exactly these queries."""
+def columns_of(results: Results) -> list[str]:
+    """Return the columns by which the search of a result excluded rows, which its queries must have."""
+    return [name for name in results.signature.get("exclude", ()) if name not in RESERVED]
+
+
+def _record(signature: Mapping[str, Any]) -> Metric:
+    """Return the record of the metric of a result: one, a composite, or a sum or conditions."""
+    name, where = metric_of(signature), signature.get("where", ())
+    if not where and not (isinstance(name, str) and "+" in name):
+        return get_metric(name)
+    if not isinstance(name, str) or not isinstance(where, list | tuple) or any(not isinstance(x, str) for x in where):
+        raise InputError(
+            argument="where in the signature",
+            rule="must be a list of texts",
+            value=_shown(where),
+            step="Retrieve again.",
+        )
+    return conditioned(summands(name), parsed(where))
+
+
+def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any], may_lack: bool) -> None:
+    """Raise InputError unless the result answers exactly these queries, or, if it may lack some, only these."""
     answered, asked = set(ids), set(queries.ids)
     unknown = sorted(answered - asked)
     if unknown:
@@ -163,7 +175,7 @@ def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any]
             step="Pass the queries that they were made with.",
         )
     lacking = [query for query in queries.ids if query not in answered]
-    if lacking:
+    if lacking and not may_lack:
         raise InputError(
             argument="results",
             rule="must answer every query",
@@ -224,8 +236,10 @@ class _Check:
     columns: Mapping[str, list[Any]]
     baseline: str | None
     k: int
+    restrictions: Mapping[str, Any] = field(default_factory=dict)
     vectors: tuple[Vectors, Vectors] | None = None
     scored: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    rows_by: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
     @cached_property
     def position_of(self) -> dict[str, int]:
@@ -257,6 +271,55 @@ class _Check:
             )
             self.scored[q, document] = load_reference(self.record)(candidate, self.encoded.item(q))
         return self.scored[q, document]
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether queries that nothing matches get the most frequent report."""
+        return self.record.fallback and not self.restrictions
+
+    def excluded(self, position: int) -> np.ndarray:
+        """Return the rows that the list of a query leaves out: int64[n], by plain comparisons."""
+        query, text = self.queries.ids[position], self.queries.texts[position]
+        found = [np.empty(0, np.int64)]
+        for name in self.restrictions.get("exclude", ()):
+            if name == SAME:
+                found.append(self._same_rows(query))
+                continue
+            if name not in (SELF, TEXT) and name not in self.queries.columns:
+                raise InputError(
+                    f"the test reports have no column {name!r}, which the search excluded by.", "Read it with them."
+                )
+            wanted = query if name == SELF else folded(text) if name == TEXT else self.queries.columns[name][position]
+            if name in (SELF, TEXT) or wanted != "":
+                found.append(self._rows_by(name).get(wanted, found[0]))
+        return np.unique(np.concatenate(found))
+
+    def _rows_by(self, name: str) -> dict[str, np.ndarray]:
+        """Return the rows of the index by id, folded text, or value of a column."""
+        if name not in self.rows_by:
+            rows: dict[str, list[int]] = {}
+            for shard in self.index.shards():
+                column = "study_id" if name == SELF else "text" if name == TEXT else name
+                for row, of_row in enumerate(shard.strings(column).to_pylist(), shard.first_row):
+                    rows.setdefault(folded(of_row) if name == TEXT else of_row, []).append(row)
+            self.rows_by[name] = {value: np.array(of_value, np.int64) for value, of_value in rows.items()}
+        return self.rows_by[name]
+
+    def _same_rows(self, query: str) -> np.ndarray:
+        """Return the rows with the document of a query, which is a row of the index, by the metric of the order."""
+        (row,) = self._rows_by(SELF).get(query, np.array([-1]))
+        same: list[int] = []
+        for shard in self.index.shards() if row >= 0 else ():
+            if shard.first_row <= row < shard.first_row + shard.n_reports:
+                of_query = representation_of(shard, of_order(self.record))
+                key = of_query.key(int(of_query.document_of_row[row - shard.first_row]))
+        for shard in self.index.shards() if row >= 0 else ():
+            part = representation_of(shard, of_order(self.record))
+            for document in range(len(part.row_ptr) - 1):
+                if part.key(document) == key:
+                    rows = part.row_id[part.row_ptr[document] : part.row_ptr[document + 1]]
+                    same.extend((rows + shard.first_row).tolist())
+        return np.array(same, np.int64)
 
     def pairs(self, tell: Count) -> None:
         """Compare scores, components and `exact` of every line."""
@@ -308,7 +371,8 @@ class _Check:
         for query, answers in listed.items():
             answers.sort()
             ranks = [rank for rank, *_ in answers]
-            if len(ranks) != self.k or ranks != list(range(1, len(ranks) + 1)):
+            n = len(ranks) if self.restrictions and len(ranks) < self.k else self.k
+            if len(ranks) != n or ranks != list(range(1, len(ranks) + 1)):
                 rest = f"must have the ranks 1 to {self.k}, each once; got {len(ranks)} from {ranks[0]} to {ranks[-1]}"
                 _fail("the answers", query, rest, "The results were cut or altered")
         rows = [] if self.baseline is None else self._rows_of_baseline(list(listed))
@@ -333,20 +397,22 @@ class _Check:
     def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
         """Raise unless ranks, order and ties of one query's lines agree with their scores."""
         _, rows, scores, ties, fallback, documents = zip(*answers, strict=True)
-        falls = self.record.fallback and scores[0] == 0
+        falls = self.falls_back and scores[0] == 0
         if falls and rows[0] != self.most_frequent:
             _fail(
                 "the first answer", query, f"must be row {self.most_frequent}, the most frequent report; got {rows[0]}"
             )
-        self._compare(query, "fallback", rows, fallback, [falls, *[False] * (self.k - 1)])
+        self._compare(query, "fallback", rows, fallback, [falls, *[False] * (len(rows) - 1)])
         sign = -1 if self.record.higher_is_better else 1
         order = [(sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
-        if len(set(rows)) < self.k or order != sorted(order):
-            rest = f"must be {self.k} different rows, ordered by score, then by row, and are not"
+        if len(set(rows)) < len(rows) or order != sorted(order):
+            rest = f"must be {len(rows)} different rows, ordered by score, then by row, and are not"
             _fail("the answers", query, rest, "The results were cut or altered")
         # All rows with a better score than the last one are listed. Unlisted rows may have the last score, too.
         times = Counter(scores)
-        least = sum(map(self._n_rows, {u for u, score in zip(documents, scores, strict=True) if score == scores[-1]}))
+        tied = {u for u, score in zip(documents, scores, strict=True) if score == scores[-1]}
+        # Of a document some rows may be excluded.
+        least = times[scores[-1]] if self.restrictions else sum(map(self._n_rows, tied))
         expected = [times[score] if score != scores[-1] else max(ties[-1], least) for score in scores]
         self._compare(query, "n_ties", rows, ties, expected)
 
@@ -400,10 +466,10 @@ class _Check:
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:
                 listed[query].append(tuple(answer))
-        which = self.encoded.which[chosen]
         at_once = int(np.clip(ROOM // (len(self.representation.row_ptr) - 1), 1, BLOCK))
         for first in range(0, len(asked), at_once):
             block = asked[first : first + at_once]
+            asked_now = [i for i in chosen.tolist() if self.encoded.which[i] in block]
             best = brute_force.search(
                 self.record,
                 self.representation,
@@ -412,14 +478,15 @@ class _Check:
                 self.k,
                 lambda q, document: self.plain(q, document)[0],
                 tell,
+                lists=[brute_force.Asked(block.index(int(self.encoded.which[i])), self.excluded(i)) for i in asked_now],
+                value=lambda q, document, name: self.plain(q, document)[1][name],
+                min_score=self.restrictions.get("min_score"),
             )
             fallback = np.zeros(best.rows.shape, bool)
-            if self.record.fallback:
+            if self.falls_back:
                 put_most_frequent_first(best, fallback, self.most_frequent)
-            for line, q in enumerate(block):
+            for line, i in enumerate(asked_now):
                 lines = [array[line].tolist() for array in (*best[:3], fallback)]
-                expected = list(zip(range(1, self.k + 1), *lines, strict=True))
-                for i in chosen[which == q].tolist():
-                    if sorted(listed[self.queries.ids[i]]) != expected:
-                        rest = "differ from those of a brute-force search"
-                        _fail("the answers", self.queries.ids[i], rest)
+                expected = [one for one in zip(range(1, self.k + 1), *lines, strict=True) if one[1] >= 0]
+                if sorted(listed[self.queries.ids[i]]) != expected:
+                    _fail("the answers", self.queries.ids[i], "differ from those of a brute-force search")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import metric_oracle as mo
 from metric_oracle import api
 from metric_oracle.cli import app
-from metric_oracle.errors import InputError
+from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.presentation.terminal import answers_table
 from metric_oracle.retrieval import exclusion
 
@@ -101,10 +101,56 @@ def test_options_are_checked_before_the_queries_are_read(index):
         mo.baseline(index, ["small effusion"], "identity", "bleu", options=mo.SearchOptions(exclude="self"))
 
 
-def test_results_of_restricted_searches_are_not_verified(index):
-    results = mo.retrieve(index, ["small effusion"], "bleu", options=mo.SearchOptions(min_score=0.5))
-    with pytest.raises(InputError, match="results of a search with min_score cannot be verified"):
-        mo.verify(index, results, ["small effusion"])
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("index") / "SET"
+    return mo.build_index(corpus(300), folder, metrics="bleu", keep="subject_id", shard_rows=110)
+
+
+VERIFIED = [
+    ("bleu-2", {"min_score": 0.5}),
+    ("bleu-2", {"exclude": "self,subject_id"}),
+    ("bleu-2", {"exclude": "text", "min_score": 0.2}),
+    ("bleu-1+bleu-2", {}),
+    ("bleu-1+bleu-2", {"exclude": "same", "where": "bleu-3>=0.1,bleu-1<1", "min_score": 0.6}),
+    ("bleu-2", {"exclude": "same,subject_id", "where": "bleu-1<=0.6"}),
+]
+
+
+def changed(results, table):
+    return type(results)(table, results.signature)
+
+
+@pytest.mark.parametrize(("metric", "given"), VERIFIED)
+@pytest.mark.parametrize("name", ["index", "shards"])
+def test_results_with_restrictions_and_sums_are_verified(name, metric, given, request):
+    searched = request.getfixturevalue(name)
+    queries = mo.reports(request.getfixturevalue("index")).load().take(range(0, 300, 11))
+    results = mo.retrieve(searched, queries, metric, k=4, options=mo.SearchOptions(**given))
+    n, table = results.table.num_rows, results.table
+    assert 20 < n <= 4 * len(queries.ids)
+    assert mo.verify(searched, results, queries, sample=9) == {"pairs": n, "queries": 9}
+    answered = table["query_id"].to_pylist()
+    without_one = table.filter(pl.Series(answered).ne(answered[0]).to_arrow())
+    error = ExactnessError if given else InputError
+    with pytest.raises(error, match=rf"the answers of query '{answered[0]}' differ|results must answer every query"):
+        mo.verify(searched, changed(results, without_one), queries, sample=100)
+    last = [i for i in range(n) if i + 1 == n or answered[i + 1] != answered[i]]
+    shorter = table.filter(pl.Series([i not in last for i in range(n)]).to_arrow())
+    with pytest.raises(ExactnessError, match=r"the answers of query|n_ties of query"):
+        mo.verify(searched, changed(results, shorter), queries, sample=100)
+
+
+def test_a_row_that_a_rule_leaves_out_is_noticed(index):
+    """Each result is of a search without a rule, under the signature of one with it."""
+    queries = mo.reports(index).load().take(range(0, 300, 11))
+    for rule in ({"exclude": "self"}, {"exclude": "subject_id"}, {"where": "bleu-1<=0.6"}, {"min_score": 0.9}):
+        right = mo.retrieve(index, queries, "bleu-2", k=4, options=mo.SearchOptions(**rule))
+        wrong = mo.retrieve(index, queries, "bleu-2", k=4, options=mo.SearchOptions(where="bleu-1<=2"))
+        if "where" not in rule:
+            wrong = mo.retrieve(index, queries, "bleu-2", k=4, options=mo.SearchOptions(min_score=0.0))
+        with pytest.raises(ExactnessError, match="differ from those of a brute-force search"):
+            mo.verify(index, changed(right, wrong.table), queries, sample=100)
 
 
 def test_lists_of_any_length_are_shown(index):
@@ -133,8 +179,7 @@ def test_a_sum_of_metrics(index):
     assert table.sort_by(key)["bleu-2"].equals(alone.sort_by(key)["score"])
     slow = mo.retrieve(index, queries, "bleu-1+bleu-2", k=300, backend="reference").table
     assert slow.equals(table)
-    with pytest.raises(InputError, match="results must be of a search by one metric to be verified"):
-        mo.verify(index, found, queries)
+    assert mo.verify(index, found, queries, sample=2)["queries"] == 2
 
 
 def test_radgraph_does_not_fall_back_on_an_excluded_report(tmp_path):
@@ -164,6 +209,10 @@ def test_the_command_keeps_columns_and_leaves_rows_out(tmp_path):
     assert not any(line["query_id"] == line["candidate_id"] for line in lines)
     some = run(app, [*asked, "--min-score", "0.9", "--quiet"]).stdout.splitlines()
     assert 0 < len(some) < 180
+    out = str(tmp_path / "results.parquet")
+    run(app, ["retrieve", folder, str(tmp_path / "train.csv"), "--exclude", "subject_id", "--out", out])
+    checked = run(app, ["verify", folder, out, str(tmp_path / "train.csv"), "--sample", "5"])
+    assert "right: 60 pairs scored again, 5 queries searched by brute force" in checked.output
     wrong = run(app, [*asked[:3], "--exclude", "patient"])
     assert isinstance(wrong.exception, InputError)
 

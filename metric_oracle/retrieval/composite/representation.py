@@ -15,7 +15,7 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric
 from metric_oracle.retrieval.sharded import ShardedIndex
 from metric_oracle.sources.inputs import Inputs
 
-_JOINED: WeakKeyDictionary[Index, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
+_JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = WeakKeyDictionary()
 
 
 def representation_of(index: Index, metric: Metric) -> Representation:
@@ -29,14 +29,15 @@ def representation_of(index: Index, metric: Metric) -> Representation:
     joined = _JOINED.setdefault(index, {})
     terms = tuple(dict.fromkeys(term.metric.representation for term in metric.terms.values()))
     kinds = terms or (metric.representation,)
-    if kinds not in joined:
+    key = bool(terms), kinds
+    if key not in joined:
         if is_set:
-            joined[kinds] = ShardedIndex.join(
+            joined[key] = ShardedIndex.join(
                 [(shard.first_row, representation_of(shard, metric)) for shard in index.shards()]
             )
         else:
-            joined[kinds] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
-    return joined[kinds]
+            joined[key] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
+    return joined[key]
 
 
 class CompositeCorpus(NamedTuple):
