@@ -1,1 +1,1 @@
-"""Copies and leakage: sets of reports against a training corpus."""
+"""Copies and leakage: compare sets of reports with a training corpus."""

@@ -52,15 +52,18 @@ def layout(overlap: Overlap) -> list[PaperTable]:
 
 
 def _row(overlap: Overlap, line: str, names: list[str], shown: Callable[[Cell, str], Entry]) -> tuple[str, list[Entry]]:
+    """Return one row of a table, with a cell for each set of reports."""
     cells = [overlap.cells.get((name, line)) for name in names]
     return line, [entry(NOTHING) if cell is None else shown(cell, line) for cell in cells]
 
 
 def _value(cell: Cell, line: str) -> Entry:
+    """Return the cell of a value."""
     return _with_ends(cell.value, cell.interval, line, "")
 
 
 def _difference(cell: Cell, line: str) -> Entry:
+    """Return the cell of a difference from the human test reports."""
     return _with_ends(cell.difference, cell.difference_interval, line, "+")
 
 

@@ -1,4 +1,4 @@
-"""One set of reports against a corpus: a number for each report, from exact searches."""
+"""Compare one set of reports with a corpus: numbers for each report, from exact searches."""
 
 import re
 from collections import Counter
@@ -34,7 +34,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n{2,}")
 
 
 def masked(text: str) -> str:
-    """Return a text without markers of de-identification."""
+    """Return a text without the markers that de-identification left in it."""
     return MARKER.sub(" ", text)
 
 
@@ -78,7 +78,7 @@ class Measured:
 
     @property
     def folded_texts(self) -> list[str]:
-        """The texts as they are compared."""
+        """The texts in the form in which they are compared: without differences of case, blanks and Unicode form."""
         return [folded(text) for text in self.reports.texts]
 
     def sentences(self, n: int) -> list[tuple[str, int]]:
@@ -119,14 +119,14 @@ def measure(
 
 
 def same_values(index: Index, reports: Reports) -> dict[str, np.ndarray]:
-    """Return which ids a corpus has, and which values of each column that both sides have: bool[n] by name."""
+    """Return whether the corpus has each report's id, and its value in each common column: bool[n] by name."""
     columns = {name: reports.columns[name] for name in index.columns if name in reports.columns}
     same = {name: _are_in(index, name, values) for name, values in columns.items()}
     return {"id": _are_in(index, "study_id", reports.ids), **same}
 
 
 def _are_in(index: Index, column: str, values: Sequence[str]) -> np.ndarray:
-    """Return which values a column of the corpus has: bool[n]; an empty value is nowhere."""
+    """Return whether a column of the corpus has each value: bool[n]; False for an empty value."""
     import pyarrow.compute as pc
 
     asked = Strings(values).arrow
@@ -136,9 +136,10 @@ def _are_in(index: Index, column: str, values: Sequence[str]) -> np.ndarray:
 
 
 def _are_copies(index: Index, texts: Sequence[str]) -> np.ndarray:
-    """Return which folded texts are those of training reports: bool[n].
+    """Return whether each folded text is that of a training report: bool[n].
 
-    Only training reports are folded that have the letters of one of the texts, or a character that is not ASCII.
+    To save time, a training report is folded only if it has the letters of one of the texts, or a character that is not
+    ASCII.
     """
     import pyarrow.compute as pc
 

@@ -41,7 +41,7 @@ N_SENTENCES = 5
 
 
 class Line(NamedTuple):
-    """One line of the table, for one set.
+    """One line of the table, for one set of reports.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     value : function
         Returns the value of the line from the means of the columns, float64[..., c].
     method : {"bca", "percentile"}
-        Of the interval.
+        Method of the interval.
     """
 
     columns: Array
@@ -286,6 +286,7 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
 
 
 def _say(reports: Reports, side: AttachedReports) -> None:
+    """Warn about reports that were left out."""
     if reports.left_out:
         say(reports.left_out, side.models.get("tell"))
 
@@ -298,6 +299,7 @@ def _with_truth(numbers: Measured, human: Measured) -> Measured:
 
 
 def _share(values: np.ndarray) -> Line:
+    """Return the line of a share: the mean of booleans."""
     return Line(np.asarray(values, np.float64)[None, :], lambda means: means[..., 0])
 
 
@@ -361,15 +363,17 @@ def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[
 
 
 def _slice(begin: int, size: int, value: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return a function that passes `size` columns from `begin` on to `value`."""
     return lambda means: value(means[..., begin : begin + size])
 
 
 def _means(columns: Array, resamples: int, seed: int) -> Resampled:
-    """Return the means of columns; of one report nothing varies."""
+    """Return the means of columns and their resamples; a set of one report has no variation."""
     return resample_means(np.repeat(columns, 2, axis=1) if columns.shape[1] < 2 else columns, resamples, seed)
 
 
 def _interval(part: Resampled, method: str) -> Interval | None:
+    """Return the interval of one line."""
     if not np.isfinite(part.value):
         return None
     if np.ptp(part.resampled) == 0:

@@ -12,14 +12,14 @@ LARGEST_TABLE = 1 << 24  # entries of a table of keys, 64 MiB; a search among mo
 
 
 class Runs(NamedTuple):
-    """What reports share with a corpus.
+    """Runs of words that reports share with a corpus.
 
     Attributes
     ----------
     longest : int64[n]
-        Words of the longest run that a report shares with one report of the corpus.
+        Number of words of the longest run that a report shares with one report of the corpus.
     shared : bool[G]
-        Whether the corpus has a run of `order` words, for all runs of the reports in order.
+        For every run of `order` words of all reports, in order, whether the corpus contains it.
     """
 
     longest: np.ndarray
@@ -86,14 +86,14 @@ def _separated(words: np.ndarray, ptr: np.ndarray) -> np.ndarray:
 
 
 def _longer(words: np.ndarray, place: np.ndarray, gram: np.ndarray, n: int, n_words: int) -> tuple[np.ndarray, ...]:
-    """Return the places whose run of n words goes on with a known word, and the key of each longer run."""
+    """Return the positions at which a run of n words goes on with a known word, and the key of each longer run."""
     following = words[place + n]
     more = following >= 0
     return place[more], gram[more].astype(np.int64) * n_words + following[more]
 
 
 def _numbers(keys: np.ndarray, end: int, wanted: np.ndarray) -> np.ndarray:
-    """Return the place of each wanted key in the ascending `keys`, which are below `end`; -1 if it is missing."""
+    """Return the index of each wanted key in the ascending `keys`, which are below `end`; -1 if it is missing."""
     if end > min(LARGEST_TABLE, 16 * len(wanted)):
         return lookup(keys, wanted)
     table = np.full(end, -1, np.int32)

@@ -1,1 +1,1 @@
-"""A corpus searched against itself, and the views of it that training libraries read."""
+"""Mining of pairs: a corpus searched against itself, and the pairs in the shapes that training libraries read."""

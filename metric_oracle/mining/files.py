@@ -1,4 +1,7 @@
-"""Files of mined pairs: a row group for each block of anchors, each with its checksum in the signature."""
+"""Read files of mined pairs. Each has one row group for each block of anchors, with its checksum in the signature.
+
+An anchor is a report of the corpus for which similar reports, its candidates, were searched.
+"""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +24,7 @@ TEXTS = ("anchor_text", "candidate_text")
 
 
 def is_mined(path: str | Path) -> bool:
-    """Return whether a file is one that `mine` wrote; False where it cannot be read."""
+    """Return whether `mine` wrote a file; False if the file cannot be read."""
     from pyarrow import parquet
 
     try:
@@ -32,7 +35,7 @@ def is_mined(path: str | Path) -> bool:
 
 
 class MinedFile:
-    """A file that `mine` wrote: its signature, and its blocks by the rows of their anchors."""
+    """A file that `mine` wrote: its signature, and its blocks of anchors, which are read one at a time."""
 
     def __init__(self, path: Path, argument: str) -> None:
         from pyarrow import parquet
@@ -60,10 +63,11 @@ class MinedFile:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, without the signature."""
+        """The names and types of the columns."""
         return self._file.schema_arrow.remove_metadata()
 
     def _wrong(self, how: str) -> InputError:
+        """Return the error for a file that `mine` did not write, or that was changed since."""
         return InputError(
             argument=self._argument,
             rule="must be a file that oracle mine wrote",
@@ -72,7 +76,7 @@ class MinedFile:
         )
 
     def block(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return some columns of a block, by default those of pairs, after a check that it is as it was written."""
+        """Return columns of a block, by default those of the pairs, after a check that the block was not changed."""
         try:
             table = self._file.read_row_group(number)
         except (OSError, pa.ArrowException) as error:
@@ -82,7 +86,7 @@ class MinedFile:
         return table.select([*NEEDED, *(TEXTS if self.has_texts else ())] if columns is None else columns)
 
     def of_anchors(self, first: int, last: int) -> pa.Table:
-        """Return the pairs of the anchors with rows from `first` to `last`."""
+        """Return the pairs whose anchors are the corpus rows `first` to `last`, both included."""
         parts = [self._file.schema_arrow.empty_table().select([*NEEDED, *(TEXTS if self.has_texts else ())])]
         parts[0] = parts[0].replace_schema_metadata(None)
         for number, (low, high) in enumerate(self._ranges):
@@ -94,7 +98,7 @@ class MinedFile:
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:
-        """The first and the last row of the anchors of each block."""
+        """The corpus rows of the first and the last anchor of each block."""
         column = self._file.schema_arrow.names.index("anchor_row")
         groups = [self._file.metadata.row_group(number).column(column) for number in range(len(self))]
         return [(group.statistics.min, group.statistics.max) for group in groups]

@@ -1,4 +1,7 @@
-"""Search of a corpus against itself, in blocks of anchors that are stored as they are finished."""
+"""Search a corpus against itself, in blocks of anchors, each of which is stored when it is finished.
+
+An anchor is a report of the corpus that is used as a test report; its candidates are the other reports.
+"""
 
 import json
 import re
@@ -56,7 +59,7 @@ NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int64)
 
 @dataclass(frozen=True, repr=False)
 class Mined(OneLine):
-    """What `mine` wrote.
+    """Counts and quantiles of the pairs that `mine` wrote to a file.
 
     Attributes
     ----------
@@ -67,12 +70,13 @@ class Mined(OneLine):
         of the index that the metric cannot score (``not scored``); with `self_score` also anchors that were left out
         (``not sound``), and with a margin those ``without a positive``.
     quantiles : dict of float to float
-        Quantiles of the scores of all pairs, by their share: minimum, quartiles and maximum. The p-quantile is the
-        lowest score that a share p of the pairs does not exceed. Empty where there are no pairs.
+        Quantiles of the scores of all pairs, by their probability: minimum, quartiles and maximum. The p-quantile is
+        the lowest score that a share p of the pairs does not exceed. Empty if there are no pairs.
     skipped : dict of str to int
-        What each rule left out, of all ``candidates`` of a sample of ``anchors``: a candidate is counted under the
-        first rule that it breaks, in the order of the entries. The last are those ``after the k best`` (``not drawn``
-        at random), and those ``listed``. In a corpus of up to 2,000 reports the sample is all anchors.
+        Numbers of candidates that each rule left out, among all ``candidates`` of a sample of ``anchors``: a candidate
+        is counted under the first rule that it breaks, in the order of the entries. The last are those ``after the k
+        best`` (``not drawn`` at random), and those ``listed``. In a corpus of up to 2,000 reports the sample is all
+        anchors.
     signature : dict
         What is needed to compute the same pairs again.
     """
@@ -84,7 +88,7 @@ class Mined(OneLine):
     signature: dict[str, Any]
 
     def summary(self) -> str:
-        """Return one line: pairs and anchors."""
+        """Return one line with the numbers of pairs and anchors."""
         counts = self.counts
         return (
             f"{counts['pairs']:,} pairs of {counts['anchors']:,} anchors; {counts['fewer than k']:,} anchors have "
@@ -93,12 +97,12 @@ class Mined(OneLine):
 
     @property
     def scores(self) -> dict[str, float]:
-        """The quantiles by their names."""
+        """The quantiles of the scores by name, such as "score, quantile 0.5"."""
         return {f"score, quantile {share}": score for share, score in self.quantiles.items()}
 
     @property
     def lines(self) -> dict[str, float]:
-        """Every count and quantile by its name; the names of counts of the sample begin with ``sample:``."""
+        """Every count and quantile by name; the names of counts of the sample begin with ``sample:``."""
         return {**self.counts, **self.scores, **{f"sample: {name}": n for name, n in self.skipped.items()}}
 
 
@@ -242,7 +246,10 @@ def mine(
 
 
 def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tuple[np.ndarray, int]:
-    """Return the anchors that are among others, and how many are not; raise if none is."""
+    """Return the anchors that are among `others`, and the number of those that are not.
+
+    Raise InputError with this message if none is.
+    """
     kept = np.intersect1d(rows, others)
     if not len(kept):
         raise InputError(message, step)
@@ -250,7 +257,7 @@ def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tupl
 
 
 def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Return the blocks of anchors, each with the number of its shard."""
+    """Return the blocks of anchors, each with the number of its shard and the corpus rows of its anchors."""
     blocks = []
     for place, shard in enumerate(index.shards()):
         first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
@@ -259,7 +266,10 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
 
 
 def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[int]]:
-    """Return what the signature says of a part, and the numbers of its blocks; those of all for None."""
+    """Return the signature entry for a part such as "3/16", and the numbers of its blocks.
+
+    None and all blocks without part.
+    """
     if part is None:
         return None, list(range(n_blocks))
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part) if isinstance(part, str) else None
@@ -275,7 +285,7 @@ def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[
 
 
 def _check_metric(planned: SearchPlan) -> None:
-    """Raise if the score of a pair depends on the other anchors, which are searched in blocks."""
+    """Raise InputError if the score of a pair depends on the other anchors, because anchors are searched in blocks."""
     record = planned.metric
     read = [term.metric for term in record.terms.values()] or [record]
     counting = [metric.name for metric in read if REPRESENTATIONS[metric.representation].counts_queries]
@@ -321,7 +331,7 @@ def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarra
 
 
 def _sound(planned: SearchPlan) -> np.ndarray:
-    """Return the rows whose score with themselves is the best of all, ascending."""
+    """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself."""
     rows, scores = [np.empty(0, np.int64)], [np.empty(0)]
     for shard in planned.index.shards():
         representation, inputs = representation_of(shard, planned.metric), prepared_inputs(shard)
@@ -340,7 +350,7 @@ def _sound(planned: SearchPlan) -> np.ndarray:
 
 
 def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str, Any]:
-    """Return what the finished blocks of a run depend on, as JSON holds it."""
+    """Return everything that the finished blocks of a run depend on, as JSON values."""
     planned, options = search.planned, search.planned.options
     settings = {
         name: identify(Path(value)) if isinstance(value, str | Path) and Path(value).is_file() else value
@@ -367,7 +377,7 @@ def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str
 
 
 def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
-    """Raise if a folder contains blocks of another search; store in it what this search is."""
+    """Raise InputError if a folder has blocks of another search; record there which search this is."""
     description = work / "search.json"
     if not description.exists():
         write_json(description, identity)
@@ -381,7 +391,7 @@ def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
 
 
 class _Search(NamedTuple):
-    """The search of blocks of anchors, here or in a worker."""
+    """The search of blocks of anchors, with everything that a worker of a cluster needs."""
 
     planned: SearchPlan
     selection: Selection
@@ -390,13 +400,13 @@ class _Search(NamedTuple):
 
     @property
     def ranks(self) -> dict[str, Any]:
-        """What the signature says of the candidates that are kept."""
+        """The signature entry that describes which candidates are kept."""
         return {"k": self.planned.options.k, **self.selection.recorded}
 
     def block(self, rows: np.ndarray, anchors: Inputs, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
-        """Return the table of some anchors, rows of one shard, and the signature of their search.
+        """Return the table of pairs of some anchors, which are rows of one shard, and the signature of their search.
 
-        Where scores are limited from above, lists are searched deeper until each has k candidates below its limit.
+        If there is an upper limit of scores, lists are searched deeper until each has k candidates below its limit.
         """
         planned, selection = self.planned, self.selection
         k, sign = planned.options.k, 1.0 if planned.metric.higher_is_better else -1.0
@@ -441,14 +451,14 @@ class _Search(NamedTuple):
 
 
 def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:
-    """Return the number of each id among the known ones: int64[n]."""
+    """Return the index of each id in `known`: int64[n]."""
     import pyarrow.compute as pc
 
     return np.asarray(pc.index_in(ids, value_set=Strings(known).arrow)).astype(np.int64)
 
 
 def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
-    """Write those blocks that do not exist yet."""
+    """Search the blocks that are not finished yet in this process, and write each."""
     done, total = 0, sum(len(rows) for _, rows in blocks.values())
     reports: tuple[int, Index, Inputs] | None = None
     for file, (place, rows) in blocks.items():
@@ -467,7 +477,7 @@ def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]
 
 
 def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
-    """Let the workers of a cluster search those blocks that do not exist yet; write each as it comes."""
+    """Have the workers of a cluster search the blocks that are not finished yet; write each as it arrives."""
     planned, total = search.planned, sum(len(rows) for _, rows in blocks.values())
     missing = {file.name: file for file in blocks if not file.exists()}
     n_before = total - sum(len(blocks[file][1]) for file in missing.values())
@@ -479,17 +489,20 @@ def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.nd
     shared = planned.metric, options, search.selection, search.text, search.positives
 
     def tasks() -> Iterator[Task]:
+        """Yield one task for each block that is not finished."""
         for name, file in missing.items():
             place, rows = blocks[file]
             yield Task(name, (str(Path(planned.index.folder).resolve()), planned.index.fingerprint, place, rows))
 
     def take(task: Task, result: tuple[pa.Table, dict[str, Any]]) -> None:
+        """Write a finished block."""
         nonlocal n_done
         n = len(blocks[missing[task.name]][1])
         _write(missing[task.name], n, *result)
         n_done += n
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
+        """Report the progress of the workers."""
         progress("", min(n_done + sum(beat.done for beat in beats.values()), total), total)
 
     run_tasks(planned.runner, "metric_oracle.mining.mine:search_block", shared, tasks(), take=take, look=look)
@@ -504,6 +517,7 @@ def search_block(
     index = opened_set(folder, fingerprint)
 
     def tell(step: str, done: int | None, total: int | None) -> None:
+        """Pass on the progress of the search."""
         reporter.done = done or 0
 
     first_row, reports = _reports(folder, fingerprint, place)
@@ -512,13 +526,16 @@ def search_block(
 
 @lru_cache(maxsize=1)
 def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
-    """Return the first row and the reports of a shard; a worker prepares them once for blocks that follow another."""
+    """Return the first row and the reports of a shard.
+
+    Kept, so that a worker prepares them once for consecutive blocks.
+    """
     (shard,) = opened_set(folder, fingerprint).shards([place])
     return shard.first_row, prepared_inputs(shard)
 
 
 def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> pa.Table:
-    """Return the table of a block."""
+    """Return the table of a block, with ids, kept columns and, if `text` is true, texts."""
     candidate = table["row"].to_numpy()
     columns: dict[str, Any] = {
         "anchor_id": table["query_id"],
@@ -540,7 +557,7 @@ def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> 
 
 
 def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write a block of n anchors, so that it exists only when it is complete."""
+    """Write a block of n anchors; its file exists only when it is complete."""
     from pyarrow import parquet
 
     own = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
@@ -553,7 +570,7 @@ def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> No
 
 
 def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
-    """Write the blocks of a run to one file."""
+    """Join the finished blocks of a run into one file; return its counts and quantiles."""
     from pyarrow import parquet
 
     schemas = [parquet.read_schema(file) for file in files]
@@ -573,7 +590,7 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
 
 
 def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
-    """Write a file with a row group for each table that has pairs; return what is in it."""
+    """Write a file with one row group for each table that has pairs; return its counts and quantiles."""
     from pyarrow import parquet
 
     scores = [np.empty(0)]

@@ -1,4 +1,4 @@
-"""Files of mined pairs as training libraries read them: texts with labels, and relevance judgements."""
+"""Convert files of mined pairs to the shapes of training libraries: texts with labels, or relevance judgements."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing withou
 
 @dataclass(frozen=True, repr=False)
 class Paired(OneLine):
-    """What `pairs` wrote.
+    """The file that `pairs` wrote, and its counts.
 
     Attributes
     ----------
@@ -38,14 +38,14 @@ class Paired(OneLine):
     counts : dict of str to int
         Rows of the file (``rows``), negatives left out because their text is that of their positive
         (``equal to the positive``) or of their anchor (``equal to the anchor``), and positives left out because fewer
-        negatives are left than the shape has (``too few negatives``).
+        negatives are left than the shape needs (``too few negatives``).
     """
 
     path: Path
     counts: dict[str, int]
 
     def summary(self) -> str:
-        """Return one line: the counts."""
+        """Return one line with the counts."""
         counts = self.counts
         return (
             f"{counts['rows']:,} rows; negatives left out: {counts['equal to the positive']:,} equal to the positive, "
@@ -156,7 +156,7 @@ def pairs(
 
 
 def _writer(file: Any, schema: pa.Schema, shape: str, sides: list[MinedFile]) -> Any:
-    """Return a writer of Parquet whose file says what it was made of."""
+    """Return a Parquet writer; the file's metadata name the files of pairs that it was made from."""
     from pyarrow import parquet
 
     signature = {"kind": "pairs", "shape": shape, "mined": [side.signature for side in sides]}
@@ -195,11 +195,15 @@ class _Block:
         return distinct, texts.combine_chunks()
 
     def _text(self, rows: np.ndarray) -> pa.Array:
+        """Return the texts of corpus rows."""
         distinct, texts = self._texts
         return texts.take(to_arrow(np.searchsorted(distinct, rows)))
 
     def _kept(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs of a positive and a negative of one anchor, without negatives of equal text; count these."""
+        """Return the pairs of a positive and a negative of one anchor.
+
+        Negatives of equal text are left out and counted.
+        """
         begin = np.searchsorted(self._negative_anchor, self._anchor)
         size = np.searchsorted(self._negative_anchor, self._anchor, side="right") - begin
         positive = np.repeat(np.arange(len(self._anchor)), size)
@@ -215,16 +219,17 @@ class _Block:
 
     @cached_property
     def _codes(self) -> np.ndarray:
-        """The number of the folded text of each report of the block."""
+        """The number of each report's folded text: texts equal up to case, blanks and Unicode form have one number."""
         _, texts = self._texts
         codes: dict[str, int] = {}
         return np.array([codes.setdefault(folded(text), len(codes)) for text in texts.to_pylist()], np.int64)
 
     def _folded(self, rows: np.ndarray) -> np.ndarray:
+        """Return the numbers of the folded texts of corpus rows."""
         return self._codes[np.searchsorted(self._texts[0], rows)]
 
     def _judged(self, counts: dict[str, int]) -> np.ndarray:
-        """Return the negatives that differ from their anchor and from each of its positives; count the others."""
+        """Return the negatives whose texts differ from their anchor's and all its positives'; count the others."""
         _, negative = self._kept(dict.fromkeys(counts, 0))
         n_kept = np.bincount(negative, minlength=len(self._negative))
         begin, end = (np.searchsorted(self._anchor, self._negative_anchor, side) for side in ("left", "right"))

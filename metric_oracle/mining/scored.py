@@ -1,4 +1,4 @@
-"""Scores of anchors with rows of the index, pair by pair; and from those of a sample, what each rule left out."""
+"""Scores of anchors with corpus rows, pair by pair, and how many candidates of a sample each rule left out."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ LEAST = 10
 
 
 def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Inputs]]:
-    """Yield the given rows, ascending, shard by shard, with the reports that are there."""
+    """Yield the given corpus rows (ascending), shard by shard: the rows of a shard, and their reports as Inputs."""
     for shard in index.shards():
         first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
         if last > first:
@@ -31,13 +31,13 @@ def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Inp
 
 
 class RowScores:
-    """Scores of anchors with rows of the index by the metric of a search.
+    """Scores of anchors with corpus rows, by the metric of a search.
 
     Parameters
     ----------
     planned : SearchPlan
     anchors : Inputs
-        Rows of one shard.
+        Reports that are rows of one shard.
     """
 
     def __init__(self, planned: SearchPlan, anchors: Inputs) -> None:
@@ -49,7 +49,7 @@ class RowScores:
             self.encoded = encode_for(planned.index, self.representation, anchors, settings)
 
     def of(self, anchor: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs of an anchor, by its number, and a row: float64[n]."""
+        """Return the scores of pairs: anchors, by their index, with corpus rows: float64[n]."""
         document = self.representation.document_of_row[row].astype(np.int64)
         query = self.encoded.which[anchor].astype(np.int64)
         return score_pairs(self._planned.metric, self.representation, self.encoded, query, document)[0]
@@ -63,14 +63,17 @@ class RowScores:
 
 
 def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
-    """Return the signed score of the worst positive of each of n anchors: float64[n], `anchor` has their numbers."""
+    """Return the signed score of the worst positive of each of n anchors: float64[n].
+
+    `anchor` has the index of each positive's anchor, `row` its corpus row; signed means multiplied by `sign`.
+    """
     worst = np.full(n, np.inf)
     np.minimum.at(worst, anchor, sign * scores.of(anchor, row))
     return worst
 
 
 def sampled(rows: np.ndarray, n_candidates: int) -> np.ndarray:
-    """Return some anchors, evenly spread: as many as have `PAIRS` candidates, and `LEAST` at least."""
+    """Return evenly spread anchors: so many that they have about `PAIRS` candidates in all, but at least `LEAST`."""
     n = min(len(rows), max(LEAST, PAIRS // max(n_candidates, 1)))
     return rows[np.linspace(0, len(rows) - 1, n).astype(np.int64)]
 
@@ -127,11 +130,13 @@ def _of_shard(
     conditions: Any = record.options.get("conditions", ())
 
     def counted(number: int) -> dict[str, int]:
+        """Return the counts of one anchor."""
         values, components = scores.whole(number)
         left = np.ones(len(row_id), bool)
         counts = {"candidates": len(row_id)}
 
         def leave_out(name: str, out: np.ndarray) -> None:
+            """Count the candidates in `out` that no earlier rule left out."""
             counts[name] = int((left & out).sum())
             left[out] = False
 
@@ -164,7 +169,7 @@ def _of_shard(
 
 
 def _excluded(excluded: Excluded, planned: SearchPlan, n: int) -> list[np.ndarray]:
-    """Return the rows of the whole index that each of n anchors leaves out: a list of int64[...]."""
+    """Return, for each of n anchors, the corpus rows that it excludes: a list of int64[...]."""
     found: list[list[np.ndarray]] = [[] for _ in range(n)]
     for shard in planned.index.shards():
         lists = excluded.of(shard, representation_of(shard, planned.metric), np.arange(n))

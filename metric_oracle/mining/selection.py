@@ -20,31 +20,32 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which candidates of an anchor's list `mine` keeps, under the names of sentence-transformers.
+    """Which candidates of an anchor's list `mine` keeps, with the names of sentence-transformers.
 
-    The list has all candidates that `SearchOptions` allows, best first. The window of ranks is cut out of it, then
-    candidates whose score is too good are left out, and k of the others are kept; `k` is what `num_negatives` is there.
+    The list has all candidates that `SearchOptions` allows, best first. First the window of ranks is cut out of it,
+    then candidates with too good a score are left out, and k of the others are kept; `k` is called `num_negatives`
+    there.
 
     Parameters
     ----------
     range_min : int, default 0
         Number of the best candidates to leave out.
     range_max : int, optional
-        Last rank that may be kept, at least `range_min` + k. By default there is none.
+        Last rank that may be kept, at least `range_min` + k. By default there is no last rank.
     max_score : float, optional
         The best score that may be kept: the greatest, or the least under a metric where lower is better.
     positives : path, optional
         File that [`mine`][metric_oracle.mine] wrote in the same index: the positives of each anchor, for the margins.
-        Only anchors that have one are searched. Of several, the one with the worst score by the metric of this search
-        counts.
+        Only anchors that have a positive are searched. Of several positives, the one with the worst score by the metric
+        of this search counts.
     absolute_margin : float, optional
-        How much worse than its positive's a candidate's score must be at least.
+        Minimum difference by which a candidate's score must be worse than its positive's.
     relative_margin : float, optional
-        The same as a share of the positive's score.
+        The same minimum as a share of the positive's score.
     sampling_strategy : {"top", "random"}, default "top"
         "top" keeps the k best, "random" draws k, each with equal probability; it needs `range_max`.
     seed : int, default 0
-        Of the draws. The draw of an anchor depends on nothing but the seed, its row and its candidates.
+        Seed of the draws. The draw of an anchor depends only on the seed, its row and its candidates.
 
     Examples
     --------
@@ -64,7 +65,7 @@ class Selection:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The options for the signature: `range_min`, and the others as far as they were chosen."""
+        """The options for the signature: `range_min`, and the others that differ from their defaults."""
         chosen = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -116,6 +117,7 @@ def check_selection(selection: Selection, k: int) -> None:
 
 
 def _check_int(selection: Selection, name: str, least: int, why: str = "") -> None:
+    """Raise InputError unless an option is an int of at least `least`."""
     value = getattr(selection, name)
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(
@@ -127,7 +129,7 @@ def _check_int(selection: Selection, name: str, least: int, why: str = "") -> No
 
 
 def depths(selection: Selection, k: int, n: int) -> tuple[int, int]:
-    """Return how long the list of an anchor is searched first, and at most, of n candidates."""
+    """Return how many of n candidates the list of an anchor has at first, and at most."""
     last = n if selection.range_max is None else min(selection.range_max, n)
     return last if selection.sampling_strategy == "random" else min(selection.range_min + k, last), last
 
