@@ -136,7 +136,7 @@ def build(corpus: Path, out: Path, most: int | None = None) -> None:
             metrics=list(METRICS),
         )
     except InputError as error:
-        os._exit(3 if "must be a place with room to write" in str(error) else 4)
+        os._exit(3 if "must be a folder that can be written" in str(error) else 4)
 
 
 def answers(index: Index, corpus: Path) -> list[Any]:

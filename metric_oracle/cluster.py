@@ -442,8 +442,8 @@ def _result(ref: Any, task: Task) -> Any:
         ) from None
     except ray.exceptions.RayError as error:
         raise BackendError(
-            f"no worker outlived {task.name} in {RETRIES + 1} attempts ({type(error).__name__}).",
-            "Give workers more memory, or make smaller shards.",
+            f"the worker for {task.name} died in each of {RETRIES + 1} attempts ({type(error).__name__}).",
+            "It may lack memory: give workers more, or make smaller shards.",
         ) from None
     if is_good:
         return value

@@ -767,7 +767,10 @@ def composite(
     if foreign or not parts or len(set(parts)) < len(parts):
         got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
         raise InputError(
-            argument="terms", rule=f"must be of {', '.join(COMPOSABLE)}, each once", value=got, step="Leave it out."
+            argument="terms",
+            rule=f"must be among {', '.join(COMPOSABLE)}, each once",
+            value=got,
+            step="Leave it out.",
         )
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):

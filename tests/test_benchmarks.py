@@ -297,7 +297,7 @@ def score_too_high(item, precision, recall):
 
 @needs_encoder
 @pytest.mark.parametrize(
-    ("spoil", "message"), [(lose_the_best, "must be the best"), (score_too_high, "must be the reference's")]
+    ("spoil", "message"), [(lose_the_best, "must be the best"), (score_too_high, "as the plain scorer")]
 )
 def test_gate_of_token_states_stops_before_any_timing(state_rows, data, tmp_path, monkeypatch, capsys, spoil, message):
     find_all = bertscore.find_all

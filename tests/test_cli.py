@@ -572,7 +572,7 @@ def test_typed_text_is_not_echoed(fails, arguments, match):
 def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, monkeypatch):
     """Whatever can be wrong without a file is said before one is opened: the index and the queries are not there."""
     asked = ["retrieve", tmp_path / "no", tmp_path / "no.csv"]
-    fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: metric must be one for each search; got 2\. Run it once for")
+    fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: metric must be a single one; got 2\. Run the command once")
     fails(*asked, "-m", "bluu", match=r"retrieve: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
     fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with \.parquet, \.csv or \.jsonl; got")
     fails(*asked, "--weights", tmp_path / "w.json", match=r"retrieve: weights must be left out for metric 'bleu'; got")

@@ -300,7 +300,7 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]]), r"^labels must be a file, a table or 14 classes"),
         (
             lambda: mo.reports(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]).load(),
-            r"^reports: embeddings of a function must be as many as the texts, 2; got 1\. Return one row for each",
+            r"^reports: embeddings that a function returned must be as many as the texts, 2; got 1\. Return one for",
         ),
         (
             lambda: mo.reports(["a"], chexbert_ids=["a"]).load(),

@@ -208,7 +208,10 @@ def one_metric(metrics: Sequence[str]) -> str:
     metric_names([part for name in names for part in name.split("+")])
     if len(names) != 1:
         raise InputError(
-            argument="metric", rule="must be one for each search", value=len(names), step="Run it once for each."
+            argument="metric",
+            rule="must be a single one",
+            value=len(names),
+            step="Run the command once for each metric.",
         )
     return names[0]
 
@@ -242,7 +245,7 @@ def named(
                 argument=argument,
                 rule=f"must be {form}",
                 value=repr(text),
-                step="Put both sides, in quotes where there are blanks.",
+                step="Write both parts, and quote the argument if it contains spaces.",
             )
         if not repeatable and name in dict(pairs):
             raise InputError(

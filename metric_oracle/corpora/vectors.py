@@ -243,7 +243,7 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
         raise InputError(
             argument=f"{what} of {path}",
             rule=f"must hold {allowed}",
-            value=f"another cell in row {found.index(None) + 1}",
+            value=f"another value in row {found.index(None) + 1}",
             step="Repair it.",
         )
     return found  # type: ignore[return-value]
@@ -280,7 +280,7 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
             argument="vectors",
             rule="must be a floating 2-d array",
             value=f"shape {array.shape} and dtype {array.dtype} in {path}",
-            step="Save one row a report.",
+            step="Save one row for each report.",
         )
     if not array.size:
         raise InputError(

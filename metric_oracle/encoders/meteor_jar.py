@@ -94,8 +94,8 @@ class MeteorJar:
             event = "another answer" if isinstance(error, ValueError) else "an end"
             raise BackendError(
                 argument=JAR,
-                rule="must answer each pair with numbers",
-                value=f"{event} before the last one",
+                rule="must print numbers for each pair",
+                value=f"{event} before the last pair",
                 step=f"Run it by hand: java -Xmx2G -jar {JAR} in {self._folder}.",
             ) from None
         return [(value, {}) for value in values], {"corpus": corpus}

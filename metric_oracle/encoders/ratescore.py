@@ -97,7 +97,7 @@ class EntityModels(Encoder):
         if encoder is None:
             raise InputError(
                 argument="entity_encoder",
-                rule="must be given with a model that finds entities",
+                rule="must be given if entities names a model",
                 value="None",
                 step=f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C.",
             )

@@ -477,9 +477,9 @@ def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
     if lacking:
         raise InputError(
             argument="queries",
-            rule="must have a token besides the special ones for BERTScore",
+            rule="must have at least one ordinary token each for BERTScore",
             value=f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
-            step="Leave them out.",
+            step="Remove these reports from the test file: every candidate would score the same.",
         )
 
 

@@ -119,7 +119,7 @@ def build_index(
         step = "Make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Repair it"
         raise InputError(
             argument="out",
-            rule="must be a place with room to write",
+            rule="must be a folder that can be written",
             value=f"{out} ({error.strerror or error})",
             step=f"{step} and run the same command again: finished parts are kept.",
         ) from error

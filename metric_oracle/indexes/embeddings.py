@@ -138,7 +138,7 @@ def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray
             argument="embeddings",
             rule=f"must have at most {WIDEST} numbers each, for which the bounds of a search are proven",
             value=values.shape[1],
-            step="Reduce them.",
+            step="Reduce their width, for example by principal components.",
         )
     used, used_of_row = in_order_of_use(of_row)
     vectors = np.empty((len(used), values.shape[1]), np.float32)

@@ -154,8 +154,8 @@ class Index:
         except _DAMAGE as error:
             raise DamagedIndexError(
                 argument=what,
-                rule="must hold the arrays that were written",
-                value=f"damaged ones in {self.folder}",
+                rule="must be unchanged since the index was built",
+                value=f"a damaged file in {self.folder}",
                 step="Rebuild the index.",
             ) from error
 

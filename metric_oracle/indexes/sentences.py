@@ -73,7 +73,7 @@ class SentenceIndex(Documents):
                 argument="sentence vectors",
                 rule=f"must have at most {WIDEST:,} components, and a report at most {LONGEST - COPIES:,} sentences",
                 value=f"{vectors.shape[1]:,} and {longest - COPIES:,}",
-                step="Take another encoder, or cut the report.",
+                step="Use another encoder, or shorten the report.",
             )
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 

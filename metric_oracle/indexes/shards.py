@@ -368,7 +368,7 @@ def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
     """Raise InputError: a shard was built in another way than the first one."""
     raise InputError(
         argument=f"shards of {folder}",
-        rule="must be built in one way",
+        rule="must be built from the same kind of files with the same options",
         value=f"other {what} in {shard.folder.name} than in {shard_name(0)}",
         step="Remove that shard and build again.",
     )

@@ -221,7 +221,7 @@ def failure_modes(
 def pooled_t_tests(
     a: Sequence[npt.NDArray[np.float64]], b: Sequence[npt.NDArray[np.float64]], direction: str
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return t and p of one-sided tests of equal means with pooled variance, one for each pair of samples.
+    """Return t statistics and p-values of one-sided t tests with pooled variance, one for each pair of samples.
 
     Two samples without variation and with equal means give no reason to reject: t = 0, p = 1.
     """

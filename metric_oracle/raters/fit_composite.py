@@ -35,13 +35,13 @@ _NO_WEIGHT = 1e-10  # a column with a relative eigenvalue below this depends on 
 
 @dataclass(frozen=True, repr=False)
 class Composite(OneLine):
-    """A fitted composite.
+    """A composite whose weights were fitted to ratings; made by [`fit_composite`][metric_oracle.fit_composite].
 
     Attributes
     ----------
     content : dict
-        What `write` writes: format, version, name, direction, terms, intercept, statistics of the fit, and
-        source, with the columns of scores that are no metric of a composite ("unused").
+        Content of the weights file that `write` writes: format, version, name, direction, terms, intercept, statistics
+        of the fit, and the source with the names of score columns that the fit did not use ("unused").
     """
 
     content: dict[str, Any]
@@ -52,7 +52,7 @@ class Composite(OneLine):
         return {"command": "fit-composite", **self.content["source"], "metrics": [*self.content["terms"]]}
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one record for each term."""
+        """Return one flat record for each term of the composite."""
         errors = self.content["fit"]["standard_errors"]
         return [{"metric": m, **term, "standard_error": errors[m]} for m, term in self.content["terms"].items()]
 
@@ -208,16 +208,16 @@ def fit_composite(
 
 
 def _signs_held_out(z: Array, y: Array, member: Array) -> Array:
-    """Return the signs of the differences of predictions, two reports under the fit without both their studies.
+    """Return the signs of the differences of predictions of two reports, under the fit without both reports' studies.
 
     Parameters
     ----------
     z : float64[P, m]
-        Standardised metrics.
+        Standardised metrics of P pairs.
     y : float64[P]
         Errors.
     member : float64[P, S]
-        1 where a pair belongs to a study.
+        1 if a pair belongs to a study, else 0.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def _standard_errors(z: Array, residuals: Array, member: Array) -> Array:
 
 
 def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) -> dict[str, str]:
-    """Return the columns of scores: metric -> column."""
+    """Return the columns of scores in a table, as a dict from metric to column name."""
     metric_of = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
     metric_of |= {name: name for name in COMPOSABLE}
     metric_of |= {alias: name for alias, name in ALIASES.items() if name in COMPOSABLE}
@@ -278,6 +278,7 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
 
 
 def _text(cell: object, row: int, path: Path) -> str:
+    """Return a cell as text; raise InputError if it is empty."""
     if is_missing(cell) or not str(cell).strip():
         raise InputError(
             argument="study",
@@ -305,11 +306,11 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
 
 
 def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
-    """Raise unless the pairs determine a composite."""
+    """Raise InputError unless the pairs determine the weights of a composite."""
     if len(set(studies)) < 2:
         raise InputError(
             argument="pairs",
-            rule="must be of two studies at least, as each is left out once",
+            rule="must be of at least two studies, because each is left out once",
             value=f"{len(set(studies))} in {where}",
             step=f"Add pairs, or name the right column with {option('study')}.",
         )

@@ -62,6 +62,7 @@ class Grades(Rated):
         return self.grades[kind]
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return the grades for a subset of the pairs, as keyword arguments."""
         groups = None if self.groups is None else [self.groups[i] for i in kept]
         return {"grades": {kind: values[:, kept] for kind, values in self.grades.items()}, "groups": groups}
 
@@ -109,6 +110,7 @@ def read_refisco(table: Table) -> Grades:
 
 
 def _severity(cell: object) -> int | None:
+    """Return a severity as a number from 0 to 4, None if the cell has none."""
     text = str(cell).strip().lower()
     grade_of = {name.lower(): value for value, name in enumerate(SEVERITIES)}
     grade_of |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
@@ -162,7 +164,7 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
 
 
 def numbers_of(table: Table, column: str) -> list[float]:
-    """Return a column of finite numbers, or raise."""
+    """Return a column as floats; raise InputError if a cell is not a finite number."""
     numbers = [number_of(cell) for cell in table.column(column, column)]
     for row, number in enumerate(numbers, start=1):
         if not np.isfinite(number):
@@ -224,6 +226,7 @@ def assemble(
         array[rater_codes[rater], pair_codes[pair]] = value
 
     def by_pair(name: str, cells: Sequence[Any] | None) -> Any:
+        """Return the value of each pair from the cells of its rows."""
         return None if cells is None else [*_of_pairs(table, name, pair_of_row, cells, rows).values()]
 
     studies = by_pair("study", labels.get("study", pair_of_row))
@@ -244,7 +247,10 @@ def assemble(
 def _of_pairs(
     table: Table, name: str, pair_of_row: Sequence[str], cells: Sequence[Any], rows: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the cell of each pair, or raise if its rows disagree. A missing text may be given in another row."""
+    """Return the cell of each pair; raise InputError if the rows of a pair disagree.
+
+    A missing text may be in another row.
+    """
     cell_of: dict[str, Any] = {}
     for pair, cell, row in zip(pair_of_row, cells, rows, strict=True):
         if cell_of.get(pair) is None:

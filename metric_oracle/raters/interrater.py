@@ -145,7 +145,7 @@ def agreement(
     if len(rated.raters) < 2 and again is None:
         raise InputError(
             argument="ratings",
-            rule="must be of 2 raters at least",
+            rule="must be of at least 2 raters",
             value=f"{len(rated.raters)}",
             step=f"Add raters, or {option('repeated')}.",
         )
@@ -274,7 +274,7 @@ def accuracy_on_judgements(metrics: Mapping[str, Side], raters: Sequence[Side], 
 
 
 def each_left_out(by_rater: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Yield what each rater says, number[P], and the sum of what the other raters say."""
+    """Yield, for each rater, the rater's numbers for all pairs, number[P], and the sum of the other raters' numbers."""
     for i, own in enumerate(by_rater):
         yield own, sum_of_raters(np.delete(by_rater, i, axis=0))
 
@@ -315,6 +315,7 @@ def intraclass(counts: npt.NDArray[Any], times: Array) -> tuple[Array, Array]:
     varies = sum_all > 1e-9 * (1 + (x**2).sum())  # below that there is only floating-point error
 
     def ratio(denominator: Array) -> Array:
+        """Return the coefficient with this denominator, NaN where it is 0."""
         exists = varies & (denominator > 0)
         return np.divide(rows - rest, denominator, out=np.full_like(rows, np.nan), where=exists)
 

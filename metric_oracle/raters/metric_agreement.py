@@ -66,6 +66,7 @@ _INTERVAL = ("value", "low", "high", "bca_low", "bca_high")
 
 
 def _schema(texts: Sequence[str], numbers: Sequence[str], *more: tuple[str, pa.DataType]) -> pa.Schema:
+    """Return the Arrow schema of a table with these columns of strings and of numbers."""
     columns = [*((name, pa.large_string()) for name in texts), *((name, pa.float64()) for name in numbers)]
     return pa.schema([*columns, ("degenerate", pa.int64()), *more])
 
@@ -169,16 +170,16 @@ class RatedFiles:
 
 @dataclass(frozen=True)
 class View:
-    """A rated set as it is compared: whole, or without pairs of equal texts.
+    """A rated set as it is compared: all its pairs, or only those whose two texts differ.
 
     Attributes
     ----------
     name, base : str
-        Name of the view and of the set that it is made from: "ReXVal*" and "ReXVal".
+        Name of the view and of the set that it is made from, such as "ReXVal*" and "ReXVal".
     kinds : tuple of str
-        What the raters say of a pair.
+        Kinds of numbers that the raters gave to a pair, such as "total" and "significant" errors.
     statistics : tuple of str
-        Statistics that the ratings allow. The first one is the one of tests, ceilings and figures.
+        Rank statistics that the ratings allow. The first is used in tests, ceilings and figures.
     scores : dict of float64[P]
         Scores of each metric, as they were read.
     errors : dict of float64[P]
@@ -264,6 +265,7 @@ class _Scored:
     deviations: Array | None = None
 
     def subset(self, kept: npt.NDArray[np.bool_]) -> "_Scored":
+        """Return the pairs where `kept` is true, with the same resamples."""
         scores = {name: values[kept] for name, values in self.scores.items()}
         return _Scored(self.rated.subset(kept), scores, self.lower, self.drawn.subset(kept), self.deviations)
 
@@ -293,7 +295,7 @@ class _Scored:
         return {key: values[key] for key in product(self.rated.statistics, self.rated.kinds, goodness)}
 
     def resampled(self, values: Array, statistic: str, *, is_difference: bool = False) -> Array:
-        """Return a statistic over the resamples, of other raters too if that was asked for."""
+        """Return a statistic over the resamples of studies; also over those of raters if the caller requested it."""
         if self.deviations is None:
             return values
         low, high = lowest(statistic), 1.0
@@ -525,7 +527,7 @@ def compare_metrics(
         if resample_raters and len(rated.raters) < 2:
             raise InputError(
                 argument="resample_raters",
-                rule="must be asked of sets with at least 2 raters",
+                rule="must be left out for sets with fewer than 2 raters",
                 value=f"{len(rated.raters)} in {name}",
                 step=f"Leave out the set or {option('resample_raters', True)}.",
             )
@@ -573,7 +575,7 @@ def compare_metrics(
 
 
 def check_resampling(resamples: int, seed: int) -> None:
-    """Raise unless the number of resamples and the seed are valid."""
+    """Raise InputError unless the number of resamples and the seed are valid."""
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < FEWEST:
         raise InputError(
             argument="resamples",
@@ -591,7 +593,7 @@ def check_resampling(resamples: int, seed: int) -> None:
 
 
 def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
-    """Raise unless there are studies to resample and scores that can rank."""
+    """Raise InputError unless there are at least 2 studies to resample, and at least one metric's scores differ."""
     n = len(set(rated.studies))
     if n < 2:
         raise InputError(
@@ -634,6 +636,7 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
 
 
 def _draw(rated: Rated, resamples: int, seed: int) -> Resamples:
+    """Draw the resamples of a rated set's studies."""
     return draw(rated.studies, resamples, seed, rated.groups, is_pooled=TAU in rated.statistics)
 
 
@@ -648,6 +651,7 @@ def _parts(name: str, whole: _Scored) -> Iterator[tuple[str, _Scored]]:
 
 
 def _view(name: str, base: str, part: _Scored) -> View:
+    """Return the description of a view."""
     rated = part.rated
     errors = {kind: rated.by_rater(kind).mean(axis=0) for kind in rated.kinds}
     sizes = len(set(rated.studies)), len(rated.raters)
@@ -655,6 +659,7 @@ def _view(name: str, base: str, part: _Scored) -> View:
 
 
 def _agreements(parts: Mapping[str, _Scored], values: Mapping[str, _Values]) -> Iterator[dict[str, Any]]:
+    """Yield one record for each agreement of a metric with the raters."""
     for view, part in parts.items():
         for (statistic, kind, metric), on_resamples in values[view].items():
             keys = {"what": AGREEMENT, "set": view, "metric": metric, "errors": kind}
@@ -693,8 +698,8 @@ def _differences(
 def _ceilings(view: str, part: _Scored) -> Iterator[dict[str, Any]]:
     """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
 
-    Of each metric, of the raters left out, and the difference of the two. For ratings that cannot be compared between
-    studies also the accuracy on single judgements.
+    There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
+    compared between studies, the accuracy on single judgements is added.
     """
     statistic = part.rated.statistics[0]
     function, goodness = STATISTICS[statistic], part.goodness()
@@ -733,7 +738,7 @@ def _read_variants(
                 argument="ablations",
                 rule=f"must have one of the metrics as a column ({shown_names(names)})",
                 value=f"{shown_names(columns) or 'none'} in {path}",
-                step="Call the variant's scores as the metric's.",
+                step="Give the column of the variant the name of the metric.",
             )
         _, scores, _ = read_rated(part.rated, path, None, columns)
         variants[variant] = (columns[0], scores[columns[0]])
@@ -765,7 +770,7 @@ def _ablations(
 
 
 def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
-    """Return the milliseconds for each pair of every metric that was scored here, each scored alone."""
+    """Return the milliseconds per pair of each metric whose scores were computed in this call, timed one by one."""
     measured = {}
     for metric in source.get("scored", {}):
         begin = time.perf_counter()
@@ -775,7 +780,7 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Yield the time for each pair: as measured here, or as a table gives it for other tools."""
+    """Yield the time per pair of each metric, as measured in this call or as a table states it for other tools."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
         table = read_table(existing_file(Path(path), "times"))

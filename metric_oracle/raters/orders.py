@@ -129,7 +129,7 @@ def _candidates(table: Table) -> list[list[str]]:
 
 
 def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
-    """Raise unless every rater judged everything: an absent judgement is not a tie."""
+    """Raise InputError unless every rater judged every comparison: a missing judgement is not a tie."""
     n_raters = len(set(raters))
     if table.n_rows != n * n_raters:
         raise InputError(
@@ -141,6 +141,7 @@ def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
 
 
 def _broken(table: Table, column: str, rule: str, got: str, row: int, step: str = "Repair it.") -> InputError:
+    """Return the error for a cell that breaks a rule."""
     return InputError(
         argument=f"column {column!r} of {table.path}", rule=f"must {rule}", value=f"{got} in row {row + 1}", step=step
     )

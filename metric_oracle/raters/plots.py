@@ -47,6 +47,7 @@ def _scatter(
     records: Mapping[tuple[str, str], Mapping[str, Any]],
     lower: Sequence[str],
 ) -> Any:
+    """Return the scatter plots of errors against scores, one panel for each metric and kind of errors."""
     names = list(scores)
     if not records:
         raise InputError(

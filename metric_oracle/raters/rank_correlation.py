@@ -153,7 +153,10 @@ def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
 
 
 def of_signs(signs: Array, drawn: Resamples) -> Side:
-    """Prepare float64[P, P] signs of differences, which need not be those of one column; they have no ranks then."""
+    """Prepare a matrix of signs of differences, float64[P, P], as a `Side`.
+
+    It need not come from one column and has no ranks.
+    """
     ranks = drawn.studies @ (drawn.member.T @ signs)
     untied = signs * signs
     spread = np.einsum("bp,bp->b", drawn.pairs, ranks * ranks)
@@ -299,5 +302,6 @@ def share(part: Array, whole: Array) -> Array:
 
 
 def _ratio(both: Array, first: Array, second: Array) -> Array:
+    """Return both / sqrt(first * second), NaN where the denominator is 0."""
     # All sums are integers below 2^53, so that the spread of a constant side is exactly zero.
     return share(both, np.sqrt(first) * np.sqrt(second))

@@ -77,7 +77,7 @@ def read_rated(
 
 
 def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) -> None:
-    """Raise unless the texts can be scored under the names that no file has as a column."""
+    """Raise InputError unless the texts can be scored under the names in `absent`, which no file has as a column."""
     is_known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
     if not absent or not is_known:
         got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
@@ -90,7 +90,7 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
 
 
 def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[str]:
-    """Return the columns in which lower is better, by their known names or as the caller states; never a guess."""
+    """Return the columns in which lower is better, by their known names or as the caller states; nothing is guessed."""
     direction_by_name = {name: direction_of(name) for name in names}
     for name, direction in directions.items():
         if name not in names or direction not in DIRECTIONS:
@@ -103,7 +103,7 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
         if direction_by_name[name] not in (None, direction):
             raise InputError(
                 argument="direction",
-                rule="must be left out where a name says it",
+                rule="must be left out for columns whose direction follows from their name",
                 value=f"{name!r}={direction}, of which {direction_by_name[name]} is better",
                 step="Drop it, or rename a column that holds something else.",
             )
@@ -208,6 +208,6 @@ def _read_columns(
 
 
 def drop_identical(rated: Rated, columns: Mapping[str, Array]) -> tuple[Rated, dict[str, Array], int]:
-    """Leave out pairs of equal texts. The last value returned is their number."""
+    """Leave out the pairs whose two texts are equal; also return how many they are."""
     kept = rated.differing()
     return rated.subset(kept), {name: values[kept] for name, values in columns.items()}, int((~kept).sum())

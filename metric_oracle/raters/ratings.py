@@ -117,6 +117,7 @@ class Rated:
         kept = np.flatnonzero(chosen)
 
         def take(items: Any) -> Any:
+            """Return the items of the chosen pairs; None stays None."""
             return None if items is None else [items[i] for i in kept]
 
         names = ("pairs", "studies", "candidates", "study_ids", "references", "predictions")
@@ -184,6 +185,7 @@ class Ratings(Rated):
         return self.errors(kind).sum(axis=2).T
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return categories and counts for a subset of the pairs, as keyword arguments."""
         return {"counts": self.counts[kept]}
 
 
@@ -273,7 +275,7 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
     if row_of.keys().isdisjoint(rated):
         raise InputError(
             argument=where,
-            rule="must be those of the ratings",
+            rule="must contain ids of the rated pairs",
             value=f"none of {len(rated)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
             f"{shown_names(rated[:1])}",
             step="Join them by the same ids.",
@@ -293,6 +295,7 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
 
 
 def _read_long(table: Table) -> Ratings:
+    """Read a table with one row for each pair, rater, category and significance."""
     names = {role: name_of(table, role) for role in _NAMES}
     absent = [role for role in ("rater", "category", "significance", "count") if names[role] is None]
     if names["pair"] is None and names["study"] is None:
@@ -510,14 +513,17 @@ def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> l
 
 
 def _as_truth(cell: object) -> int | None:
+    """Return a cell as 1 (yes) or 0 (no), None if it is neither."""
     return _TRUTH.get(str(cell).strip().lower())
 
 
 def _as_significance(cell: object) -> int | None:
+    """Return a cell as 1 (significant) or 0 (insignificant), None if it is neither."""
     return {"significant": 1, "insignificant": 0}.get(str(cell).strip().lower())
 
 
 def _as_count(cell: object) -> int | None:
+    """Return a cell as a whole number from 0, None if it is not one."""
     try:
         value = -1.0 if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -526,6 +532,7 @@ def _as_count(cell: object) -> int | None:
 
 
 def _joined(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:
+    """Return the ids "study/candidate" of pairs."""
     return [f"{study}/{candidate}" for study, candidate in zip(studies, candidates, strict=True)]
 
 
@@ -536,5 +543,6 @@ def _ordered(labels: Iterable[str]) -> list[str]:
 
 
 def _candidate_order(labels: Iterable[str]) -> list[str]:
+    """Return the distinct candidate types, in the order of table S3 of Yu et al. if they are ReXVal's."""
     distinct = set(labels)
     return [name for name in ORACLES if name in distinct] if distinct <= set(ORACLES) else _ordered(distinct)

@@ -161,14 +161,14 @@ def nearest_rows(
     if lacking:
         raise InputError(
             argument="query_vectors",
-            rule="must have a vector of each query",
+            rule="must have a vector for each query",
             value=f"{len(lacking)} of {len(queries.ids)} without ({shown_names(lacking[:3])})",
             step="Add them to the file or leave these queries out.",
         )
     if not (of_row >= 0).any():
         raise InputError(
             argument="corpus_vectors",
-            rule="must have a vector of a row that the metric can score",
+            rule="must have a vector for at least one report that the metric can score",
             value="none",
             step="Pass the file that belongs to the index.",
         )

@@ -57,7 +57,7 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
             argument="encoder",
             rule=f"must be the one of the index whose frequencies count, {made[1].get('model')}",
             value=made[0].get("model"),
-            step="Pass that encoder, or an index of this one.",
+            step="Pass that encoder, or an index that was built with this one.",
         )
     return index.counted_in(corpus)
 

@@ -94,7 +94,7 @@ class Excluded:
             else:
                 raise InputError(
                     f"the test reports have no column {name!r}, which exclude names.",
-                    "Read it with them, or give reports that build-index --keep prepared.",
+                    "Pass test reports with this column, or a folder that build-index --keep wrote.",
                 )
 
     def of(self, shard: Index, representation: Representation, which: np.ndarray) -> Lists:

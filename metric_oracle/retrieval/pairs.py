@@ -180,7 +180,7 @@ def _chosen(
                 argument="metrics",
                 rule="must be at least one",
                 value="none",
-                step="Name some, or leave them out for the usual ones.",
+                step="Name at least one, or leave the argument out for the default metrics.",
             )
         return [METRICS[name] for name in names]
     available = [*index.metrics, *pair_models]

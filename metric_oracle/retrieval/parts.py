@@ -180,7 +180,7 @@ def _altered(path: Path) -> None:
     """Raise InputError: a part file was changed after it was written."""
     raise InputError(
         argument="parts",
-        rule="must be as retrieve wrote them",
-        value=f"{path} with other lines",
-        step="Make it again.",
+        rule="must be unchanged since retrieve wrote them",
+        value=f"{path}, whose lines were changed",
+        step="Search this part again.",
     )

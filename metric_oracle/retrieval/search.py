@@ -482,7 +482,7 @@ def check_pairs(
             name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
             raise ExactnessError(
                 argument=f"{record.name} of row {row}",
-                rule=f"must be the reference's {wanted} for query {name}",
+                rule=f"must be {wanted} for query {name}, as the plain scorer computes it",
                 value=scored,
                 step="This is a defect: please report it with the index fingerprint.",
             )

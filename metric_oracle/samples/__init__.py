@@ -1,1 +1,1 @@
-"""Several reports of a model for one study, and the one that agrees best with the others."""
+"""Several reports that a model wrote for one study (samples): their consensus, and the expected best of n."""

@@ -160,20 +160,22 @@ _NAMES = ("metric", "n", "selector", "level")
 
 
 def _first(values: Sequence[float] | Array) -> int:
-    """Return the place of the greatest value, the first of equal ones."""
+    """Return the index of the greatest value, the first of equal ones."""
     return int(np.argmax(np.asarray(values)))
 
 
 def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | None) -> dict[str, list[int]]:
-    """Return, for each selector, the place of the sample that it chooses in each study; the first of ties.
+    """Return, for each selector (a rule that chooses one sample), the index of its choice in each study.
+
+    The first of equal samples is chosen.
 
     Parameters
     ----------
     samples : Samples
     consensus : dict of str to list of int
-        What the consensus under each metric chooses.
+        Metric -> index of the sample that the consensus under the metric chooses, for each study.
     column : str or None
-        Name of the column of `samples.values`.
+        Name of the column whose numbers are in `samples.values`; None if there is none.
     """
     places_by_selector = {"first sample": [0] * len(samples.ids)}
     if samples.logprobs is not None:
@@ -331,12 +333,12 @@ _LEVELS = pa.schema(
 
 
 def _is_of(row: dict[str, Any], others: list[dict[str, Any]]) -> bool:
-    """Return whether one of the others is the same level under the same metric."""
+    """Return whether one of `others` is the same level (a system's mean, such as "chance") under the same metric."""
     return any(row["metric"] == other["metric"] and row["level"] == other["level"] for other in others)
 
 
 def _levels(best: Scores, other: Scores, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each metric of other scores: their mean over the studies that have samples."""
+    """Return one row per metric for the scores of another system: their mean over the studies that have samples."""
     system = str(other.signature.get("system"))
     both = {"samples": best, system: other}
     metrics, _ = common_metrics(both, {})
@@ -356,9 +358,10 @@ def _levels(best: Scores, other: Scores, seed: int) -> list[dict[str, Any]]:
 
 
 def _taken(samples: Samples, places: Sequence[int]) -> Samples:
-    """Return the samples of the studies at some places."""
+    """Return the samples of the studies with these indices."""
 
     def taken(column: Any) -> Any:
+        """Return the values of one attribute for these studies."""
         return None if column is None else [column[place] for place in places]
 
     return Samples(
@@ -389,7 +392,7 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
 
 
 def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
-    """Return a row for the mean of the samples, each selector and the best of all samples."""
+    """Return rows for the mean of all samples, for each selector, and for the best of all samples."""
     sign = 1 if record.higher_is_better else -1
     values = {MEAN: np.array([of.mean() for of in scores])}
     for name, places in chosen.items():

@@ -1,4 +1,4 @@
-"""Consensus: of several reports of a study the one that agrees best with the others (minimum Bayes risk)."""
+"""Consensus: of several reports of a study, the one that agrees best with the others (minimum Bayes risk decoding)."""
 
 import math
 from collections.abc import Sequence
@@ -203,6 +203,7 @@ class Consensus(OneLine):
         return {**self.signature, "metrics": {metric: self.signature["metrics"][metric]}}
 
     def _name(self, metric: str) -> str:
+        """Return the registry's name of a metric of the consensus; raise InputError for any other metric."""
         name = get_metric(metric).name
         if name not in self.chosen:
             raise InputError(
@@ -212,7 +213,7 @@ class Consensus(OneLine):
 
 
 def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
-    """Return the file of each metric: the path itself of one, otherwise with the name of the metric in it."""
+    """Return the path of each metric's file: `path` itself for one metric, else with the metric's name inserted."""
     if len(metrics) == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{metric.replace(':', '-')}{path.suffix}") for metric in metrics]

@@ -27,7 +27,7 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class Groups:
-    """Samples with what metrics read of them.
+    """Samples with the sources that metrics read.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Groups:
     inputs : Inputs
         The distinct texts, with their sources.
     places : list of int64[N]
-        Place of each sample of a study among the distinct texts.
+        For each study, the index of each sample's text in `inputs`.
     """
 
     samples: Samples
@@ -44,16 +44,19 @@ class Groups:
 
 
 def places_of(samples: Samples) -> list[npt.NDArray[np.int64]]:
-    """Return the place of each sample of a study among the distinct texts."""
+    """Return, for each study, the index of each sample's text among the distinct texts of all samples."""
     place = {text: i for i, text in enumerate(samples.distinct().texts)}
     return [np.array([place[text] for text in group], np.int64) for group in samples.texts]
 
 
 def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counted: Index | None) -> list[Metric]:
-    """Return the records of the metrics, each once, all of which score a pair whatever else is in the call."""
+    """Return the records of the metrics, each once.
+
+    Raise InputError if a pair's score depends on other pairs of the call.
+    """
     records = [*{record.name: record for name in names_of(metrics) or () for record in [get_metric(name)]}.values()]
     if not records:
-        raise InputError(argument="metrics", rule="must be at least one", value="none", step="Name some.")
+        raise InputError(argument="metrics", rule="must be at least one", value="none", step="Name one.")
     for record in records:
         check_searched(record)
         if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
@@ -86,7 +89,10 @@ def matrices(
 def scores_with(
     groups: Groups, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the score of each sample with the reference of its study, which has the same place as the study."""
+    """Return the score of each sample with the reference of its study.
+
+    `references` has one report per study, in order.
+    """
     samples, sizes = _samples_of(groups)
     scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), record, options, counted)
     return [matrix[:, 0] for matrix in scores]
@@ -95,7 +101,7 @@ def scores_with(
 def entries(
     groups: Groups, references: Inputs, records: list[Metric], options: SearchOptions, counted: Index | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the signature entry of each metric, which is that of `score` on the same references."""
+    """Return the signature entry of each metric, equal to that of `score` on the same references."""
     inputs = groups.inputs
     kinds = {kind for record in records for kind in record.representations}
     has_all = np.all([places >= 0 for kind in kinds if (places := places_in(inputs, kind)) is not None], axis=0)
@@ -105,7 +111,7 @@ def entries(
 
 
 def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
-    """Return the samples of all studies, one study after another, and their numbers."""
+    """Return the samples of all studies as Inputs, one study after another, and the number of samples of each study."""
     return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)
 
 
@@ -115,7 +121,7 @@ def write_table(path: Path, table: Any, signature: dict[str, Any]) -> None:
 
 
 def signature_of(samples: Samples, data: Any) -> dict[str, Any]:
-    """Return what tells these samples from others: the name of their file, and a digest of ids and texts."""
+    """Return the signature entry that identifies samples: the name of their file, and a checksum of ids and texts."""
     content = json.dumps([samples.ids, samples.texts, samples.names]).encode()
     name = Path(data).name if isinstance(data, str | Path) else "in memory"
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}

@@ -1,4 +1,4 @@
-"""Tables of consensus and of the best of n; rounding happens here and nowhere else."""
+"""Tables of consensus and of the best of n. Numbers are rounded only here."""
 
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,12 @@ def best_of_tables(best: BestOf) -> list[PaperTable]:
 
 
 def _ends(row: dict[str, Any]) -> Any:
+    """Return the cell of an interval."""
     return entry(f"[{row['low']:z.4f} {row['high']:z.4f}]{'†' if row['degenerate'] else ''}")
 
 
 def _share(row: dict[str, Any]) -> Any:
+    """Return the cell of a share of the headroom."""
     if row["share"] is None:
         return entry(NOTHING)
     ends = "" if row["share_low"] is None else f"\n[{100 * row['share_low']:z.0f}, {100 * row['share_high']:z.0f}]"
@@ -98,12 +100,14 @@ def _share(row: dict[str, Any]) -> Any:
 
 
 def _difference(row: dict[str, Any]) -> Any:
+    """Return the cell of a difference from the mean of the samples."""
     if row["difference"] is None:
         return entry(NOTHING)
     return entry(f"{row['difference']:+z.4f}\n[{row['difference_low']:+z.4f}, {row['difference_high']:+z.4f}]")
 
 
 def _p(value: float) -> str:
+    """Return a p-value as it is printed in tables."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 

@@ -158,10 +158,10 @@ class Source:
         """Return as attachment the values that a user's function returned, one for each text in their order."""
         if len(answer) != n_texts:
             raise InputError(
-                argument=f"{self.record.plural} of a function",
+                argument=f"{self.record.plural} that a function returned",
                 rule=f"must be as many as the texts, {n_texts}",
                 value=len(answer),
-                step="Return one row for each, in their order.",
+                step="Return one for each text, in their order.",
             )
         places = [str(place) for place in range(n_texts)]
         return self.attach(answer, None, (places, [""] * n_texts), settings)

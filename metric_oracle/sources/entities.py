@@ -39,7 +39,7 @@ def as_entities(given: Any) -> EntityTable:
             argument="entities",
             rule="must have the columns types and vectors, a list each",
             value=f"{got} in {'memory' if table is None else table.path}",
-            step="Write them so.",
+            step="Write these two columns.",
         )
     found = table.id_cells()
     ids = [str(place) for place in range(table.n_rows)]

@@ -157,7 +157,7 @@ class Log:
             earlier = self._history.by_id.get(request["id"])
             if earlier is not None:
                 if (earlier.study, earlier.candidate, earlier.counts) != (*candidate, request["counts"]):
-                    raise InputError("this save has the id of another one.", "Reload the page.")
+                    raise InputError("two saves of this page have the same id.", "Reload the page.")
                 return earlier
             last = self._history.latest.get(candidate)
             if request["base"] != (last.seq if last else 0):

@@ -213,7 +213,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         if metric not in common:
             raise InputError(
                 argument="oracles",
-                rule=f"must be of metrics of the table, {', '.join(common)}",
+                rule=f"must name metrics that all systems have, {', '.join(common)}",
                 value=repr(metric),
                 step="Drop it.",
             )

@@ -363,10 +363,10 @@ def test_iu_xray_labels(iu_xray):
     ("names", "cells", "match"),
     [
         (LABELS[1:], {}, "lacks columns of the 14 CheXbert labels: Enlarged Cardiomediastinum"),
-        (LABELS, {"Edema": "2"}, "column 'Edema' of .* must hold 1, 0, -1 or empty; got another cell in row 1"),
+        (LABELS, {"Edema": "2"}, "column 'Edema' of .* must hold 1, 0, -1 or empty; got another value in row 1"),
         (LABELS, {"Edema": "yes"}, "column 'Edema' of .* must hold 1, 0, -1 or empty"),
         (LABELS, {"No Finding": "-1"}, "column 'No Finding' of .* must hold 1, 0 or empty"),
-        (SNAKE, {"edema": "-1"}, "column 'enlarged_cardiomediastinum' of .* must hold 0, 1, 2, 3; got another cell"),
+        (SNAKE, {"edema": "-1"}, "column 'enlarged_cardiomediastinum' of .* must hold 0, 1, 2, 3; got another value"),
     ],
 )
 def test_bad_labels(tmp_path, names, cells, match):
@@ -377,7 +377,7 @@ def test_bad_labels(tmp_path, names, cells, match):
 @pytest.mark.parametrize("cell", [[1], {"a": 1}, []])
 def test_labels_with_cells_of_lists(tmp_path, cell):
     content = json.dumps([{"id": "x", **dict.fromkeys(LABELS), "Edema": cell}])
-    with pytest.raises(InputError, match=r"'Edema' of .* must hold 1, 0, -1 or empty; got another cell in row 1"):
+    with pytest.raises(InputError, match=r"'Edema' of .* must hold 1, 0, -1 or empty; got another value in row 1"):
         read_labels(write(tmp_path, "a.json", content))
     content = json.dumps([{"study_id": "1", "a": 1}, {"study_id": "2", "a": cell}])
     with pytest.raises(InputError, match=r"label column 1 \('a'\) of .* must hold 1, 0, -1 or empty; got .* in row 2"):

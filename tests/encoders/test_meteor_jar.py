@@ -175,7 +175,7 @@ CHATS = STAND_IN.replace("sum(b for _, b in sides)", "'Error: a word'")
 @pytest.mark.parametrize(("script", "got"), [(ENDS, "an end"), (CHATS, "another answer"), ("#!/bin/false\n", "an end")])
 def test_a_program_that_fails(stand_in, script, got):
     stand_in(script)
-    match = rf"^score: meteor-1\.5\.jar must answer each pair with numbers; got {got} before the last one\. Run it by"
+    match = rf"^score: meteor-1\.5\.jar must print numbers for each pair; got {got} before the last pair\. Run it by"
     with pytest.raises(BackendError, match=match) as raised:
         mo.score([f"{SECRET} a b"] * 3, [f"{SECRET} c", "d", "e " * 9999], NAME)
     assert SECRET not in str(raised.value)

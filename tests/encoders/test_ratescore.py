@@ -335,7 +335,7 @@ def refuses(match, recogniser, encoder, error=InputError):
 def test_folders_that_are_none(folders, tmp_path, monkeypatch):
     recogniser, encoder = folders
     refuses(
-        r"^entity_encoder must be given with a model that finds entities; got None\. Add ",
+        r"^entity_encoder must be given if entities names a model; got None\. Add ",
         recogniser,
         None,
     )
@@ -416,7 +416,7 @@ def test_weights_that_run_code_or_give_nan(folders, tmp_path):
 def test_bad_folders_end_in_one_line(folders, fails, tmp_path):
     reports = write(tmp_path / "r.csv", {"a": "No effusion."})
     out = ("--out", tmp_path / "e.parquet")
-    match = r"annotate: entity_encoder must be given with a model that finds entities; got None\."
+    match = r"annotate: entity_encoder must be given if entities names a model; got None\."
     fails("annotate", reports, "--entities", folders[0], *out, match=match)
     match = re.escape(f"annotate: entities must be a folder with config.json; got none in {tmp_path}.")
     fails("annotate", reports, "--entities", tmp_path, "--entity-encoder", folders[1], *out, match=match)

@@ -186,7 +186,7 @@ def test_offsets_that_lead_out_of_their_arrays(copied):
                 damaged[start + 8 * place + 6] ^= 0x10
                 path.write_bytes(damaged)
                 os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-                match = rf"^{name.split('/')[0]} must hold the arrays that were written; got damaged ones"
+                match = rf"^{name.split('/')[0]} must be unchanged since the index was built; got a damaged file"
                 with pytest.raises(IndexFormatError, match=match):
                     api.open_index(copied).representation(get_metric(metric))
                 seen.add(column)
@@ -221,7 +221,7 @@ for column, values in arrays.items():
         try:
             api.retrieve(folder, queries, metric, k=5)
         except IndexFormatError as error:
-            assert "must hold the arrays that were written; got damaged ones" in str(error)
+            assert "must be unchanged since the index was built; got a damaged file" in str(error)
             lines += 1
         except ExactnessError:  # a line too: the search's own checks saw it
             lines += 1
@@ -485,14 +485,14 @@ def test_link_in_the_place_of_the_build(tmp_path):
 
 def test_file_in_the_place_of_the_build(tmp_path):
     (tmp_path / "I.building").write_text("mine")
-    with pytest.raises(InputError, match=r"^out must be a place with room to write; got .*I \(File exists\)"):
+    with pytest.raises(InputError, match=r"^out must be a folder that can be written; got .*I \(File exists\)"):
         index_module.build_index(plain("ab", "cd"), tmp_path / "I")
     assert (tmp_path / "I.building").read_text() == "mine"
 
 
 def test_out_below_a_file(tmp_path):
     (tmp_path / "a").write_text("mine")
-    match = r"^out must be a place with room to write; got .*a/I \(Not a directory\)\. Repair it and run the s"
+    match = r"^out must be a folder that can be written; got .*a/I \(Not a directory\)\. Repair it and run the s"
     with pytest.raises(InputError, match=match):
         index_module.build_index(plain("ab", "cd"), tmp_path / "a/I")
 
@@ -806,7 +806,7 @@ def test_full_disk_at_every_write(inputs, built, tmp_path):
             shutil.rmtree(out)
             continue
         assert said == (
-            f"out must be a place with room to write; got {out} (No space left on device). "
+            f"out must be a folder that can be written; got {out} (No space left on device). "
             "Make room and run the same command again: finished parts are kept."
         )
         kept = {name: content for name, content in everything(tmp_path).items() if not name.startswith(f"{out.name}.")}
@@ -841,7 +841,7 @@ def test_folder_without_permission(open_folder, request):
     (open_folder / "closed").mkdir(0o555)
     request.getfixturevalue("unprivileged")
     for name in ("closed/I", "closed/a/I"):
-        match = rf"^out must be a place with room to write; got .*{name} \(Permission denied\)\. Repair it"
+        match = rf"^out must be a folder that can be written; got .*{name} \(Permission denied\)\. Repair it"
         with pytest.raises(InputError, match=match):
             index_module.build_index(plain("ab", "cd"), open_folder / name)
 
@@ -1131,7 +1131,7 @@ def test_damage_of_reports_that_kept_size_and_time(tmp_path, what):
     ]
     for call in calls:
         with pytest.raises(
-            DamagedIndexError, match=r"^\w+: reports\.arrow must hold the arrays that were written; got"
+            DamagedIndexError, match=r"^\w+: reports\.arrow must be unchanged since the index was built; got"
         ):
             call()
     with pytest.raises(

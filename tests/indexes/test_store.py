@@ -124,7 +124,7 @@ def test_a_full_disk_is_no_gathered_array(tmp_path, monkeypatch):
 
     monkeypatch.setattr(store.tempfile, "TemporaryFile", full)
     monkeypatch.setattr(features, "AT_ONCE", 3)
-    match = r"^out must be a place with room to write; got .*Make room and run the same command again"
+    match = r"^out must be a folder that can be written; got .*Make room and run the same command again"
     with pytest.raises(InputError, match=match):
         build_index(Inputs(["a", "b"], ["no effusion", "no edema"]), tmp_path / "I", metrics=["bleu"])
 

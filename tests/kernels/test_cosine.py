@@ -241,7 +241,7 @@ def test_vectors_too_wide_for_the_bounds():
     wide = np.ones((1, WIDEST + 1), np.float32)
     rule = (
         r"^embeddings must have at most 65536 numbers each, for which the bounds of a search are proven; "
-        r"got 65537\. Reduce them\.$"
+        r"got 65537\. Reduce their width"
     )
     with pytest.raises(InputError, match=rule):
         EmbeddingIndex.build("chexbert", inputs(wide), [], np.empty(0))

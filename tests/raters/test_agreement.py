@@ -92,7 +92,7 @@ def test_raters_with_themselves():
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ([ratings(JUDGES[:, :1])], r"ratings must be of 2 raters at least; got 1\. Add raters, or --repeated\."),
+        ([ratings(JUDGES[:, :1])], r"ratings must be of at least 2 raters; got 1\. Add raters, or --repeated\."),
         (
             [ratings(JUDGES[:2]), ratings(JUDGES)],
             r"repeated must be pairs of the ratings; got .*\. Give",

@@ -380,7 +380,7 @@ def test_directions_are_known_or_given_and_never_guessed(rated, tmp_path):
     with pytest.raises(InputError, match=match.format("'poor'=down")):
         align(rated.long, rated.scores, directions={"poor": "down"})
     match = (
-        r"^align: direction must be left out where a name says it; got 'bleu'=lower, of which higher is better\. Drop"
+        r"^align: direction must be left out for columns .* their name; got 'bleu'=lower, of which higher is better\. "
     )
     with pytest.raises(InputError, match=match):
         align(rated.long, rated.scores, directions={**POOR, "bleu": "lower"})

@@ -251,9 +251,7 @@ def test_a_column_that_follows_from_the_others(tmp_path, factor):
 
 
 def test_one_study_only(tmp_path):
-    match = (
-        r"^fit_composite: pairs must be of two studies at least, as each is left out once; got 1 in .*\. Add pairs, or"
-    )
+    match = r"^fit_composite: pairs must be of at least two studies, because each is .*; got 1 in .*\. Add pairs, or"
     refused(tmp_path, made_with_v0() | {"study_id": ["a"] * N}, match)
 
 

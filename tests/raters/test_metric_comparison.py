@@ -230,7 +230,9 @@ def test_no_interval_where_one_rater_says_all():
 
 
 def test_other_raters_want_two():
-    match = r"^compare_metrics: resample_raters must be asked of sets with at least 2 raters; got 1 in S\. Leave out"
+    match = (
+        r"^compare_metrics: resample_raters must be left out for sets with fewer than 2 raters; got 1 in S\. Leave out"
+    )
     with pytest.raises(InputError, match=match):
         compare_metrics({"S": RatedFiles(rated_by_four(1)[0])}, metrics=["bleu-1"], resample_raters=True)
 
@@ -331,7 +333,7 @@ def test_ablations(rated, tmp_path):
     assert table.notes[0].endswith("adjusted by Benjamini and Hochberg over these 4 tests.")
 
     match = r"^compare_metrics: ablations must have one of the metrics as a column \('bleu', 'poor'\); got none in "
-    with pytest.raises(InputError, match=match + r".*\. Call the variant's scores as the metric's\.$"):
+    with pytest.raises(InputError, match=match + r".*\. Give the column of the variant the name of the metric\.$"):
         compare_metrics(files, metrics=["poor", "bleu"], ablations=paths, **FEWER)
     with pytest.raises(InputError, match=r"must have one of the metrics .*; got 'bleu', 'crepe' in"):
         compare_metrics(files, metrics=["crepe", "bleu"], ablations={"x": rated.scores}, **{**FEWER, "directions": {}})

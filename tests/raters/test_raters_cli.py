@@ -97,7 +97,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor"],
-            r"align: direction must be NAME=higher\|lower; got 'poor'\. Put both sides",
+            r"align: direction must be NAME=higher\|lower; got 'poor'\. Write both parts",
         ),
         (["align", "LONG", "--scores", "LONG"], r"align: an id occurs more than once in the pairs of .*: '0/bleu'"),
         (

@@ -256,7 +256,7 @@ def test_identical_pairs_need_texts(tmp_path):
         ("pair_id,x\na,1\n", r"must be all the rated ones; got none for 1 of them, first 'bb'\. Repair the file"),
         (
             "pair_id,x\n8,1\n9,2\n",
-            r"must be those of the ratings; got none of 2: ids there are like '8', rated pairs like 'a'\. Join them by",
+            r"must contain ids of the rated pairs; got none of 2: ids there are like '8', rated pairs like 'a'\. Join",
         ),
         ("pair_id,x\na,1\na,2\n", r"an id occurs more than once in .*: 'a'"),
         ("x,y\na,1\nbb,2\n", r"s\.csv must say the pair of each row by a column pair_id, .*; got columns 'x', 'y'\."),

@@ -512,7 +512,7 @@ def test_vectors_that_do_not_fit(world, vectors):
 
     fewer = Vectors(asked.ids[:-2], asked.values[:-2])
     refused(
-        r"^baseline: query_vectors must have a vector of each query; got 2 of 14 without \('t0', 't1'\)\. Add them to",
+        r"^baseline: query_vectors must have a vector for each query; got 2 of 14 without \('t0', 't1'\)\. Add them to",
         asked=fewer,
     )
     foreign = Vectors([f"x{i}" for i in range(3)], corpus.values[:3])
@@ -527,7 +527,7 @@ def test_vectors_that_do_not_fit(world, vectors):
     refused(r"^baseline: query_vectors must have the width of the corpus's, 9; got 5\. Encode both with", asked=narrow)
     bare = Vectors(["r0", "r17"], corpus.values[:2])  # rows without a graph
     refused(
-        r"^baseline: corpus_vectors must have a vector of a row that the metric can score; got none\. Pass the file",
+        r"^baseline: corpus_vectors must have a vector for at least one report that .* can score; got none\. Pass the",
         bare,
         metric="radgraph",
     )

@@ -319,7 +319,7 @@ def test_another_direction(tmp_path):
 def test_terms_of_another_kind(tmp_path, changes):
     match = (
         r"^weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; "
-        r'got a content without them\. Fit them again with "oracle fit-composite"\.$'
+        r'got a file without them\. Fit them again with "oracle fit-composite"\.$'
     )
     with pytest.raises(InputError, match=match):
         read_weights(write(tmp_path, **changes))
@@ -346,7 +346,7 @@ def test_numbers_that_are_not_finite(tmp_path, number):
 def test_metrics_that_are_not_known(tmp_path):
     with pytest.raises(InputError, match=r"^metric must be one of .*; got 'meteor'\."):
         read_weights(write(tmp_path, terms={"meteor": {"mean": 0, "scale": 1, "weight": 1}}))
-    with pytest.raises(InputError, match=r"^terms must be of .*, each once; got 'crg'\. Leave it out\.$"):
+    with pytest.raises(InputError, match=r"^terms must be among .*, each once; got 'crg'\. Leave it out\.$"):
         read_weights(write(tmp_path, terms={"crg": {"mean": 0, "scale": 1, "weight": 1}}))
 
 

@@ -235,7 +235,7 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
     for metric, match in (
         ("bleu-1+bleu-1", "metric must be a sum of different metrics, .*; got 'bleu-1\\+bleu-1'"),
         ("bleu-1+sentences", "metric must be a sum of different metrics, under all of which higher"),
-        ("bleu-1+radcliq", "metric must be a sum of single metrics; got 'radcliq'. Name its parts"),
+        ("bleu-1+radcliq", "metric must be a sum of single metrics; got 'radcliq'. Name the metrics themselves"),
         ("bleu-1+", "metric must be one of those that oracle metrics lists; got ''"),
     ):
         with pytest.raises(InputError, match=match):

@@ -112,7 +112,10 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
     refused([*paths[:3], foreign[3]], r"^merge: parts must be of one search; got .* in metric, options, representation")
     cut = read_part(two)
     Results(cut.table.slice(1), cut.signature).write(tmp_path / "cut.parquet")
-    refused([one, tmp_path / "cut.parquet", *rest], r"^merge: parts must be as retrieve wrote them; got .*cut\.p")
+    refused(
+        [one, tmp_path / "cut.parquet", *rest],
+        r"^merge: parts must be unchanged since retrieve wrote them; got .*cut\.p",
+    )
     whole = tmp_path / "whole.parquet"
     mo.retrieve(made[1], made[2], "radgraph").write(whole)
     refused([whole], r"^merge: parts must be files of parts of a search; got .*, a whole result\. Leave it out\.")

@@ -533,7 +533,7 @@ def test_errors_of_the_self_check_name_query_and_row_and_no_text(index, queries,
 
     monkeypatch.setattr(cpu.Backend, "search", wrong)
     match = (
-        r"^retrieve: bleu-2 of row \d+ must be the reference's \(.*\) for query '\d+'; got \(.*\)\. This is a defect"
+        r"^retrieve: bleu-2 of row \d+ must be \(.*\) for query '\d+', as the plain .*; got \(.*\)\. This is a defect"
     )
     with pytest.raises(ExactnessError, match=match) as caught:
         api.retrieve(index, queries, "bleu", k=2)

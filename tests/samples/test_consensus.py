@@ -184,7 +184,7 @@ def test_bertscore_reads_an_encoder(fake_encoder):
     ("options", "match"),
     [
         ({"metrics": "cider-d"}, r"metrics must be such that the score of a pair depends on this pair alone; got 'ci"),
-        ({"metrics": []}, r"metrics must be at least one; got none\. Name some\."),
+        ({"metrics": []}, r"metrics must be at least one; got none\. Name one\."),
         ({"metrics": "nothing"}, r"metric must be one of those"),
         ({"metrics": "crepe"}, r"metric must be one with an exact search; got 'crepe'"),
         ({"metrics": "radgraph"}, r"graphs must be given for metric 'radgraph'; got none"),

@@ -71,7 +71,7 @@ def test_the_same_save_again_is_one(path):
     size = path.stat().st_size
     assert log.save(given(1)) == log_at(path).save(given(1)) == first
     assert path.stat().st_size == size
-    with pytest.raises(InputError, match=r"^this save has the id of another one\. Reload"):
+    with pytest.raises(InputError, match=r"^two saves of this page have the same id\. Reload"):
         log.save(given(1, counts=((9, 9), (9, 9))))
 
 

@@ -537,7 +537,7 @@ def other(**changes):
         (
             GOOD,
             {"random": "b", "oracles": {"rouge-l": "a"}},
-            "oracles must be of metrics of the table, bleu-2; got 'rouge-l'. Drop it.",
+            "oracles must name metrics that all systems have, bleu-2; got 'rouge-l'. Drop it.",
         ),
         (GOOD, {"random": "b", "oracles": {"blue": "a"}}, "metric must be one of .*; got 'blue'. Did you mean"),
     ],

@@ -302,15 +302,15 @@ def test_command_plots(oracle, files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Put both sides"),
-        (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Put"),
+        (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Write both parts"),
+        (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Write both"),
         (["A={0}", "A={1}"], "table: the files of 'A' have metric bleu-2 twice. Name one"),
-        (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Put"),
+        (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Write both"),
         (
             ["A={0}", "--oracle", "bleu=A", "--oracle", "bleu=B"],
             "table: oracle must have each name once; got 'bleu' twice",
         ),
-        (["A={0}", "--paired", "A"], "table: paired must be A,B; got 'A'. Put"),
+        (["A={0}", "--paired", "A"], "table: paired must be A,B; got 'A'. Write both"),
         (["A={0}", "--paired", "A,B"], "table: paired must name systems of the table, A; got 'B'. Add it."),
         (
             ["A={0}", "--format", "png"],

@@ -195,7 +195,7 @@ def test_levels_that_are_no_levels(texts):
 @pytest.mark.parametrize("cell", ["2", "yes", "0.5", "inf"])
 def test_cells_that_are_no_labels(tmp_path, cell):
     path = write(tmp_path / "r.csv", "ab", ["x", "y"], [(1, 0), (1, cell)])
-    match = r"^score_crg: label column 2 \('y'\) of .* must hold 1, 0, -1 or empty; got another cell in row 2\. Repair"
+    match = r"^score_crg: label column 2 \('y'\) of .* must hold 1, 0, -1 or empty; got another value in row 2\. Repair"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 

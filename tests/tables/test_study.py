@@ -318,7 +318,8 @@ def test_command(world, oracle, tmp_path):
     code, _, err = oracle("study", *given, "--model", "fair")
     assert code == 2
     assert (
-        err == "error: study: model must be NAME=FILE; got 'fair'. Put both sides, in quotes where there are blanks.\n"
+        err == "error: study: model must be NAME=FILE; got 'fair'. "
+        "Write both parts, and quote the argument if it contains spaces.\n"
     )
     code, _, err = oracle("study", *given, "--out", tmp_path / "no" / "study")
     assert code == 2

@@ -85,7 +85,7 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
         raise InputError(
             argument="weights",
             rule="must have terms with a mean, a scale and a weight each, and an intercept, all numbers",
-            value="a content without them",
+            value="a file without them",
             step='Fit them again with "oracle fit-composite".',
         ) from None
     return composite(COMPOSITE, terms, intercept, source, tool=tool)

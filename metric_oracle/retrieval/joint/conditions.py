@@ -67,7 +67,7 @@ def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, 
                 if conditions
                 else "must be a sum of single metrics",
                 value=repr(metric.name),
-                step="Name its parts.",
+                step="Name the metrics themselves.",
             )
     if len(set(names)) < len(names) or len({metric.higher_is_better for metric in ordered}) > 1:
         raise InputError(
