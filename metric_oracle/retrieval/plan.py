@@ -155,6 +155,13 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
         conditions = parsed(options.where)
         record = conditioned(ordered, conditions)
         options = replace(options, where=tuple(f"{name}{sign}{value!r}" for name, sign, value in conditions))
+    if (options.where or is_sum) and options.backend == "cuda":
+        raise InputError(
+            argument="backend",
+            rule='must be "cpu" or "auto" for a sum of metrics and for conditions, which have no CUDA kernels',
+            value="'cuda'",
+            step="Leave it out.",
+        )
     backend = check_backend(options.backend, record)
     if options.where and backend == "reference":
         raise InputError(

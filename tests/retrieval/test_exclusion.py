@@ -242,6 +242,9 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
             api.plan(index, metric)
     with pytest.raises(InputError, match='where must be left out with backend "reference"'):
         api.plan(index, "bleu", mo.SearchOptions(where="bleu-2>0.5", backend="reference"))
+    for metric, where in (("bleu", "bleu-2>0.5"), ("bleu-1+bleu-2", ())):
+        with pytest.raises(InputError, match='backend must be "cpu" or "auto" for a sum of metrics and for conditions'):
+            api.plan(index, metric, mo.SearchOptions(where=where, backend="cuda"))
 
 
 def test_the_command_takes_several_conditions(index):
