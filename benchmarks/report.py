@@ -59,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts += [growth_markdown(growth), _draw(growth, plot, options.page)]
     if encoders:
         parts.append(encoders_markdown(encoders))
+    of_itself = [newest(runs, lambda row, name=name: row["table"] == name) for name in ("itself", "mining")]  # type: ignore[misc]
+    if any(of_itself):
+        parts.append(itself_markdown([run for run in of_itself if run]))
     bodies = {
         options.page: "\n\n".join(part for part in parts if part),
         options.page.with_name("sizes.md"): sizes(rows),
@@ -344,6 +347,39 @@ def encoders_markdown(rows: Sequence[Row]) -> str:
         f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights, sides in turns."
     )
     return f"{about}\n\n{tables.table(header, lines)}"
+
+
+# What `benchmarks.itself` and `benchmarks.mining` measure.
+_ITSELF = {
+    "itself-radgraph": "RadGraph F1, 10 best, without self and same patient",
+    "itself-rouge-l": "ROUGE-L, the same",
+    "itself-bleu-2": "BLEU-2, the same",
+    "itself-radgraph-scipy": "RadGraph F1, the best, SciPy's sparse products on one core, extrapolated",
+    "overlap": "all lines of overlap of the test reports",
+    "planted-ours": "planted near duplicates, exact search under ROUGE-L",
+    "planted-minhash-5": "the same, MinHash of runs of five words",
+    "planted-minhash-1": "the same, MinHash of words",
+    "factmm-rag": "FactMM-RAG's rule: RadGraph F1 + agreement of labels, 3 best",
+    "factmm-rag-memory": "its peak of memory",
+}
+
+
+def itself_markdown(runs: Sequence[list[Row]]) -> str:
+    """Return the table of corpora against themselves: a caption for each run, and their rows."""
+    captions = [
+        f"benchmarks/{run[0]['table']}.py, {run[0]['time'][:10]}, commit {(run[0]['commit'] or 'unknown')[:7]}"
+        f"{' with changes' if run[0]['dirty'] else ''}, {tables.where(run[0])}"
+        for run in runs
+    ]
+    lines = []
+    for row in (row for run in runs for row in run):
+        goal = row.get("goal")
+        met = "" if goal is None else "yes" if row["value"] <= goal else "**no**"
+        most = "" if goal is None else f"at most {goal:g} {row['unit']}"
+        size = f"{row['reports']:,}" if "reports" in row else ""
+        lines.append([_ITSELF.get(row["name"], row["name"]), size, tables.value(row["value"], row), most, met])
+    header = ["A corpus against itself", "Reports", "Value", "Goal", "Met"]
+    return f"Synthetic reports: {'; '.join(captions)}.\n\n{tables.table(header, lines)}"
 
 
 def scale_markdown(rows: Sequence[Row]) -> str:

@@ -902,6 +902,20 @@ def test_report_of_encoders(rows):
     assert "| chexbert | 30 | one by one | 12 | 2.5 |" in text
 
 
+def test_report_of_a_corpus_against_itself(rows):
+    facts = {key: rows[0][key] for key in ("machine", "commit", "dirty", "time")}
+    itself = [
+        {"table": "itself", "name": "itself-radgraph", "value": 14.2, "unit": "s", "goal": 15.0, "reports": 185_538},
+        {"table": "itself", "name": "planted-ours", "value": 1.0, "unit": "recall", "planted": 500},
+    ]
+    mining = [{"table": "mining", "name": "factmm-rag", "value": 35.6, "unit": "s", "goal": 30.0, "reports": 125_237}]
+    text = report.itself_markdown([[row | facts for row in run] for run in (itself, mining)])
+    assert "| RadGraph F1, 10 best, without self and same patient | 185,538 | 14.2 s | at most 15 s | yes |" in text
+    assert "| planted near duplicates, exact search under ROUGE-L |  | 1 recall |  |  |" in text
+    assert "| FactMM-RAG's rule: RadGraph F1 + agreement of labels, 3 best | 125,237 | 35.6 s | at most 30 s |" in text
+    assert text.index("benchmarks/itself.py") < text.index("benchmarks/mining.py") < text.index("| RadGraph F1")
+
+
 def test_report_of_sets(rows, tmp_path):
     facts = {key: rows[0][key] for key in ("machine", "versions", "commit", "dirty", "seed", "time")} | {
         "table": "scale"
