@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import chain, count
+from itertools import chain, count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
 from typing import Any, ClassVar
@@ -151,9 +151,8 @@ class NgramIndex(FeatureDocuments):
 
     def item(self, document: int) -> tuple[str, ...]:
         """Return the tokens of a document, for the plain scorer."""
-        return tuple(
-            self.words[w] for w in self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
-        )
+        words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
+        return tuple(map(self.words.__getitem__, words.tolist()))
 
     def encode(self, inputs: Inputs) -> "NgramQueries":
         """Tokenize the queries and look up their features."""
@@ -316,7 +315,7 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 def distinct_sequences(
     texts: Sequence[str], tokenize: Callable[[str], list[str]]
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Tokenize texts and return the distinct token sequences.
+    """Tokenize texts, each distinct one once, and return the distinct token sequences.
 
     Returns
     -------
@@ -326,16 +325,16 @@ def distinct_sequences(
         Index in `sequences` of each text's sequence.
     """
     seen: dict[tuple[str, ...], int] = {}
-    which = np.fromiter((seen.setdefault(tuple(tokenize(text)), len(seen)) for text in texts), np.int64, len(texts))
-    return list(seen), which
+    of_text = {text: seen.setdefault(tuple(tokenize(text)), len(seen)) for text in dict.fromkeys(texts)}
+    return list(seen), np.fromiter(map(of_text.__getitem__, texts), np.int64, len(texts))
 
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the word ids of sequences, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
     ptr = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([len(s) for s in sequences], out=ptr[1:])
-    get = word_id.get
-    flat = np.fromiter((get(word, -1) for s in sequences for word in s), np.int64, int(ptr[-1]))
+    ids = map(word_id.get, chain.from_iterable(sequences), repeat(-1))
+    flat = np.fromiter(ids, np.int64, int(ptr[-1]))
     return flat, ptr
 
 

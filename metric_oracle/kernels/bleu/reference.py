@@ -29,4 +29,4 @@ def score(candidate, reference, *, order, coco):
 
 def _ngrams(tokens, n):
     """Return the n-grams of the tokens with their counts."""
-    return Counter(tokens[i : i + n] for i in range(len(tokens) - n + 1))
+    return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
