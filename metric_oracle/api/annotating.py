@@ -79,13 +79,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
 
 
 def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
-    """Return the source that a model makes, the model and the file to write.
-
-    Raises
-    ------
-    InputError
-        Unless exactly one model is given, and the file has one of its endings.
-    """
+    """Return the source whose model is to run, the path of the model, and the file to write, after checks."""
     named = {name: given[name] for name in MODELS if given.get(name) is not None}
     if len(named) != 1:
         raise InputError(

@@ -141,7 +141,7 @@ class AttachedReports:
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Add the sources of a prepared folder to those that were given, which replace them."""
+    """Return `inputs` with the sources of a prepared folder added; sources that `inputs` already has stay."""
     if prepared is None:
         return inputs
     sources = {**prepared.attached, **inputs.attached}

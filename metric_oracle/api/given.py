@@ -66,7 +66,7 @@ def say(line: str, tell: Callable[[str], None] | None) -> None:
 
 
 def opened(index: str | Path | Index) -> Index:
-    """Return an open index; a path is opened."""
+    """Return an index: the argument itself if it is open, else the index opened from the path."""
     return index if isinstance(index, Index) else open_index(index)
 
 
@@ -76,7 +76,7 @@ def is_prepared(given: Any) -> bool:
 
 
 def section_of(*others: Any) -> str | None:
-    """Return the section of the first index, prepared folder or result that has one; None if none has."""
+    """Return the section of the first argument (index, prepared folder or result) that has one, else None."""
     for other in others:
         if is_prepared(other):
             other = open_index(other)
@@ -134,7 +134,7 @@ def reports_of(
 
 
 def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the columns of a prepared set that are kept, by default all."""
+    """Return the columns that a prepared folder keeps, by default all of them."""
     wanted = check_kept(names) or tuple(prepared.columns)
     for name in wanted:
         if name not in prepared.columns:

@@ -24,16 +24,7 @@ from metric_oracle.sources.inputs import Inputs, load_inputs
 class Groups:
     """Reports of one group or of several, one group after another.
 
-    Attributes
-    ----------
-    reports : AttachedReports
-        Report 2 of group "a" has the id "a/2".
-    keys : list or None
-        Of the groups; None where the reports are those of one group.
-    sizes : int64[G] or None
-        None where the number of reports is not known before they are read.
-    is_keyed : bool
-        Whether the groups were a dict.
+    A group is, for example, the samples of one study.
     """
 
     reports: AttachedReports
@@ -43,15 +34,9 @@ class Groups:
 
 
 def groups_of(given: Given, argument: str, like: Groups | None = None) -> Groups:
-    """Return the groups of a list of lists of texts or of a dict of them; of anything else the reports of one group.
+    """Return the groups in a list of lists of texts or a dict of lists.
 
-    Parameters
-    ----------
-    given : list of lists of str, dict of them, other reports or AttachedReports
-    argument : str
-        Name for error messages.
-    like : Groups, optional
-        Groups that these belong to: as many, and of dicts those with the same keys, in that order.
+    Any other argument is the reports of one group.
     """
     side = attached(given)
     data = side.data
@@ -82,6 +67,7 @@ def groups_of(given: Given, argument: str, like: Groups | None = None) -> Groups
 
 
 def _distinct(keys: Sequence[Any] | None) -> set[Any] | None:
+    """Return the distinct keys of the groups, None if they have no keys."""
     return None if keys is None else set(keys)
 
 
@@ -90,11 +76,15 @@ def _is_text(value: Any) -> bool:
 
 
 def _by_text(value: Any, texts: Sequence[str]) -> Any:
-    """Return the function of texts that a dict by text stands for; anything else as it is."""
+    """Return a function from texts to values if the value is a dict keyed by text.
+
+    Otherwise return the value itself.
+    """
     if not isinstance(value, Mapping) or not any(text in value for text in texts):
         return value
 
     def answer(asked: list[str]) -> dict[str, Any]:
+        """Return the values of the texts, keyed by position."""
         return {str(i): value[text] for i, text in enumerate(asked) if text in value}
 
     return answer
@@ -176,7 +166,7 @@ def pairwise(
 
 
 def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Inputs, Inputs]:
-    """Return references and candidates with what belongs to them, one object where both are the same."""
+    """Return references and candidates with their sources; they are one object if both are the same reports."""
     models, encoded = shared_models(references, candidates)
     encoding = None if encoded is None else encoded.open_encoding()
     written, prepared_too = _read(candidates, predictions=True)
@@ -200,7 +190,7 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[I
 def _read(
     side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False
 ) -> tuple[Reports, Inputs | None]:
-    """Return reports, none of them missing, and what a prepared set holds for them."""
+    """Return reports, none of which may be missing, and the stored inputs if they are a prepared folder."""
     reports, prepared = side.read(predictions=predictions, keep_empty=keep_empty)
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:

@@ -269,7 +269,7 @@ class Scorer:
 
 
 def _texts_of(given: Sequence[Any], what: str) -> list[str]:
-    """Return the texts of texts and chat messages; "" for a word that stands for a missing report."""
+    """Return completions or prompts as texts; `what` names them in messages."""
     texts: list[str] = []
     try:
         texts.extend(map(_text_of, given))  # up to the first that is none
@@ -284,7 +284,7 @@ def _texts_of(given: Sequence[Any], what: str) -> list[str]:
 
 
 def _text_of(value: Any) -> Any:
-    """Return a text, or the last content of chat messages: a text too, or parts of which some are texts."""
+    """Return a text itself, or the content of the last chat message, which is a text or has parts with texts."""
     content = value if isinstance(value, str) else value[-1]["content"]
     if isinstance(content, list | tuple):
         return "".join(part["text"] for part in content if part["type"] == "text")
@@ -302,7 +302,7 @@ def _column(values: Any, name: str, n: int) -> list[Any]:
 
 
 def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
-    """Return what makes a source of texts: a function that was given, or one that runs the model that was."""
+    """Return a function from texts to a source's values: the user's own, or one that runs the user's model."""
     value = given.get(source.argument)
     makers = [source_of(name) for name in (source.name, source.record.made_by) if name]
     if value is None and source.record.made_by:
@@ -320,7 +320,7 @@ def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Calla
 
 
 class _Remembered:
-    """A model that keeps what it made of the last texts, `KEPT` of them."""
+    """A function from texts to values that keeps the values of the last `KEPT` texts, so that no model runs twice."""
 
     def __init__(self, model: Callable[[list[str]], Any]) -> None:
         self._model = model

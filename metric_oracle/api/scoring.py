@@ -185,7 +185,10 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
 def shared_models(
     references: AttachedReports, predictions: AttachedReports
 ) -> tuple[dict[str, Any], AttachedReports | None]:
-    """Return what models of both sides need, and the side that names the encoder of both."""
+    """Return the arguments of models that serve both references and predictions, and the reports that name the encoder.
+
+    The latter is None if neither reports name an encoder.
+    """
     for side in (references, predictions):
         check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), "scores")
     both = references.models.keys() & predictions.models.keys()
@@ -204,7 +207,7 @@ def shared_models(
 
 
 def own_sources(references: AttachedReports, predictions: AttachedReports) -> dict[str, Any]:
-    """Return the sources of the second side, without models that serve both."""
+    """Return the sources of the predictions, without models that serve both references and predictions."""
     shared = {
         source.argument
         for source in attached_sources()
@@ -215,7 +218,7 @@ def own_sources(references: AttachedReports, predictions: AttachedReports) -> di
 
 
 def _counted(reports: Reports) -> str:
-    """Return a note on the reports of one side: their source, and how many are missing, empty or without tokens."""
+    """Return a note on reports: their source, and how many are missing, empty or tokenless."""
     kept = set(reports.ids)
     notes = []
     for state, studies in reports.states.items():

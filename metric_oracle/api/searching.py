@@ -153,7 +153,10 @@ def build_index(
 
 
 def loaded(queries: Given, index: Index, progress: Progress | None = None, keep: Sequence[str] = ()) -> Inputs:
-    """Return loaded test reports as they are, and others as they are compared with an index, with kept columns."""
+    """Return test reports as Inputs for an index; loaded reports are returned unchanged.
+
+    `keep` names columns to keep.
+    """
     return queries if isinstance(queries, Inputs) else attached(queries).load(index, progress, keep)
 
 

@@ -37,13 +37,7 @@ def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
 
 
 class SharedSources:
-    """Sources of all shards, which are read once; each worker opens the encoder itself.
-
-    Attributes
-    ----------
-    files, models, encoder : dict
-        Arguments of `load_inputs`, and of `load_encoding`.
-    """
+    """Sources that all shards share, read once; each worker opens the encoder itself."""
 
     def __init__(self, files: dict[str, Any], models: dict[str, Any], encoder: dict[str, Any]) -> None:
         self._files, self._models, self._encoder = files, models, encoder
@@ -94,9 +88,9 @@ def build_streamed(
     progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:
-    """Build a set of a file; sources given as files are read once, and each shard gets its part.
+    """Build a shard set from a file that is read in pieces.
 
-    `runner` is None or a `Runner` of `cluster`, which is imported for those alone who ask for one.
+    Each shard gets its part of the sources, which are read once.
     """
     shared = SharedSources(files, models, encoder)
     encoding = shared.encoding()
@@ -164,7 +158,7 @@ def build_cut(
 
 
 def _described(value: Any) -> Any:
-    """Return path, size and time of change of a file, which tell it from other files and versions."""
+    """Return path, size and modification time of a file, which distinguish it from other files and versions."""
     if not isinstance(value, str | Path):
         return repr(type(value))
     path = Path(value)

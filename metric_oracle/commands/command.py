@@ -107,11 +107,12 @@ def _panel(parameter: inspect.Parameter) -> int:
 
 
 def _is_group(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is an option group: a dataclass whose fields are options."""
     return inspect.isclass(parameter.annotation) and is_dataclass(parameter.annotation)
 
 
 def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a function, with groups replaced by their fields and choices by types."""
+    """Yield the parameters with each option group replaced by its fields."""
     for p in parameters:
         if p.name == "to":
             continue
@@ -155,7 +156,7 @@ def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _check_texts(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise if the text of a report was typed instead of a file, because a reader would print it as a file name."""
+    """Raise InputError if a report was typed instead of a file, because a message would print it as a file name."""
     for p in parameters:
         values = given.get(p.name)
         for value in values if isinstance(values, list) else [values]:
@@ -203,7 +204,10 @@ def split_names(given: Sequence[str]) -> list[str]:
 
 
 def one_metric(metrics: Sequence[str]) -> str:
-    """Return the name given with --metric, or the names of a sum joined by +; raise if there are several."""
+    """Return the metric given with --metric, or the names of a sum joined by +.
+
+    Raise InputError if there are several.
+    """
     names = split_names(metrics)
     metric_names([part for name in names for part in name.split("+")])
     if len(names) != 1:

@@ -1,4 +1,4 @@
-"""overlap."""
+"""The command overlap."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -70,11 +70,12 @@ def overlap(
 
 
 def _lines(render: Any, result: Any) -> list[str]:
+    """Return the report on copies as lines in a format."""
     return [render(result).removesuffix("\n")]
 
 
 def _named(sets: list[str]) -> list[tuple[str, str]]:
-    """Return the name and the file of each set."""
+    """Return name and file of each set of reports; raise InputError if a name occurs twice."""
     result: dict[str, str] = {}
     for text in sets:
         name, mark, path = text.partition("=")

@@ -12,29 +12,21 @@ from metric_oracle.errors import not_installed
 
 
 def check_installed(files: Any, *models: object) -> None:
-    """Raise if the models that a command runs need PyTorch or transformers, and one of these is not installed.
-
-    Parameters
-    ----------
-    files : option group
-        Options whose values are files; some of them may be models.
-    *models : object
-        Other models that the command runs, such as an encoder; None is ignored.
-    """
+    """Raise BackendError if a model that the command runs needs PyTorch or transformers, and it is not installed."""
     from metric_oracle import api
 
     api.check_installed([*api.named_models(given(files)), *models])
 
 
 def check_device(files: Any, models: Models) -> None:
-    """Raise if --device cuda is given, a model would run on it, and this machine has no GPU."""
+    """Raise BackendError if --device cuda is given, a model would run on it, and this machine has no GPU."""
     from metric_oracle import api
 
     api.check_device(models.device, [models.encoder, *api.named_models(given(files))])
 
 
 def check_web() -> None:
-    """Raise if a library of the web pages is not installed."""
+    """Raise BackendError if a library of the web pages is not installed."""
     missing = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
     if missing:
         raise not_installed("a page", missing[0], "web")
@@ -43,11 +35,7 @@ def check_web() -> None:
 def load_tests(
     queries: Path | str, files: Files, models: Models, reading: Reading, *others: Any, keep: Sequence[str] = ()
 ) -> Any:
-    """Read test reports, a file or one text, with what belongs to them, and say what was recognised and left out.
-
-    Their section is the one asked for, or else that of the `others`, indexes or results that they belong to. The
-    columns `keep` are read, too.
-    """
+    """Read test reports, from a file or one text, with their sources; print what was recognised and left out."""
     from metric_oracle import api
 
     check_device(files, models)

@@ -1,4 +1,4 @@
-"""mine and pairs."""
+"""The commands mine and pairs."""
 
 import json
 from functools import partial
@@ -94,9 +94,10 @@ def pairs(
 
 
 def report(to: Destination, mined: Any) -> None:
-    """Say that a file of mined pairs was written, and show what is in it and what each rule left out."""
+    """Print that a file of mined pairs was written, its counts, and how many candidates each rule left out."""
 
     def view() -> list[str]:
+        """Return the counts as lines."""
         of_sample = dict(mined.skipped)
         n, whole = of_sample.pop("anchors", 0), of_sample.pop("candidates", 0)
         width = max(map(len, of_sample), default=0)
