@@ -187,7 +187,7 @@ def shared_models(
 ) -> tuple[dict[str, Any], AttachedReports | None]:
     """Return the arguments of models that serve both references and predictions, and the reports that name the encoder.
 
-    The latter is None if neither reports name an encoder.
+    The latter are None if neither names one.
     """
     for side in (references, predictions):
         check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), "scores")
