@@ -21,7 +21,15 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.results import Results, check_out
-from metric_oracle.samples.groups import Groups, checked_metrics, matrices, places_of, signature_of, write_table
+from metric_oracle.samples.groups import (
+    Groups,
+    checked_metrics,
+    made_by,
+    matrices,
+    places_of,
+    signature_of,
+    write_table,
+)
 from metric_oracle.sources.inputs import load_inputs
 
 Array = npt.NDArray[np.float64]
@@ -346,6 +354,7 @@ def consensus(
                 "tool": record.tool,
                 "direction": "higher" if record.higher_is_better else "lower",
                 **{name: str(value) for name, value in options.settings.items() if name in record.settings},
+                **({"representation": made} if (made := made_by(inputs, record)) else {}),
                 **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
             }
             for record in records

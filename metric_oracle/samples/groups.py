@@ -110,6 +110,18 @@ def entries(
     return metric_entries(index, references, records, options)
 
 
+def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
+    """Return the signature entries of the encoder and the models that make what a metric reads."""
+    made: dict[str, dict[str, Any]] = {}
+    for kind in record.representations:
+        attachment = inputs.attached.get(kind)
+        if attachment is not None and attachment.made_by:
+            made[kind] = {"encoder": dict(attachment.made_by)}
+        elif REPRESENTATIONS[kind].is_encoded and inputs.encoding is not None:
+            made[kind] = {"encoder": dict(inputs.encoding.encoder.signature)}
+    return made
+
+
 def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
     """Return the samples of all studies as Inputs, one study after another, and the number of samples of each study."""
     return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)

@@ -178,6 +178,9 @@ def test_bertscore_reads_an_encoder(fake_encoder):
     found = mo.consensus(given, "bertscore")
     own = mo.reports(samples["a"], encoder="ENCODER", layer=1)
     np.testing.assert_array_equal(found.matrices["bertscore"][0], mo.pairwise(own, "bertscore"))
+    scored = mo.score(own, mo.reports(samples["a"], encoder="ENCODER", layer=1), "bertscore")
+    of_scores = scored.signature["metrics"]["bertscore"]["representation"]["bertscore"]["encoder"]
+    assert found.signature["metrics"]["bertscore"]["representation"] == {"bertscore": {"encoder": of_scores}}
 
 
 @pytest.mark.parametrize(
