@@ -232,7 +232,7 @@ class TokenStateIndex(Documents):
         return encoded.corpus
 
     def candidate(self, document: int, encoded: "TokenQueries | None") -> TokenItem:
-        """Return a document with the token weights of these queries."""
+        """Return a document as a candidate for the plain scorer, with the token weights that the queries determine."""
         return self.item(document) if encoded is None else self._item(document, encoded.corpus.weight_of_id)
 
     def weighted(self, weight_of_id: np.ndarray) -> Corpus:

@@ -370,7 +370,7 @@ class WeightedQueries(Encoded):
         return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 
     def as_candidate(self, q: int) -> Words:
-        """Return the tokens of a distinct query in the form of a candidate, for its score with itself."""
+        """Return the tokens of a distinct query in the form that candidates have, for its score with itself."""
         return self.items[q]
 
 

@@ -40,7 +40,7 @@ class EncodedQueries(Protocol):
         """Return a distinct query as a reference for the plain scorer."""
 
     def as_candidate(self, q: int) -> Any:
-        """Return a distinct query in the form of a candidate, for the plain score of the query with itself."""
+        """Return a distinct query in the form that candidates have, so that it can be scored with itself."""
         return self.item(q)
 
     def portable(self) -> Any:
@@ -88,7 +88,10 @@ class Representation(Protocol):
         """
 
     def own_batch(self) -> Any:
-        """Return the documents as a batch of distinct queries, for the kernels; None where they have to be encoded."""
+        """Return the corpus's own documents as queries for the kernels, to score documents with one another.
+
+        None if the documents have to be encoded for that.
+        """
 
     def corpus(self, metric: Metric, encoded: Any) -> Any:
         """Return the named tuple of arrays that the kernels of a metric read; weights may depend on the queries."""
@@ -97,10 +100,10 @@ class Representation(Protocol):
         """Return a document for the plain scorer, without anything that depends on the queries."""
 
     def key(self, document: int) -> Hashable:
-        """Return a value that is equal for equal documents of two corpora, and only for them."""
+        """Return a value that identifies a document in any index: equal for equal documents, and only for them."""
 
     def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for these queries, for the plain scorer."""
+        """Return a document as a candidate for the plain scorer, with what depends on the queries, such as weights."""
 
 
 class StoredRepresentation(Representation, Protocol):

@@ -57,11 +57,11 @@ class Documents:
         raise NotImplementedError
 
     def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for these queries; by default it does not depend on them."""
+        """Return a document as a candidate for the plain scorer; by default it does not depend on the queries."""
         return self.item(document)
 
     def key(self, document: int) -> Hashable:
-        """Return a value that is equal for equal documents of two indexes, and only for them."""
+        """Return a value that identifies a document in any index: equal for equal documents, and only for them."""
         return self.item(document)
 
     @classmethod
@@ -77,7 +77,10 @@ class Documents:
         return cls.build(kind, inputs, texts, row_text)
 
     def own_batch(self) -> Any:
-        """Return the documents as a batch of distinct queries of one another; by default they are encoded for that."""
+        """Return the documents as queries, to score them with one another.
+
+        None, the default, means that they are encoded.
+        """
         return None
 
     def counts(self) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class Encoded:
         raise NotImplementedError
 
     def as_candidate(self, q: int) -> Any:
-        """Return a distinct query in the form of a candidate, for its score with itself."""
+        """Return a distinct query in the form that candidates have, so that it can be scored with itself."""
         return self.item(q)
 
     def portable(self) -> Any:

@@ -168,7 +168,7 @@ class NgramIndex(FeatureDocuments):
         return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
-        """Return the documents as a batch of distinct queries of one another."""
+        """Return the documents as queries for the kernels, to score them with one another."""
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr.copy())
 
     def encode_again(self, inputs: Inputs, encoded: "NgramQueries | None", **settings: Any) -> "NgramQueries":

@@ -178,7 +178,7 @@ class GraphIndex(FeatureDocuments):
         )
 
     def own_batch(self) -> SetBatch:
-        """Return the documents as a batch of distinct queries of one another."""
+        """Return the documents as queries for the kernels, to score them with one another."""
         return SetBatch(self.own_queries())
 
     def encode_again(self, inputs: Inputs, encoded: "GraphQueries | None", **settings: Any) -> "GraphQueries":
@@ -290,7 +290,7 @@ class GraphQueries(Encoded):
 
     @cached_property
     def query_index(self) -> GraphIndex:
-        """An index of the queries themselves, with all their features."""
+        """An index in memory of the queries' graphs, with all their features, also those that the corpus lacks."""
         return build_graphs(self.graphs, self.graph_of_query)
 
     def item(self, q: int) -> Graph:

@@ -225,7 +225,7 @@ class _Block:
         return np.array([codes.setdefault(folded(text), len(codes)) for text in texts.to_pylist()], np.int64)
 
     def _folded(self, rows: np.ndarray) -> np.ndarray:
-        """Return the numbers of the folded texts of corpus rows."""
+        """Return, for corpus rows, the numbers of their folded texts; see `_codes`."""
         return self._codes[np.searchsorted(self._texts[0], rows)]
 
     def _judged(self, counts: dict[str, int]) -> np.ndarray:

@@ -228,7 +228,7 @@ class MetricComparison(OneLine):
         return next(view for view in self.views if view.name == name)
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
-        """Return the records of one kind of number in which these columns have these values."""
+        """Return the rows of `numbers` of one kind (column ``what``) whose other columns have these values."""
         wanted = {"what": what, **keys}
         return [r for r in self.numbers.to_pylist() if all(r[name] == value for name, value in wanted.items())]
 

@@ -194,7 +194,10 @@ def accuracy_with_ties(x: Side, y: Side, drawn: Resamples) -> Array:
 
 
 def whole_groups(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return the share of groups in which x orders every comparison without a tie in y as y does."""
+    """Return the share of groups in which x orders all comparisons as y does.
+
+    Comparisons with a tie in y are left out.
+    """
     group = drawn.group[drawn.comparisons[0]]
     n = int(drawn.group.max(initial=-1)) + 1
     counted = np.bincount(group, y.within != 0, n) > 0
