@@ -6,6 +6,7 @@ pages or terminals.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -349,7 +350,11 @@ def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph
         kinds = {words: WHOLE if of == {True} else PARTLY if True in of else LACKING for words, of in by_words.items()}
         said = contrary[len(sides)]
         marks = {w: Segment("", kind, number.get(w), opposite=said.get(w, "")) for w, kind in kinds.items()}
-        sides.append(cut(text, _find_phrases(text, marks)))
+        located = _find_phrases(text, marks)
+        times = Counter(id(mark) for _, mark in located)  # words that occur twice may be contradicted in one place only
+        sides.append(
+            cut(text, [(at, mark if times[id(mark)] == 1 else replace(mark, opposite="")) for at, mark in located])
+        )
     note = "Graphs have no positions in the text: every occurrence of an entity's words is marked."
     return Evidence(sides[0], sides[1], score, {**counts, **components}, rows, ("kind", "feature", "in"), note)
 
@@ -420,7 +425,8 @@ def _presence(label: str) -> str:
 def _contrary_words(reference: Graph, candidate: Graph) -> list[dict[str, str]]:
     """Return, for each side, the words that the other side contradicts, and what it says instead.
 
-    Words that also modify something else are left out, because a graph does not say where in the text they are.
+    Words that also modify something else are left out, because a graph does not say where in the text they are. For the
+    same reason `radgraph` marks only words that occur once.
     """
     contrary: list[dict[str, str]] = [{}, {}]
     contradicting = opposites(reference, candidate)

@@ -267,6 +267,8 @@ def test_opposites_of_graphs():
     said = [{s.text: s.opposite for s in side if s.opposite} for side in (found.reference, found.candidate)]
     # "right" modifies the lung too, so that its place in the text is not known.
     assert said == [{"Left": "right", "mild": "severe", "edema": "present"}, {"Severe": "mild", "Edema": "absent"}]
+    twice = evidence.radgraph("Left effusion. Left rib.", "", METRICS["radgraph"], (asked, answered))
+    assert {s.text for s in twice.reference if s.opposite} == set()
 
 
 @examples(30)
