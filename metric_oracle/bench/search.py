@@ -29,7 +29,8 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, write_files
+from metric_oracle.synthetic.corpus import write_synthetic
+from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
 
 METRICS = shown_in("bench")
 DEFAULT_SIZE = (20_000, 500)  # reports and test reports of the synthetic corpus; takes a minute or two
@@ -429,14 +430,15 @@ def _synthetic(
         if not names:
             continue
         step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
-        paths, files = write_files(scratch / name, n_reports, n_tests)
+        files = write_synthetic(scratch / name, n_reports, n_tests)
+        sources = {side: sources_of(files, side) for side in ("train", "test")}
         step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
         of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
         index = api.build_index(
-            api.reports(paths["train"], **files["train"], **of_encoder), scratch / name / "INDEX", metrics=names
+            api.reports(files["train"], **sources["train"], **of_encoder), scratch / name / "INDEX", metrics=names
         )
         parts.append(
-            _Part(index, api.reports(paths["test"], **files["test"]).load(), paths["test"], files["test"], names)
+            _Part(index, api.reports(files["test"], **sources["test"]).load(), files["test"], sources["test"], names)
         )
     return parts, rows
 

@@ -14,8 +14,8 @@ app = typer.Typer(rich_markup_mode="rich")
 def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
     """Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.
 
-    Metrics whose libraries are not installed are left out. With FOLDER, corpus and index are kept there; otherwise they
-    are deleted.
+    Metrics whose libraries are not installed are left out. With FOLDER, the files, those of oracle example in any size,
+    and the index are kept there; otherwise they are deleted.
     """
     from metric_oracle.synthetic.demo import COMMANDS, run_demo
     from metric_oracle.synthetic.view import demo_tables
@@ -24,7 +24,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
         outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
     show(demo_tables(outcome))
     if folder is not None:
-        put(f"\n{folder}: the corpus and its index. Try, in this folder:\n")
+        put(f"\n{folder}: the files and the index. Try, in this folder:\n")
         put("\n".join(COMMANDS))
 
 

