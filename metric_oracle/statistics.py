@@ -155,16 +155,16 @@ def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
     """
     n = columns.shape[1]
     rng = np.random.default_rng(seed)
-    found = np.empty((resamples, len(columns)))
+    resampled = np.empty((resamples, len(columns)))
     batch = max(1, _HELD // n)
     for begin in range(0, resamples, batch):
-        some = min(batch, resamples - begin)
-        drawn = rng.integers(0, n, (some, n))
-        times = np.bincount((drawn + n * np.arange(some)[:, None]).ravel(), minlength=some * n).reshape(some, n)
-        found[begin : begin + some] = times @ columns.T / n
+        size = min(batch, resamples - begin)
+        drawn = rng.integers(0, n, (size, n))
+        times = np.bincount((drawn + n * np.arange(size)[:, None]).ravel(), minlength=size * n).reshape(size, n)
+        resampled[begin : begin + size] = times @ columns.T / n
     # The value as the resampled ones are rounded: they are compared.
     value = np.ones(n) @ columns.T / n
-    return Resampled(value, found, (n * value - columns.T) / (n - 1))
+    return Resampled(value, resampled, (n * value - columns.T) / (n - 1))
 
 
 def interval(
@@ -225,17 +225,17 @@ def intervals(
     varies = columns.min(axis=1) < columns.max(axis=1)
     if method != LEGACY:
         means = resample_means(columns[varies], n_resamples, seed)
-    found = []
+    results = []
     for column, place in zip(columns, np.cumsum(varies) - 1, strict=True):
         low, high = float(column.min()), float(column.max())
         if low == high:
-            found.append(Interval(low, high, degenerate=True))
+            results.append(Interval(low, high, degenerate=True))
         elif method == LEGACY:
-            found.append(_legacy(column, level, seed))
+            results.append(_legacy(column, level, seed))
         else:
             one = Resampled(means.value[place], means.resampled[:, place], means.left_out[:, place])
-            found.append(one.interval(method, level) or Interval(low, high, degenerate=True))
-    return found
+            results.append(one.interval(method, level) or Interval(low, high, degenerate=True))
+    return results
 
 
 def percentile(values: Array, at: Array) -> list[float | None]:

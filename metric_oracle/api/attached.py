@@ -92,10 +92,10 @@ class AttachedReports:
         InputError
             If a file cannot be read, does not belong to the reports, or an option does not fit.
         """
-        asked = section_of(index), tuple(keep)
-        if asked not in self._loaded:
-            self._loaded[asked] = self._load(*asked, silent if progress is None else progress)
-        return self._loaded[asked]
+        key = section_of(index), tuple(keep)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(*key, silent if progress is None else progress)
+        return self._loaded[key]
 
     def _load(self, like: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
         check_left_out([name for name in self.encoding if name != "encoder"], (), "test reports, whose index says it")

@@ -13,12 +13,12 @@ _OWN = ("row", "study_id", "distinct_id")  # columns of an index
 
 def check_kept(names: object) -> tuple[str, ...]:
     """Return the names of the columns to keep, from one name, names joined with commas, or a sequence of names."""
-    found = names.split(",") if isinstance(names, str) else names
-    if not isinstance(found, Iterable) or not all(isinstance(name, str) and name.strip() for name in found):
+    listed = names.split(",") if isinstance(names, str) else names
+    if not isinstance(listed, Iterable) or not all(isinstance(name, str) and name.strip() for name in listed):
         raise InputError(
             argument="keep", rule="must be names of columns", value=repr(names), step='Name them, such as "subject_id".'
         )
-    kept = tuple(dict.fromkeys(name.strip() for name in found))
+    kept = tuple(dict.fromkeys(name.strip() for name in listed))
     taken = [name for name in kept if name in (*RESERVED, *_OWN)]
     if taken:
         raise InputError(
@@ -43,11 +43,11 @@ def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: o
 
     Rows with the same id are images of one study; raise InputError if their values differ.
     """
-    found: dict[str, str] = {}
+    value_of_id: dict[str, str] = {}
     for study, value in zip(ids, values, strict=True):
-        if found.setdefault(study, value) != value:
+        if value_of_id.setdefault(study, value) != value:
             raise InputError(
                 f"{where} has an id with several values of {name!r}: {shown_names([study])}.",
                 "Keep one value for each id, or another column.",
             )
-    return found
+    return value_of_id

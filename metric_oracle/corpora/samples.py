@@ -371,7 +371,7 @@ def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
 
 def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
     """Return a column with a finite number for each sample, one list for each study."""
-    found = []
+    lists = []
     for row, (cell, group) in enumerate(zip(table.column(name, "", is_text=True), texts, strict=True)):
         cell = cell.tolist() if hasattr(cell, "tolist") else cell
         if not isinstance(cell, list | tuple) or len(cell) != len(group):
@@ -380,8 +380,8 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
                 f"{table.place_of(row)} has {len(group)} candidates, and {got} in {_shown(name)}.",
                 "Write one number for each candidate.",
             )
-        found.append([_finite(value, table, name, row) for value in cell])
-    return found
+        lists.append([_finite(value, table, name, row) for value in cell])
+    return lists
 
 
 def _numbers(table: Table, name: str) -> list[float]:

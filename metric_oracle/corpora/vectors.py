@@ -163,10 +163,10 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
             table.column(name, "path"), class_of, f"column {name!r}", path, may_miss=not is_snake
         )
 
-    found = table.id_cells(id_column)
-    if found is None:
+    id_cells = table.id_cells(id_column)
+    if id_cells is None:
         return Labels(None, values)
-    cells, id_name = found
+    cells, id_name = id_cells
     where = f"{id_name!r} in {path}"
     ids = canonical_ids(cells, where)
     if id_name == "path_to_image":
@@ -202,13 +202,15 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        found = table.id_cells(id_column)
-        ids = None if found is None else canonical_ids(found[0], f"{found[1]!r} in {path}")
+        id_cells = table.id_cells(id_column)
+        ids = None if id_cells is None else canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
         known = (*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "")
         names = [
             name
             for name in table.names
-            if name.lower() not in known and not name.startswith("Unnamed:") and (found is None or name != found[1])
+            if name.lower() not in known
+            and not name.startswith("Unnamed:")
+            and (id_cells is None or name != id_cells[1])
         ]
         columns = [table.column(name, "path") for name in names]
         values = np.array(
@@ -237,16 +239,16 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
     """Return the class of each cell of a label column; `class_of` maps numbers to classes, `what` names the column."""
     cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
-    found = [classes[cell] for cell in cells]
-    if None in found:
+    class_of_cell = [classes[cell] for cell in cells]
+    if None in class_of_cell:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
         raise InputError(
             argument=f"{what} of {path}",
             rule=f"must hold {allowed}",
-            value=f"another value in row {found.index(None) + 1}",
+            value=f"another value in row {class_of_cell.index(None) + 1}",
             step="Repair it.",
         )
-    return found  # type: ignore[return-value]
+    return class_of_cell  # type: ignore[return-value]
 
 
 def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
@@ -265,12 +267,12 @@ def read_ids(path: Path) -> list[str]:
         text, _ = read_text(path)
         return canonical_ids(text.rstrip("\r\n").split("\n"), str(path))
     table = read_table(path)
-    found = table.id_cells()
-    if found is None:
+    id_cells = table.id_cells()
+    if id_cells is None:
         raise InputError(
             argument="ids", rule="must have a column with a usual id name", value=path, step=f"Columns: {table.header}."
         )
-    return canonical_ids(found[0], f"{found[1]!r} in {path}")
+    return canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
@@ -383,9 +385,9 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
     """Return the ids and the vectors of a Parquet file."""
     table = read_table(path)
-    found = table.id_cells()
+    id_cells = table.id_cells()
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
-    if found is None or len(lists) != 1:
+    if id_cells is None or len(lists) != 1:
         raise InputError(
             argument="a Parquet file",
             rule="must have an id column and one column of lists",
@@ -400,7 +402,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
     widths = set(pc.list_value_length(column).to_pylist())
     if len(widths) != 1 or None in widths or flat.null_count:
         raise InputError(f"the vectors of {path} must have one width and no missing value.", "Write the file again.")
-    return found[0], flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return id_cells[0], flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
 def _is_list(kind: pa.DataType) -> bool:

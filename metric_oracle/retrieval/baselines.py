@@ -181,8 +181,8 @@ def nearest_rows(
             step="Encode both with one model.",
         )
     space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
-    asked = space.encode(_of_vectors(query_vectors, of_query))
-    rows = _nearest_rows(space, asked)[asked.which]
+    encoded = space.encode(_of_vectors(query_vectors, of_query))
+    rows = _nearest_rows(space, encoded)[encoded.which]
     chosen_by = {"corpus": _digest(corpus_vectors, of_row), "query": _digest(query_vectors, of_query)}
     return rows, {"rows_with_vectors": len(space.row_id), "vectors": chosen_by}
 

@@ -234,20 +234,20 @@ def _bertscores(
     part = int(record.options["part"])  # type: ignore[call-overload]
     score, batch = load_reference(record), encoded.batch
     counts = [len(batch.states_of(q)) for q in chosen]
-    asked = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
+    directions = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)
     lengths, width = np.diff(index.ptr), index.states.shape[1]
     longest = int(max(lengths.max(), *counts))
     error = 4 * gamma(width + longest + 16, FLOAT64)
     base = 0.0 if batch.baseline is None else batch.baseline[part]
     scores = np.empty((len(counts), len(lengths)))
-    at_once = max(CELLS // max(len(asked), width), 1)
+    at_once = max(CELLS // max(len(directions), width), 1)
     first = 0
     while first < len(lengths):
         last = max(int(np.searchsorted(index.ptr, index.ptr[first] + at_once, "right")) - 1, first + 1)
         tokens = slice(index.ptr[first], index.ptr[last])
         starts = index.ptr[first:last] - index.ptr[first]
-        cosines = asked @ _directions(index.states[tokens]).T
+        cosines = directions @ _directions(index.states[tokens]).T
         weights = encoded.corpus.weight_of_id[index.ids[tokens]]
         total = np.add.reduceat(weights, starts)
         for i, q in enumerate(chosen):

@@ -180,9 +180,9 @@ class Excluded:
                 step=f"Give {option('exclude', 'text')}, or the reports of the index.",
             )
         document_of_row = representation_of(self._index, self._record).document_of_row
-        found = np.full(max(len(document_of_row), self._index.n_reports), -1, np.int64)
-        found[: len(document_of_row)] = document_of_row
-        return found[rows]
+        documents = np.full(max(len(document_of_row), self._index.n_reports), -1, np.int64)
+        documents[: len(document_of_row)] = document_of_row
+        return documents[rows]
 
     def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
         """Return the groups of the rule "same": rows with equal documents are one group.
@@ -232,9 +232,9 @@ def _folded(shard: Index) -> pa.Array:
 
 def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
     """Return the rules and columns that `exclude` names, after a check that the index keeps these columns."""
-    found = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
+    listed = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
     known = (*RESERVED, *index.columns)
-    wrong = [name for name in found if not isinstance(name, str) or name.strip() not in known]
+    wrong = [name for name in listed if not isinstance(name, str) or name.strip() not in known]
     if wrong:
         raise InputError(
             argument="exclude",
@@ -242,4 +242,4 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
             value=repr(wrong[0]),
             step=f"Columns are stored with {option('keep', 'COLUMN')} of build-index.",
         )
-    return tuple(dict.fromkeys(name.strip() for name in found))
+    return tuple(dict.fromkeys(name.strip() for name in listed))

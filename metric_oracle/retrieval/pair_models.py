@@ -49,9 +49,9 @@ def reads_pairs(record: Metric) -> bool:
 
 def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
     """Return `models` and the default models of metrics without one; raise InputError if a metric has no default."""
-    found = dict(models)
+    opened = dict(models)
     for record in records:
-        if not reads_pairs(record) or record.representation in found:
+        if not reads_pairs(record) or record.representation in opened:
             continue
         needs = REPRESENTATIONS[record.representation]
         if needs.source is not None and needs.source.arguments:
@@ -61,8 +61,8 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
                 value="None",
                 step=f"Add {needs.source.option}.",
             )
-        found[needs.name] = needs.load_class()()
-    return found
+        opened[needs.name] = needs.load_class()()
+    return opened
 
 
 def score_pairs(
@@ -77,10 +77,10 @@ def score_pairs(
         return list(scored), noted
     counts, n_cut = model.count_errors(pairs, progress=progress)
     rows = zip(totals(counts).tolist(), counts.tolist(), strict=True)
-    found: list[tuple[float, dict[str, float]] | None] = [
+    results: list[tuple[float, dict[str, float]] | None] = [
         (total, dict(zip(COMPONENTS, row, strict=True))) for total, row in rows
     ]
-    return found, {"truncated_pairs": n_cut} if n_cut else {}
+    return results, {"truncated_pairs": n_cut} if n_cut else {}
 
 
 def totals(counts: np.ndarray) -> np.ndarray:

@@ -104,8 +104,8 @@ class SearchPlan:
 
     def rows(self, queries: Inputs, k: int) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
-        found = replace(self, options=replace(self.options, k=k, text=False)).run(queries)
-        return found.table["row"].to_numpy().reshape(-1, k)
+        results = replace(self, options=replace(self.options, k=k, text=False)).run(queries)
+        return results.table["row"].to_numpy().reshape(-1, k)
 
 
 def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:

@@ -65,9 +65,9 @@ class VectorSource(Source):
 
 def _npz(made: Any, ids: Sequence[str]) -> bytes:
     """Return the content of an .npz file of CheXbert embeddings with their ids."""
-    held = io.BytesIO()
-    np.savez(held, ids=np.array(list(ids)), embeddings=made[0])
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.savez(buffer, ids=np.array(list(ids)), embeddings=made[0])
+    return buffer.getvalue()
 
 
 def _csv(made: Any, ids: Sequence[str]) -> bytes:

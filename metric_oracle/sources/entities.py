@@ -41,10 +41,10 @@ def as_entities(given: Any) -> EntityTable:
             value=f"{got} in {'memory' if table is None else table.path}",
             step="Write these two columns.",
         )
-    found = table.id_cells()
+    id_cells = table.id_cells()
     ids = [str(place) for place in range(table.n_rows)]
-    if found is not None:
-        ids = canonical_ids(found[0], f"the ids of {table.path}")
+    if id_cells is not None:
+        ids = canonical_ids(id_cells[0], f"the ids of {table.path}")
         check_unique(ids, f"the ids of {table.path}")
     try:
         lengths, names = flat_lists(table, "types", 1)
@@ -73,7 +73,7 @@ def as_entities(given: Any) -> EntityTable:
 def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
     """Return the lengths of the nested lists of a column, level by level to `depth`, and the innermost values."""
     column = table.columns[table.names.index(name)]
-    found: list[Any] = []
+    levels: list[Any] = []
     if not isinstance(column, list):  # Arrow, without an object for each number
         import pyarrow.compute as pc
 
@@ -81,16 +81,16 @@ def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
         for _ in range(depth):
             if inner.null_count:
                 raise ValueError
-            found.append(pc.list_value_length(inner).to_numpy())
+            levels.append(pc.list_value_length(inner).to_numpy())
             inner = inner.flatten()
-        return [*found, inner.to_pylist() if depth == 1 else inner.to_numpy(zero_copy_only=False)]
+        return [*levels, inner.to_pylist() if depth == 1 else inner.to_numpy(zero_copy_only=False)]
     cells: Sequence[Any] = column
     for _ in range(depth):
         if any(isinstance(cell, str) or not isinstance(cell, Iterable) for cell in cells):
             raise ValueError
-        found.append(np.array([len(cell) for cell in cells], np.int64))
+        levels.append(np.array([len(cell) for cell in cells], np.int64))
         cells = [item for cell in cells for item in cell]
-    return [*found, cells]
+    return [*levels, cells]
 
 
 def _parquet(made: Any, ids: Sequence[str]) -> bytes:
@@ -110,9 +110,9 @@ def _parquet(made: Any, ids: Sequence[str]) -> bytes:
     table = pa.table(
         {"study_id": pa.array(list(ids), pa.string()), **{n: values.take(of_row) for n, values in lists.items()}}
     )
-    held = io.BytesIO()
-    pq.write_table(table, held, compression="zstd")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 class EntitySource(Source):

@@ -200,15 +200,15 @@ def is_model(argument: str, value: Any) -> bool:
 
 def read_sources(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of sources with all files read; models and functions stay as they are."""
-    found = dict(given)
+    read = dict(given)
     for source in attached_sources():
         value, value_ids = _value(source, given)
         if value is None or callable(value) or source.is_model(value):
             continue
         for name in source.record.arguments[1:]:
-            found.pop(name, None)
-        found[source.argument] = source.read(value, value_ids)
-    return found
+            read.pop(name, None)
+        read[source.argument] = source.read(value, value_ids)
+    return read
 
 
 def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -98,15 +98,15 @@ def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
     if isinstance(given, str | Path):
         table = read_label_table(given)
     else:
-        held, _ = in_memory(given)
-        if held is None:
+        container, _ = in_memory(given)
+        if container is None:
             raise InputError(
                 argument=plural,
                 rule="must be a table with a column for each label",
                 value=name_of(given),
                 step="Pass one.",
             )
-        table = label_table_of(held, by_place=True)
+        table = label_table_of(container, by_place=True)
     order = sorted(range(len(table.names)), key=table.names.__getitem__)
     return LabelTable(table.ids, [table.names[place] for place in order], table.values[:, order])
 
@@ -138,11 +138,11 @@ def as_label_sets(given: Any) -> LabelSets:
 
 def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
     """Return the content of a CSV file of CheXbert classes, uint8[n, 14], that `corpora.vectors.read_labels` reads."""
-    held = io.StringIO()
-    writer = csv.writer(held, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["study_id", *LABELS])
     writer.writerows([study, *(_CELL[c] for c in row)] for study, row in zip(ids, classes.tolist(), strict=True))
-    return held.getvalue().encode()
+    return buffer.getvalue().encode()
 
 
 class CheXbertLabelSource(Source):

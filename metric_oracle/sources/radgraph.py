@@ -141,5 +141,5 @@ class RadGraphSource(Source):
 
         Relations without a target, counted over the whole file, are counted in the first shard.
         """
-        found = super().piece(attachment, is_first=is_first)
-        return found if is_first else replace(found, values=replace(found.values, n_dangling=0))
+        piece = super().piece(attachment, is_first=is_first)
+        return piece if is_first else replace(piece, values=replace(piece.values, n_dangling=0))

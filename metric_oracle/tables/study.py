@@ -497,21 +497,21 @@ class _Chance:
         """Return the expected scores of random retrieval under one metric."""
         options = SearchOptions(threads=self._threads)
         described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
-        found = None
+        average = None
         if metric in self._may_sample:
             error = CHANCE_ERROR / max(1.0, *(_slope(name, metric) for name in self._rows))
             scores = plan_scores(self._index, metric, options)
             progress = self._steps.searching()
-            found = sampled_means(scores, self._queries, error=error, seed=CHANCE_SEED, progress=progress)
-        if found is None:
+            average = sampled_means(scores, self._queries, error=error, seed=CHANCE_SEED, progress=progress)
+        if average is None:
             table = plan_expectation(self._index, metric, options).run(self._queries, self._steps.searching()).table
             described["range"] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
             means = table["mean"].to_numpy()
         else:
-            means = found.means
+            means = average.means
             described["sampled"] = {
-                "standard_error": found.standard_error,
-                "rows": found.rows,
+                "standard_error": average.standard_error,
+                "rows": average.rows,
                 "seed": CHANCE_SEED,
             }
         row = _scores(self._template, {metric: means}, RANDOM)

@@ -320,10 +320,10 @@ def aligned(
                 )
             rows[metric].append(values[where])
         parts = [f"crg.{part}" for part in ("tp", "fn", "fp")]
-        held = [system.table[part].to_numpy()[where] for part in parts if part in system.table.column_names]
-        counts[name] = np.array(held, np.float64) if len(held) == len(parts) else None
+        columns = [system.table[part].to_numpy()[where] for part in parts if part in system.table.column_names]
+        counts[name] = np.array(columns, np.float64) if len(columns) == len(parts) else None
     if order is None or len(order) < 2:
         raise InputError(
             f"the systems have {len(order or ())} studies.", "One study has no interval; score at least 2."
         )
-    return {metric: np.array(held) for metric, held in rows.items()}, counts
+    return {metric: np.array(columns) for metric, columns in rows.items()}, counts

@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
 
 def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
     """Return metric, operator and number of each condition in a text such as ``"radgraph>=0.4,bleu-2>0.1"``."""
-    found = []
+    conditions = []
     for text in where.split(",") if isinstance(where, str) else where:
         parts = _CONDITION.fullmatch(text)
         try:
@@ -37,8 +37,8 @@ def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
                 value=repr(text),
                 step='Write it as "radgraph>=0.4".',
             )
-        found.append((get_metric(parts[1]).name, parts[2], value))
-    return tuple(found)
+        conditions.append((get_metric(parts[1]).name, parts[2], value))
+    return tuple(conditions)
 
 
 def summands(metric: str) -> list[Metric]:

@@ -93,13 +93,13 @@ class Block:
 
         Return the other queries.
         """
-        found = [self._fulfilling(q) for q in queries.tolist()]
-        chosen = np.array([n <= FEW for n, *_ in found])
+        candidates = [self._fulfilling(q) for q in queries.tolist()]
+        chosen = np.array([n <= FEW for n, *_ in candidates])
         if not chosen.any():
             return queries
         documents = [
             self._combinations(kind, documents)[1]
-            for (_, kind, documents), is_chosen in zip(found, chosen, strict=True)
+            for (_, kind, documents), is_chosen in zip(candidates, chosen, strict=True)
             if is_chosen
         ]
         query = np.repeat(queries[chosen], [len(one) for one in documents])
@@ -218,11 +218,11 @@ class Block:
         if name not in self.few:
             return self.backend.of_metric(name, self.corpus, self.batch, query, document)
         own = self.corpus.document_of[self.backend.kind(name)][document]
-        found = np.empty(len(query))
+        scores = np.empty(len(query))
         starts = np.flatnonzero(np.diff(query, prepend=-1)) if len(query) else query
         for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(query)], strict=False):
-            found[begin:end] = self._whole(name, int(query[begin]))[own[begin:end]]
-        return found
+            scores[begin:end] = self._whole(name, int(query[begin]))[own[begin:end]]
+        return scores
 
     def _is_of_few(self, name: str) -> bool:
         """Return whether a metric has few distinct documents; see the docstring of the module."""
@@ -267,14 +267,14 @@ class Block:
 
         It is float64[Q].
         """
-        found = np.empty(len(queries))
+        most = np.empty(len(queries))
         for i, q in enumerate(queries.tolist()):
             scores = self._whole(name, q)
             holds = [OPERATORS[symbol](scores, value) for other, symbol, value in self.conditions if other == name]
-            found[i] = (self.sign * scores[np.logical_and.reduce(holds)] if holds else self.sign * scores).max(
+            most[i] = (self.sign * scores[np.logical_and.reduce(holds)] if holds else self.sign * scores).max(
                 initial=-np.inf
             )
-        return found
+        return most
 
     def _may_list(self, name: str, depth: int) -> bool:
         """Return whether a search by a metric may list as many as `depth` of its documents.
@@ -375,13 +375,13 @@ class Block:
         key = "by document", name
         if key not in self.backend.kept:
             corpus = self.corpus.parts[name]
-            held = corpus.features if hasattr(corpus, "features") else corpus
-            ptr = np.arange(len(held.row_ptr), dtype=np.int64)
+            features = corpus.features if hasattr(corpus, "features") else corpus
+            ptr = np.arange(len(features.row_ptr), dtype=np.int64)
             row = ptr[:-1].copy()
-            for array, stored in ((ptr, held.row_ptr), (row, held.row_id)):
+            for array, stored in ((ptr, features.row_ptr), (row, features.row_id)):
                 array.flags.writeable = stored.flags.writeable  # otherwise kernels are compiled once more
-            changed = held._replace(row_ptr=ptr, row_id=row)
-            self.backend.kept[key] = corpus._replace(features=changed) if held is not corpus else changed
+            changed = features._replace(row_ptr=ptr, row_id=row)
+            self.backend.kept[key] = corpus._replace(features=changed) if features is not corpus else changed
         return self.backend.kept[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
