@@ -6,9 +6,10 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from metric_oracle.choices import LEGACY
 from metric_oracle.files import replacing
@@ -153,63 +154,77 @@ def brief(comparison: Comparison) -> list[PaperTable]:
 
 def _notes(comparison: Comparison) -> list[str]:
     """Return the notes under the tables: methods, missing values, and what each metric's numbers mean."""
-    signature, columns = comparison.signature, comparison.columns
-    used = signature["interval"]
-    if used["method"] == LEGACY:
-        notes = [
-            (
-                f"Intervals: {LEGACY}, the t interval of the mean of one sample of {used['resamples']:,} scores with "
-                f"replacement, as in the code released with Yu et al. (seed {used['seed']}); that code prints the mean "
-                "of the sample, the middle of the interval, and this table the average of all scores, which may lie "
-                "outside. It is not a confidence interval of the average."
-            )
-        ]
-    else:
-        method = {"bca": "BCa", "percentile": "percentile"}[used["method"]]
-        notes = [f"Intervals: {method} bootstrap over studies, {used['resamples']:,} resamples, seed {used['seed']}."]
-    cells = comparison.cells
-    if any(cell.interval.degenerate for cell in cells.values()) or any(
-        d.interval.degenerate for d in comparison.differences
-    ):
+    notes = [_interval_note(comparison.signature["interval"])]
+    intervals = [cell.interval for cell in comparison.cells.values()] + [d.interval for d in comparison.differences]
+    if any(interval.degenerate for interval in intervals):
         notes.append("† The values are equal, or nearly, or too few for a test: the interval says nothing.")
     notes += _bold_note(comparison)
     notes += _left_out(comparison)
     notes += _warnings(comparison)
-    if signature["random"] is not None:
-        undefined = [
-            title(column.metric)
-            for column in columns
-            if cells[signature["random"], column.metric].percent_change is None
-        ]
-        if undefined:
-            notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
-        lost = [
-            title(column.metric)
-            for column in columns
-            if column.metric in signature["oracles"] and cells[signature["random"], column.metric].share is None
-        ]
-        if lost:
-            notes.append(f"No share where the oracle is not better than random: {', '.join(lost)}.")
-        if used["method"] != LEGACY:
-            notes.append(
-                "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
-                "at 0 or 100 %, and where some resample has no such number."
-            )
-        if any(column.metric.startswith("radcliq") for column in columns):
-            notes.append(
-                "RadCliQ is centred: 0 is not a report without errors (of v1 it is the average of ReXVal), so its "
-                "percentages are not percentages of errors."
-            )
-        cosines = [
-            label(column)[:-2]
-            for column in columns
-            if column.metric.startswith(COSINES) and "chexbert:" not in column.metric
-        ]
-        if cosines:
-            notes.append(
-                f"{', '.join(cosines)}: the cosine of unrelated reports is far from 0, so its percentages are not "
-                "percentages of what reports share."
-            )
+    if comparison.signature["random"] is not None:
+        notes += _percentage_notes(comparison)
+    notes += _metric_notes(comparison)
+    if comparison.differences:
+        notes.append(_test_note(comparison))
+    return notes
+
+
+def _interval_note(used: Mapping[str, Any]) -> str:
+    """Return the note on the intervals, from their entry in the signature."""
+    if used["method"] == LEGACY:
+        return (
+            f"Intervals: {LEGACY}, the t interval of the mean of one sample of {used['resamples']:,} scores with "
+            f"replacement, as in the code released with Yu et al. (seed {used['seed']}); that code prints the mean "
+            "of the sample, the middle of the interval, and this table the average of all scores, which may lie "
+            "outside. It is not a confidence interval of the average."
+        )
+    method = {"bca": "BCa", "percentile": "percentile"}[used["method"]]
+    return f"Intervals: {method} bootstrap over studies, {used['resamples']:,} resamples, seed {used['seed']}."
+
+
+def _percentage_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on changes from random retrieval and on shares of the oracle's gain."""
+    signature, columns, cells = comparison.signature, comparison.columns, comparison.cells
+    notes = []
+    undefined = [
+        title(column.metric) for column in columns if cells[signature["random"], column.metric].percent_change is None
+    ]
+    if undefined:
+        notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
+    lost = [
+        title(column.metric)
+        for column in columns
+        if column.metric in signature["oracles"] and cells[signature["random"], column.metric].share is None
+    ]
+    if lost:
+        notes.append(f"No share where the oracle is not better than random: {', '.join(lost)}.")
+    if signature["interval"]["method"] != LEGACY:
+        notes.append(
+            "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
+            "at 0 or 100 %, and where some resample has no such number."
+        )
+    if any(column.metric.startswith("radcliq") for column in columns):
+        notes.append(
+            "RadCliQ is centred: 0 is not a report without errors (of v1 it is the average of ReXVal), so its "
+            "percentages are not percentages of errors."
+        )
+    cosines = [
+        label(column)[:-2]
+        for column in columns
+        if column.metric.startswith(COSINES) and "chexbert:" not in column.metric
+    ]
+    if cosines:
+        notes.append(
+            f"{', '.join(cosines)}: the cosine of unrelated reports is far from 0, so its percentages are not "
+            "percentages of what reports share."
+        )
+    return notes
+
+
+def _metric_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on RadCliQ, and on metrics of which whole sets of reports have a value."""
+    signature, columns = comparison.signature, comparison.columns
+    notes = []
     if {column.metric for column in columns} & {*RADCLIQS}:
         notes.append(
             "1/mean: 1/RadCliQ as ReXrank prints it, of the mean and no mean of 1/RadCliQ, larger is better. ‡ None "
@@ -234,18 +249,22 @@ def _notes(comparison: Comparison) -> list[str]:
         if comparison.fixed_weights:
             shown = ", ".join(map(plain, comparison.fixed_weights))
             notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {shown}.")
-    if comparison.differences:
-        whole = any(column.metric == CRG or column.metric.endswith(CORPUS) for column in columns)
-        notes.append(
-            f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples"
-            f"{'; of a whole test set, the bootstrap over studies' if whole else ''}. The interval of a difference "
-            "has what its test does not reject, so it holds 0 where p is above 0.05. Adjusted p: by Benjamini and "
-            f"Hochberg over one family, the {len(comparison.differences)} tests of this table: "
-            f"{_counted(len(signature['paired']), 'pair')} of systems, each once, under "
-            f"{_counted(len(columns), 'metric')}. Intervals that do not overlap are the rule of Yu et al. for a "
-            "significant difference; it ignores that the studies are the same."
-        )
     return notes
+
+
+def _test_note(comparison: Comparison) -> str:
+    """Return the note on the tests of differences between systems."""
+    signature, columns = comparison.signature, comparison.columns
+    whole = any(column.metric == CRG or column.metric.endswith(CORPUS) for column in columns)
+    return (
+        f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples"
+        f"{'; of a whole test set, the bootstrap over studies' if whole else ''}. The interval of a difference "
+        "has what its test does not reject, so it holds 0 where p is above 0.05. Adjusted p: by Benjamini and "
+        f"Hochberg over one family, the {len(comparison.differences)} tests of this table: "
+        f"{_counted(len(signature['paired']), 'pair')} of systems, each once, under "
+        f"{_counted(len(columns), 'metric')}. Intervals that do not overlap are the rule of Yu et al. for a "
+        "significant difference; it ignores that the studies are the same."
+    )
 
 
 def _counted(n: int, noun: str) -> str:
