@@ -75,7 +75,7 @@ class Mined(OneLine):
     skipped : dict of str to int
         Numbers of candidates that each rule left out, among all ``candidates`` of a sample of ``anchors``: a candidate
         is counted under the first rule that it breaks, in the order of the entries. The last are those ``after the k
-        best`` (``not drawn`` at random), and those ``listed``. In a corpus of up to 2,000 reports the sample is all
+        best`` (``not drawn`` at random), and those ``listed``. In a corpus of up to 1,000 reports the sample is all
         anchors.
     signature : dict
         What is needed to compute the same pairs again.

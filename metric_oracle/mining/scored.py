@@ -18,7 +18,7 @@ from metric_oracle.retrieval.search import encode_for
 from metric_oracle.retrieval.sharded import ShardedIndex, score_pairs
 from metric_oracle.sources.inputs import Inputs
 
-PAIRS = 4_000_000  # pairs that a sample has at most, but for its least number of anchors
+PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10
 
 

@@ -62,10 +62,15 @@ class Backend(Kernel):
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the scores of pairs of a query and a document, float64[n], and those of single metrics by name."""
+        names = listed(self.ordered, self.conditions)
+        values = {
+            name: self.of_metric(name, corpus, batch, query, document)
+            for name in dict.fromkeys((*self.ordered, *names))
+        }
         scores = np.zeros(len(query))
         for name in self.ordered:
-            scores += self.of_metric(name, corpus, batch, query, document)
-        return scores, self.components(corpus, batch, query, document, scores)
+            scores += values[name]
+        return scores, {name: values[name] for name in names}
 
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray

@@ -97,11 +97,13 @@ class Block:
         chosen = np.array([n <= FEW for n, *_ in candidates])
         if not chosen.any():
             return queries
-        documents = [
-            self._combinations(kind, documents)[1]
-            for (_, kind, documents), is_chosen in zip(candidates, chosen, strict=True)
-            if is_chosen
-        ]
+        documents = []
+        for q, (_, kind, of_kind), is_chosen in zip(queries.tolist(), candidates, chosen, strict=True):
+            if is_chosen:
+                key = "candidates", kind, self.batch.of(q, kind)  # many queries have the same labels
+                if key not in self.backend.kept:
+                    self.backend.kept[key] = self._combinations(kind, of_kind)[1]
+                documents.append(self.backend.kept[key])
         query = np.repeat(queries[chosen], [len(one) for one in documents])
         self._put(queries[chosen], query, np.concatenate(documents), np.full(len(documents), -np.inf))
         return queries[~chosen]
