@@ -232,3 +232,9 @@ def test_wrong_parts_and_positives_of_another_index(index, positives, tmp_path):
     selection = mo.Selection(positives=positives, absolute_margin=0.1)
     with pytest.raises(mo.MetricOracleError, match="positives must be mined in the index that is searched"):
         mo.mine(other, "rouge-l", tmp_path / "q.parquet", selection=selection)
+    options = mo.SearchOptions(min_score=2)
+    selection = mo.Selection(
+        positives=mo.mine(index, "bleu-2", tmp_path / "none.parquet", options=options).path, absolute_margin=0.1
+    )
+    with pytest.raises(mo.MetricOracleError, match=r"positives must have a pair; got .*none\.parquet, which is empty"):
+        mo.mine(index, "rouge-l", tmp_path / "q.parquet", selection=selection)
