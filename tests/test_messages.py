@@ -193,10 +193,11 @@ def test_shared_code_is_not_taken_for_another_function(tmp_path):
     }.items():
         with pytest.raises(InputError, match=rf"^{name}: idf must be left out for metric 'bleu-2'; got a value\."):
             call()
+    results = mo.retrieve(index, ["a"], "bleu")
     for name, call in {
         "retrieve": lambda given: mo.retrieve(index, given, "bleu"),
         "baseline": lambda given: mo.baseline(index, given, "identity", "bleu"),
-        "verify": lambda given: mo.verify(index, tmp_path / "r.csv", given),
+        "verify": lambda given: mo.verify(index, results, given),
         "score": lambda given: mo.score(given, ["a"], "bleu"),
         "compute": lambda given: mo.compute(references=given, predictions=["a"], metrics="bleu"),
         "reports": lambda given: mo.reports(given).load(),
