@@ -25,8 +25,9 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.build import build_index, inputs_digest
+from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
 from metric_oracle.progress import Progress
@@ -231,10 +232,10 @@ def run_study(
         systems: dict[str, Scores] = {}
         for name, model in given.items():
             made_of = _made_of(model, read[name])
-            predictions_folder = steps.index_folder(file_name(name), made_of)
+            predictions_folder = steps.predictions_folder(file_name(name), made_of)
             make = _ScoreModel(index, queries, name, model, read[name], rows[name], names, predictions_folder)
             systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
-            steps.remove_index(predictions_folder)
+            steps.remove_predictions(predictions_folder)
 
         def oracles(metrics: Iterable[str]) -> None:
             """Run the searches of these metrics' oracles and score the reports that they find."""
@@ -376,7 +377,7 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
 
 @dataclass(frozen=True)
 class _ScoreModel:
-    """A step of the study: index a model's predictions with the encoder of the corpus index, and score them.
+    """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them.
 
     Attributes
     ----------
@@ -392,7 +393,7 @@ class _ScoreModel:
         Id of a test report -> row of its prediction.
     metrics : list of str
     place : Path
-        Folder for the index of the predictions.
+        Folder where models keep finished parts of what they make of the predictions, for a study that is killed.
     """
 
     index: Index
@@ -407,8 +408,8 @@ class _ScoreModel:
     def __call__(self) -> Scores:
         """Return the scores of the model."""
         rows = np.array([self.rows[study] for study in self.queries.ids])
-        written = open_index(self.place) if self.place.exists() else self.model.index
-        if written is not None:  # prepared by the user, or left by a study that was killed
+        written = self.model.index
+        if written is not None:  # prepared by the user
             return self._scored(written, rows)
         encoding = None
         if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
@@ -422,8 +423,10 @@ class _ScoreModel:
         options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
         inputs = load_inputs(self.read.ids, self.read.texts, encoding=encoding, **options)
-        written = build_index(inputs, self.place, metrics=self.metrics)  # resumes a build that was killed
-        return self._scored(written, rows, encoding)
+        self.place.mkdir(exist_ok=True)
+        inputs = replace(inputs.completed(self.place), scratch=self.place)
+        # Without what only a search reads, such as codes and postings.
+        return self._scored(MemoryIndex(inputs, self.metrics), rows, encoding)
 
     def _scored(self, written: Index, rows: np.ndarray, encoding: Encoding | None = None) -> Scores:
         """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""

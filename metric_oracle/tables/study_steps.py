@@ -21,7 +21,7 @@ from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Results, Scores
 
 STEPS, LOCK = "steps.json", ".lock"
-FOLDER = ".predictions"  # suffix of the folders that hold the index of a model's predictions
+FOLDER = ".predictions"  # suffix of the folders where models keep parts of what they make of predictions
 _T = TypeVar("_T", Scores, Results)
 
 
@@ -112,8 +112,8 @@ class Steps:
         """Return the checksum of a step's inputs."""
         return checksum([self._base, name, made_of])
 
-    def index_folder(self, model: str, made_of: Any) -> Path:
-        """Return the folder for the index of a model's predictions, and record its name."""
+    def predictions_folder(self, model: str, made_of: Any) -> Path:
+        """Return the folder for what models make of a system's predictions, and record its name."""
         name = self._folder_name(model, made_of)
         if not self.holds(model, made_of) and name not in self._written.entries:
             self._written.claim(name)
@@ -195,8 +195,8 @@ class Steps:
         """Remove the file of a step whose result is part of another file."""
         self._written.remove(f"{name}.parquet")
 
-    def remove_index(self, folder: Path) -> None:
-        """Remove the index of a model's predictions once they are scored."""
+    def remove_predictions(self, folder: Path) -> None:
+        """Remove the folder of a system's predictions once they are scored."""
         self._written.remove(folder.name)
 
 
