@@ -60,6 +60,21 @@ class LabelIndex(Documents):
         vectors, document_of_row = cls._distinct(inputs, meaning)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), meaning)
 
+    @classmethod
+    def of_shards(cls, shards: Sequence[tuple[int, "LabelIndex"]]) -> "LabelIndex":
+        """Join the labels of all shards of a set, each with its first row, into those of a single index."""
+        parts = [part for _, part in shards]
+        first, which = distinct_rows(np.concatenate([part.vectors for part in parts]))
+        vectors = np.concatenate([part.vectors for part in parts])[first]
+        rows = np.concatenate([part.row_id + first_row for first_row, part in shards])
+        n_rows = np.concatenate([np.diff(part.row_ptr) for part in parts])
+        document_of_row = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
+        document_of_row[rows] = np.repeat(which, n_rows)
+        joined = cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
+        for array in (joined.vectors, joined.row_ptr, joined.row_id):
+            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
+        return joined
+
     def encode(self, inputs: Inputs) -> VectorQueries:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
         vectors, which = self._distinct(inputs, self.meaning)

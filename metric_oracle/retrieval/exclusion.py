@@ -202,8 +202,9 @@ class Excluded:
             ]
             of_row[: len(representation.document_of_row)] = np.array([*of_document, -1])[representation.document_of_row]
             return group[documents.reshape(-1)], of_row, len(keys)
-        of_row[: len(representation.document_of_row)] = representation.document_of_row
-        return documents, of_row, len(representation.row_ptr) - 1
+        of_shard = whole.document_of_row[shard.first_row : shard.first_row + shard.n_reports]
+        of_row[: len(of_shard)] = of_shard
+        return documents, of_row, len(whole.row_ptr) - 1
 
 
 def of_order(record: Metric) -> Metric:

@@ -20,7 +20,7 @@ from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
 from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, listed, no_answer, with_strings
 from metric_oracle.retrieval.checks import section_entry
-from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.exclusion import Excluded, Lists
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
@@ -64,9 +64,10 @@ def search(
 ) -> Searched:
     """Search an index, or the shards of a set with the given numbers one after another, as a plan asks for it.
 
-    The k-th best scores so far are passed to the shards that follow, which leave out rows that score worse. `limit`,
-    float64[Q], has those of shards that were searched elsewhere. If fewer than k rows are found, a list ends with row
-    -1. `encoded` holds queries that were encoded in another process, None if they were not.
+    A set whose documents are joined (`is_joined`) is searched like an index. Otherwise the k-th best scores so far are
+    passed to the shards that follow, which leave out rows that score worse. `limit`, float64[Q], has those of shards
+    that were searched elsewhere. If fewer than k rows are found, a list ends with row -1. `encoded` holds queries that
+    were encoded in another process, None if they were not.
     """
     k = options.k
     reserve = cache(partial(fallback_row, index, record)) if record.fallback and not options.is_restricted else None
@@ -74,10 +75,13 @@ def search(
     if options.min_score is not None:
         least = np.full(len(queries.ids), options.min_score)
         limit = least if limit is None else (np.maximum if record.higher_is_better else np.minimum)(limit, least)
-    tell = None if progress is None else _shared(progress, index.n_shards if shards is None else len(shards))
+    # Rules of exclusion read what only the shards have.
+    is_whole = shards is None and not options.exclude and is_joined(index, record)
+    n_parts = 1 if is_whole else index.n_shards
+    tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
     answer, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
-    for shard in index.shards(shards):
+    for shard in [index] if is_whole else index.shards(shards):
         representation = representation_of(shard, record)
         if not len(representation.row_id):
             continue
@@ -97,7 +101,7 @@ def search(
             reserve=reserve,
             progress=tell,
             limit=limit,
-            checked=-(-CHECKED // index.n_shards),
+            checked=-(-CHECKED // n_parts),
         )
         answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
         limit = limit_of(answer, k, limit, record.higher_is_better)

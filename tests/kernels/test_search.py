@@ -551,6 +551,12 @@ def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
     assert differ <= {"index", "representation", "stages", "closest_call"}
 
 
+def test_labels_of_a_set_are_joined_to_those_of_the_index(world, shards):
+    single, joined = (representation_of(index, get_metric("chexbert:labels")) for index in (world.index, shards))
+    for name in ("vectors", "row_ptr", "row_id"):
+        assert np.array_equal(getattr(joined, name), getattr(single, name))
+
+
 @pytest.fixture(scope="module")
 def alike(world, tmp_path_factory) -> tuple[Index, Index]:
     """Return an index and a set of five shards of one report over and over, and of one that is like no query."""

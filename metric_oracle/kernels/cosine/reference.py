@@ -1,4 +1,4 @@
-"""Cosine of two vectors, obvious and without bounds: float64 sums in index order."""
+"""Cosine of two vectors, without bounds: float64 sums in index order."""
 
 import numpy as np
 

@@ -32,12 +32,21 @@ def representation_of(index: Index, metric: Metric) -> Representation:
     key = bool(terms), kinds
     if key not in joined:
         if is_set:
-            joined[key] = ShardedIndex.join(
-                [(shard.first_row, representation_of(shard, metric)) for shard in index.shards()]
-            )
+            parts = [(shard.first_row, representation_of(shard, metric)) for shard in index.shards()]
+            stored: Any = type(parts[0][1]) if is_joined(index, metric) else None
+            joined[key] = ShardedIndex.join(parts) if stored is None else stored.of_shards(parts)
         else:
             joined[key] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
     return joined[key]
+
+
+def is_joined(index: Index, metric: Metric) -> bool:
+    """Return whether a metric's documents in a shard set are joined into those of a single index.
+
+    CheXbert's label vectors are: they are few, and every shard has most of them.
+    """
+    is_single = isinstance(index, ShardSet) and not metric.terms
+    return is_single and hasattr(REPRESENTATIONS[metric.representation].load_class(), "of_shards")
 
 
 class CompositeCorpus(NamedTuple):
