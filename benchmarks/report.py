@@ -377,7 +377,8 @@ def itself_markdown(runs: Sequence[list[Row]]) -> str:
         met = "" if goal is None else "yes" if row["value"] <= goal else "**no**"
         most = "" if goal is None else f"at most {goal:g} {row['unit']}"
         size = f"{row['reports']:,}" if "reports" in row else ""
-        lines.append([_ITSELF.get(row["name"], row["name"]), size, tables.value(row["value"], row), most, met])
+        name = str(row["name"])
+        lines.append([_ITSELF.get(name, name), size, tables.value(row["value"], row), most, met])
     header = ["A corpus against itself", "Reports", "Value", "Goal", "Met"]
     return f"Synthetic reports: {'; '.join(captions)}.\n\n{tables.table(header, lines)}"
 
