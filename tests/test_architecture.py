@@ -52,7 +52,7 @@ ALLOWED = {
     "samples": ENGINE | {"api", "presentation", "statistics", "tables"},
     "raters": ENGINE | {"encoders", "presentation", "statistics", "tables"},
     "survey": ENGINE | {"api", "raters", "tables", "web"},
-    "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "samples", "tables", "web"},
+    "explorer": ENGINE | {"api", "kernels", "presentation", "raters", "samples", "statistics", "tables", "web"},
     "synthetic": ENGINE | {"api", "presentation", "raters"},
     "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
     "commands": LEAVES | {"api", "bench", "copies", "explorer", "mining", "presentation", "raters", "samples", "survey",

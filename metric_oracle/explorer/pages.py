@@ -29,6 +29,9 @@ from metric_oracle.explorer.case import display, groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
+from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, telling
+from metric_oracle.explorer.finding import strips as find_strips
+from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
 from metric_oracle.explorer.rows import headings, rows
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
@@ -88,6 +91,8 @@ class Explorer:
         for name in templates.list_templates(["html"]):
             templates.get_template(name)
         self.cases.prepare()
+        for name in ("_strips", "_alone", "_telling") if self.cases.columns else ():
+            getattr(self, name)
         if not self.cases.columns:
             return [Route("/", self.live), *self._live_routes()]
         paths: list[BaseRoute] = [
@@ -146,7 +151,45 @@ class Explorer:
 
     def overview(self, request: Request) -> Response:
         """Show what the files say about each metric, and the test reports that tell most."""
-        return self._page("overview.html", "Overview", n_all=len(self.cases.ids))
+        cases, strips = self.cases, self._strips
+        differ = int((cases.disagreement > 1).sum())
+        titles = {strip.metric: strip.title for strip in strips}
+        return self._page(
+            "overview.html",
+            "Overview",
+            n_all=len(cases.ids),
+            verdicts=verdicts(strips),
+            copies=copies_sentence(self._copies, strips, cases.index is not None and cases.queries is not None),
+            differ=alone_sentence(self._alone, titles, differ, len(cases.ids)),
+            strips=[(strip, places(strip)) for strip in strips],
+            shapes=SHAPES,
+            cards=[
+                {
+                    "rule": one.rule,
+                    "place": one.q + 1,
+                    "link": f"/case/{one.q}",
+                    "reference": cases.reference(one.q),
+                    "texts": one.texts,
+                }
+                for one in self._telling
+            ],
+        )
+
+    @cached_property
+    def _strips(self) -> list[Strip]:
+        return find_strips(self.cases, self._copies)
+
+    @cached_property
+    def _copies(self) -> np.ndarray | None:
+        return copies_of(self.cases)
+
+    @cached_property
+    def _alone(self) -> list[tuple[str, int]]:
+        return alone(self.cases)
+
+    @cached_property
+    def _telling(self) -> list[Telling]:
+        return telling(self.cases, self._strips)
 
     def list_cases(self, request: Request) -> Response:
         """Show a page of the list of test reports, with the filters and in the order of the address."""

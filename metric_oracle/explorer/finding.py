@@ -1,0 +1,411 @@
+"""What result files say as a whole: the systems of each metric on one axis, and the test reports that tell most.
+
+Means, intervals and differences are those of `oracle table` on the files that have the metric.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.errors import MetricOracleError
+from metric_oracle.explorer.cases import Cases, Read
+from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.results import Scores
+from metric_oracle.statistics import Interval, interval
+from metric_oracle.tables.comparison import Difference, compare
+from metric_oracle.tables.comparison_layout import title
+from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, YARDSTICKS
+
+MODEL, ORACLE, OTHER = "model", "oracle", "other"
+_NAMES = {"chance": "chance", "frequent": "most frequent", "perfect": "perfect", ORACLE: "oracle"}
+# Words of which a report and its oracle may have one each; the report then says the opposite about something.
+OPPOSITES = (
+    ("left", "right"),
+    ("increased", "decreased"),
+    ("improved", "worsened"),
+    ("improving", "worsening"),
+    ("larger", "smaller"),
+    ("mild", "severe"),
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One system under one metric.
+
+    Attributes
+    ----------
+    name : str
+    role : str
+        "chance", "frequent", "model", "oracle", "perfect" or "other".
+    column : int
+        Position in `Cases.columns`.
+    mean : float
+        NaN if the file has no score.
+    ends : Interval or None
+        95 % interval of the mean; None if the files make no table.
+    difference : Difference or None
+        The system minus the metric's oracle on the same test reports; only of systems that are no yardstick.
+    """
+
+    name: str
+    role: str
+    column: int
+    mean: float
+    ends: Interval | None = None
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The systems of one metric.
+
+    Attributes
+    ----------
+    metric : str
+    is_higher_better : bool
+    n : int
+        Number of test reports that all of its systems can score.
+    marks : list of Mark
+        From the worst mean to the best.
+    low, high : float
+        Ends of the axis: 0 and 1, or further out where a system is.
+    without_copies : Mark or None
+        The oracle over the test reports that have no copy in the corpus; None if there are no copies.
+    reason : str
+        Why there are no intervals, if so.
+    """
+
+    metric: str
+    is_higher_better: bool
+    n: int
+    marks: list[Mark]
+    low: float
+    high: float
+    without_copies: Mark | None = None
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the metric as papers print it."""
+        return title(self.metric)
+
+    @property
+    def oracle(self) -> Mark | None:
+        """The metric's own oracle."""
+        return next((mark for mark in self.marks if mark.role == ORACLE), None)
+
+    @property
+    def models(self) -> list[Mark]:
+        """Systems that are no yardstick, in the order of the files."""
+        return sorted((mark for mark in self.marks if mark.role == MODEL), key=lambda mark: mark.column)
+
+
+class Telling(NamedTuple):
+    """A test report that was chosen by a rule.
+
+    Attributes
+    ----------
+    rule : str
+        What is special about it.
+    q : int
+        Its position.
+    texts : list of (str, str or None)
+        Heading and text of each candidate to show, None for a text that is not known.
+    """
+
+    rule: str
+    q: int
+    texts: list[tuple[str, str | None]]
+
+
+def role_of(system: str, metric: str) -> str:
+    """Return what a system is under a metric. The oracle of another metric is "other"."""
+    if system in CHANCE:
+        return "chance"
+    if system in (MOST_FREQUENT, "most-frequent"):
+        return "frequent"
+    if system == IDENTITY:
+        return "perfect"
+    if system in ("oracle", f"{metric} oracle"):
+        return ORACLE
+    of_metric, _, rest = system.rpartition(" ")
+    is_other = (rest == "oracle" and of_metric in METRICS) or system in (*YARDSTICKS, "nearest", "of a pool")
+    return OTHER if is_other or system.startswith("best of ") else MODEL
+
+
+def strips(cases: Cases, copies: np.ndarray | None) -> list[Strip]:
+    """Return the systems of each metric, in the order of the files; `copies` is that of `copies_of`."""
+    return [_strip(cases, metric, copies) for metric in dict.fromkeys(column.metric for column in cases.columns)]
+
+
+def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
+    columns = [i for i, column in enumerate(cases.columns) if column.metric == metric]
+    marks: dict[str, Mark] = {}
+    values = [cases.columns[i].values for i in columns]
+    for place, i in enumerate(columns):
+        column = cases.columns[i]
+        role = role_of(column.system, metric)
+        if role == ORACLE and any(np.array_equal(column.values, other, equal_nan=True) for other in values[:place]):
+            continue  # `study` writes the oracle twice: its reports, and their scores under all metrics
+        called, number = _NAMES.get(role, column.system), 1
+        name = called
+        while name in marks:
+            number += 1
+            name = f"{called} ({number})"
+        scored = column.values[np.isfinite(column.values)]
+        marks[name] = Mark(name, role, i, float(scored.mean()) if len(scored) else np.nan)
+    n, reason = int(np.isfinite(values).all(axis=0).sum()), ""
+    oracle = next((name for name, mark in marks.items() if mark.role == ORACLE), None)
+    paired = [(name, oracle) for name, mark in marks.items() if mark.role == MODEL] if oracle else []
+    try:
+        files = {name: _only(cases.files[cases.columns[mark.column].source], metric) for name, mark in marks.items()}
+        comparison = compare(files, paired=paired)
+        differences = {one.a: one for one in comparison.differences}
+        n = comparison.columns[0].n
+        for name, mark in marks.items():
+            cell = comparison.cells[name, metric]
+            marks[name] = replace(mark, mean=cell.mean, ends=cell.interval, difference=differences.get(name))
+    except MetricOracleError as error:
+        reason = str(error)
+    is_higher = cases.columns[columns[0]].is_higher_better
+    shown = [mark for mark in marks.values() if np.isfinite(mark.mean)]
+    reach = [end for mark in shown for end in (mark.mean, *(mark.ends[:2] if mark.ends else ()))]
+    return Strip(
+        metric,
+        is_higher,
+        n,
+        sorted(shown, key=lambda mark: mark.mean if is_higher else -mark.mean),
+        min([0.0, *reach]),
+        max([1.0, *reach]),
+        _without(cases, marks[oracle], copies) if oracle and copies is not None else None,
+        reason,
+    )
+
+
+def _only(file: Read, metric: str) -> Read:
+    """Return a file with one metric; CRG keeps its counts."""
+    if not isinstance(file, Scores):
+        return file
+    names = [name for name in file.table.column_names if name in ("query_id", metric) or name.startswith(f"{metric}.")]
+    metrics = {metric: file.signature["metrics"][metric]}
+    return replace(file, table=file.table.select(names), signature={**file.signature, "metrics": metrics})
+
+
+def _without(cases: Cases, oracle: Mark, copies: np.ndarray) -> Mark | None:
+    values = cases.columns[oracle.column].values
+    rest = values[~copies & np.isfinite(values)]
+    if not copies.any() or len(rest) < 2:
+        return None
+    return Mark("oracle without copies", OTHER, oracle.column, float(rest.mean()), interval(rest))
+
+
+def copies_of(cases: Cases) -> np.ndarray | None:
+    """Return whether the corpus has the text of each test report, bool[Q]: equal but for case and white space.
+
+    Without the index or the test reports, the texts of the oracles are compared, which may overlook a copy. None if
+    these are not known either.
+    """
+    if cases.index is not None and cases.queries is not None:
+        corpus = {folded(text) for shard in cases.index.shards() for text in shard.distinct["text"].to_pylist()}
+        return np.array([(text := cases.reference(q)) is not None and folded(text) in corpus for q in _all(cases)])
+    chosen = [texts for _, texts in oracle_texts(cases)]
+    references = [cases.reference(q) for q in _all(cases)] if chosen else []
+    if not any(text is not None for text in references) or not any(
+        text is not None for texts in chosen for text in texts
+    ):
+        return None
+    return np.array(
+        [
+            reference is not None and any(text is not None and folded(text) == folded(reference) for text in texts)
+            for reference, *texts in zip(references, *chosen, strict=True)
+        ]
+    )
+
+
+def _all(cases: Cases) -> range:
+    return range(len(cases.ids))
+
+
+def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
+    """Return, for each oracle with reports, its column and the text that it chose for each test report."""
+    chosen = []
+    for i, column in enumerate(cases.columns):
+        source = cases.sources[column.source]
+        if column.system != "oracle" or "row" not in source.table.column_names:
+            continue
+        has_report = source.first >= 0
+        best = source.table.take(pa.array(source.first[has_report]))
+        rows = best["row"].to_numpy()
+        texts = np.full(len(cases.ids), None, object)
+        if "text" in best.column_names:
+            texts[has_report] = best["text"].to_pylist()
+        elif cases.index is not None and (rows >= 0).all():
+            texts[has_report] = cases.index.take("text", rows).to_pylist()
+        chosen.append((i, texts.tolist()))
+    return chosen
+
+
+def alone(cases: Cases) -> list[tuple[str, int]]:
+    """Return, for each metric, for how many test reports its oracle chose a text that no other oracle chose."""
+    chosen = oracle_texts(cases)
+    counts = []
+    for place, (i, texts) in enumerate(chosen):
+        others = [other for at, (_, other) in enumerate(chosen) if at != place]
+        counts.append(
+            (cases.columns[i].metric, sum(text not in rest for text, *rest in zip(texts, *others, strict=True)))
+        )
+    return counts if len(counts) > 1 else []
+
+
+# Test reports that tell most
+
+
+def telling(cases: Cases, shown: Sequence[Strip]) -> list[Telling]:
+    """Return up to four test reports, each chosen by a rule; a test report is chosen once.
+
+    The rules: the oracles chose the most different reports; an oracle says the opposite of its test report; a model is
+    furthest below its oracle, and furthest above it, as a share of the metric's axis.
+    """
+    chosen = oracle_texts(cases)
+    taken: set[int] = set()
+    cards = []
+    for rule in (_disagreement, _contradiction, _furthest_below, _furthest_above):
+        card = rule(cases, shown, chosen, taken)
+        if card is not None:
+            cards.append(card)
+            taken.add(card.q)
+    return cards
+
+
+Chosen = list[tuple[int, list[str | None]]]
+
+
+def _words(text: str | None) -> frozenset[str]:
+    return frozenset((text or "").lower().replace(".", " ").replace(",", " ").split())
+
+
+def _scored(cases: Cases, i: int, q: int) -> str:
+    return f"{title(cases.columns[i].metric)} {cases.columns[i].values[q]:.2f}"
+
+
+def _disagreement(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
+    """Choose by the number of different reports of the oracles, then by the share of words that all of them have."""
+    most = int(cases.disagreement.max(initial=0))
+    if most < 2 or len(chosen) < 2:
+        return None
+
+    def shared(q: int) -> float:
+        words = [_words(texts[q]) for _, texts in chosen]
+        return len(frozenset.intersection(*words)) / max(1, len(frozenset.union(*words)))
+
+    q = min(np.flatnonzero(cases.disagreement == most).tolist(), key=shared)
+    metrics_of: dict[str | None, list[str]] = {}
+    for i, texts in chosen:
+        metrics_of.setdefault(texts[q], []).append(_scored(cases, i, q))
+    shown_texts = [(f"Oracle, {', '.join(names)}", text) for text, names in metrics_of.items()]
+    return Telling("Metrics disagree most", q, shown_texts[:3])
+
+
+def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
+    """Of the oracles that say the opposite of their test report, choose the one that ranks highest in its column."""
+    best: tuple[float, int, int, str | None, str] | None = None
+    for i, texts in chosen:
+        column = cases.columns[i]
+        better = column.values if column.is_higher_better else -column.values
+        rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
+        for q, line in _opposed(cases, i, texts):
+            if q not in taken and (best is None or rank[q] > best[0]):
+                best = float(rank[q]), i, q, texts[q], line
+    if best is None:
+        return None
+    _, i, q, text, line = best
+    return Telling(f"An oracle contradicts the test report: {line}", q, [(f"Oracle, {_scored(cases, i, q)}", text)])
+
+
+def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str]]:
+    """Yield the test reports whose oracle says the opposite, by labels of both sides or else by words, and what."""
+    labels = _labels(cases)
+    source = cases.sources[cases.columns[i].source]
+    rows = source.table["row"].to_numpy()
+    for q, text in enumerate(texts):
+        reference = cases.reference(q)
+        if text is None or reference is None:
+            continue
+        if labels is not None and (pair := labels(q, int(rows[source.first[q]]))) is not None:
+            opposed = np.flatnonzero((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding"))
+            if len(opposed):
+                sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")
+                yield q, f"{LABELS[opposed[0]]} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
+            continue
+        here, there = _words(reference), _words(text)
+        for a, b in (*OPPOSITES, *((b, a) for a, b in OPPOSITES)):
+            if a in here - there and b in there - here:
+                yield q, f"“{a}” there, “{b}” in the oracle"
+                break
+
+
+def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:
+    """Return a function from test report and corpus row to both sides' labels; None if either side has none."""
+    index, queries = cases.index, cases.queries
+    if index is None or queries is None or "labels" not in index.content["representations"]:
+        return None
+    attached = queries.attached.get("labels")
+    if attached is None:
+        return None
+    classes, of_row = attached.both
+    part: Any = representation_of(index, METRICS["chexbert:labels"])
+
+    def both(q: int, row: int) -> tuple[np.ndarray, np.ndarray] | None:
+        position = cases.query(q)
+        document = int(part.document_of_row[row]) if 0 <= row < len(part.document_of_row) else -1
+        if position is None or of_row[position] < 0 or document < 0:
+            return None
+        return classes[of_row[position]].astype(np.int64), part.item(document).astype(np.int64)
+
+    return both
+
+
+def _furthest_below(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
+    return _furthest(cases, shown, taken, -1)
+
+
+def _furthest_above(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
+    return _furthest(cases, shown, taken, 1)
+
+
+def _furthest(cases: Cases, shown: Sequence[Strip], taken: set[int], side: int) -> Telling | None:
+    """Choose the model and test report with the largest distance from the oracle on one side of it."""
+    best: tuple[float, Strip, Mark, int] | None = None
+    for strip in shown:
+        for model in strip.models if strip.oracle else ():
+            away = side * signed_distance(cases, strip, model) / (strip.high - strip.low)
+            away[[*taken]] = np.nan
+            if np.isfinite(away).any():
+                q = int(np.nanargmax(away))
+                if away[q] > 0 and (best is None or away[q] > best[0]):
+                    best = float(away[q]), strip, model, q
+    if best is None:
+        return None
+    _, strip, model, q = best
+    text_of = {i: c.text for c in cases.candidates(q) for i in c.columns}
+    texts = [
+        (f"{name}, {_scored(cases, i, q)}", text_of.get(i))
+        for name, i in ((model.name, model.column), ("Oracle", strip.oracle.column))  # type: ignore[union-attr]
+    ]
+    return Telling(f"{model.name} is furthest {'above' if side > 0 else 'below'} its oracle", q, texts)
+
+
+def signed_distance(cases: Cases, strip: Strip, mark: Mark) -> np.ndarray:
+    """Return how much better a system is than its metric's oracle on each test report, float64[Q]."""
+    oracle = strip.oracle
+    if oracle is None:
+        return np.full(len(cases.ids), np.nan)
+    values, best = cases.columns[mark.column].values, cases.columns[oracle.column].values
+    return values - best if strip.is_higher_better else best - values

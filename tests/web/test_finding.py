@@ -1,0 +1,141 @@
+"""The first page: its numbers are those of `oracle table`, and its test reports are chosen by their rules."""
+
+import csv
+import html
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signed_distance, strips, telling
+from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
+from metric_oracle.tables.systems import scores_of_results
+from support.pages import NASTY, client_of, made_up, written
+
+
+@pytest.fixture(scope="module")
+def whole(prepared):
+    return read_cases(prepared.files, prepared.index, prepared.queries)
+
+
+@pytest.fixture(scope="module")
+def found(whole):
+    return strips(whole, copies_of(whole))
+
+
+def test_the_numbers_are_those_of_the_table(prepared, found, oracle, tmp_path):
+    folder = prepared.folder
+    for strip in found[:2]:
+        files = {"oracle": f"{strip.metric}.parquet"}
+        files |= {"chance": "random.parquet"} if strip.metric == "bleu-2" else {}
+        files |= {"model": "model.parquet"}
+        out = tmp_path / "table.csv"
+        given = [f"{name}={folder / file}" for name, file in files.items()]
+        oracle("table", *given, "--paired", "model,oracle", "--out", out)
+        rows = {(row["system"], row["versus"]): row for row in csv.DictReader(io.StringIO(out.read_text()))}
+        out.unlink()
+        (tmp_path / "table.csv.signature.json").unlink()
+        assert {mark.name for mark in strip.marks} == set(files)
+        for mark in strip.marks:
+            row = rows[mark.name, ""]
+            assert [mark.mean, *mark.ends[:2]] == [float(row[key]) for key in ("mean", "interval_low", "interval_high")]
+            assert strip.n == int(row["n"])
+            if mark.name == "model":
+                row = rows["model", "oracle"]
+                paired = [mark.difference.difference, *mark.difference.interval[:2]]
+                assert paired == [float(row[key]) for key in ("mean", "interval_low", "interval_high")]
+
+
+def test_the_page_shows_them(whole, found):
+    page = html.unescape(client_of(whole).get("/").text)
+    for strip in found:
+        assert f"<bdi>{strip.title}</bdi>" in page
+        for mark in strip.marks:
+            assert f"<bdi>{mark.name}</bdi> <strong>{mark.mean:.3f}</strong>" in page
+            assert 0 <= position(strip, mark.mean) <= 100
+        assert [one["role"] for one in places(strip)["marks"]] == [mark.role for mark in strip.marks]
+    assert len(re.findall(r'<svg class="dots"', page)) == len(found)
+
+
+def test_copies_are_counted(whole, found, prepared):
+    """Equal but for case and white space; without the index, by the texts of the oracles."""
+    corpus = {" ".join(text.lower().split()) for text in prepared.index.reports["text"].to_pylist()}
+    expected = [" ".join(text.lower().split()) in corpus for text in prepared.queries.texts]
+    place = {study: i for i, study in enumerate(prepared.queries.ids)}
+    copies = copies_of(whole)
+    assert copies.tolist() == [expected[place[study]] for study in whole.ids]
+    assert 0 < copies.sum() < len(copies)
+    without = found[0].without_copies
+    assert without.mean == pytest.approx(whole.columns[0].values[~copies].mean())
+    page = client_of(whole).get("/").text
+    assert f">{copies.sum():,} of {len(copies):,} test reports have an exact copy in the corpus." in page
+    by_texts = copies_of(read_cases(prepared.files))
+    assert by_texts is None or (by_texts <= copies).all()
+
+
+def test_test_reports_are_chosen_by_their_rules(whole, found):
+    cards = telling(whole, found)
+    assert len({card.q for card in cards}) == len(cards) >= 2
+    assert whole.disagreement[cards[0].q] == whole.disagreement.max()
+    by_rule = {card.rule.partition(":")[0]: card for card in cards}
+    for side, words in ((-1, "below"), (1, "above")):
+        card = by_rule.get(f"model is furthest {words} its oracle")
+        away = [side * signed_distance(whole, strip, strip.models[0]) for strip in found if strip.models]
+        assert (card is not None) == bool(np.nanmax(away) > 0)
+        if card is not None:
+            free = [q for q in range(len(whole.ids)) if q not in {one.q for one in cards[: cards.index(card)]}]
+            assert np.nanmax(np.array(away)[:, card.q]) == np.nanmax(np.array(away)[:, free])
+    counts = dict(alone(whole))
+    chosen = dict(oracle_texts(whole))
+    for i, texts in chosen.items():
+        others = [other for at, other in chosen.items() if at != i]
+        expected = sum(all(text != other[q] for other in others) for q, text in enumerate(texts))
+        assert counts[whole.columns[i].metric] == expected
+
+
+def test_an_oracle_that_contradicts(whole):
+    ids = ["a", "b", "c"]
+    texts = ["Small left effusion.", "No effusion.", "Effusion on the right side."]
+    references = ["Small right effusion.", "No effusion.", "Right effusion."]
+    cases = read_cases([made_up(ids, texts=texts), written(ids, texts, references)])
+    (card,) = [one for one in telling(cases, strips(cases, None)) if one.rule.startswith("An oracle contradicts")]
+    assert (card.q, card.texts[0][1]) == (0, texts[0])
+    assert "“right” there, “left” in the oracle" in card.rule
+
+
+def test_a_verdict_is_that_of_the_interval():
+    ids = [f"s{i}" for i in range(60)]
+    oracle = made_up(ids, texts=NASTY)
+    own, rng = scores_of_results(oracle), np.random.default_rng(7)
+
+    def model(name, change):
+        values = own.table["bleu-2"].to_numpy() + change
+        return replace(
+            own, table=own.table.set_column(1, "bleu-2", [values]), signature={**own.signature, "system": name}
+        )
+
+    cases = read_cases([oracle, model("high", 0.6), model("low", -0.1), model("open", rng.choice([-0.1, 0.1], 60))])
+    (strip,) = strips(cases, None)
+    assert {mark.name: verdict(mark, strip) for mark in strip.models} == {
+        "high": "better",
+        "low": "worse",
+        "open": "open",
+    }
+    assert strip.high > 1
+    assert verdicts([strip]) == [
+        ("high", "is better than copying under BLEU-2."),
+        ("low", "is worse than the best copies under BLEU-2."),
+        ("open", "cannot be told from the best copies by 60 test reports under BLEU-2."),
+    ]
+
+
+def test_files_that_make_no_table_have_means(nasty):
+    (strip, *_) = strips(nasty, None)
+    assert strip.reason == "" or all(mark.ends is None for mark in strip.marks)
+    cases = read_cases([made_up(["a", "b", "c"]), made_up(["a", "b"], baseline="random")])
+    (strip,) = strips(cases, None)
+    assert strip.reason.startswith("compare: ")
+    assert "No intervals: " in client_of(cases).get("/").text
