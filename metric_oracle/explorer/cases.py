@@ -347,7 +347,9 @@ class Cases:
         elif chosen.sort is None:
             keys = -(self.disagreement + 0.5 * self.distance)
         elif chosen.minus is not None:
-            keys = -np.abs(self.columns[chosen.sort].values - self.columns[chosen.minus].values)
+            of_oracle = self.columns[chosen.sort]
+            better = self.columns[chosen.minus].values - of_oracle.values
+            keys = better if of_oracle.is_higher_better else -better
         else:
             column = self.columns[chosen.sort]
             keys = -column.values if column.is_higher_better else column.values

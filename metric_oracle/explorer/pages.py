@@ -18,13 +18,14 @@ from urllib.parse import urlencode
 
 import numpy as np
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
 from metric_oracle.corpora.vectors import LABELS
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.explorer.case import display, groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
@@ -48,6 +49,7 @@ _FLAGS = {
 _COUNTS = {"ties": "ties_over"}
 _COLUMNS = {"sort": "sort", "minus": "minus", "column": "column"}
 _NUMBERS = {"low": "low", "high": "high"}
+_FORGOTTEN = "The server was started again and no longer has the words that were searched for. Search for them again."
 FILTERS = (*_FLAGS, *_COUNTS, *_COLUMNS, *_NUMBERS, "words", "label")
 
 
@@ -145,8 +147,17 @@ class Explorer:
             filters["words"] = self.searched[_integer(query["words"], "words", len(self.searched) - 1)]
         return Chosen(**filters)
 
+    def _forget_words(self, query: dict[str, str]) -> bool:
+        """Remove words from the parameters of an address if the server was restarted since they were searched for."""
+        words = query.get("words", "")
+        is_forgotten = words.isascii() and words.isdigit() and int(words[:18]) >= len(self.searched)
+        if is_forgotten:
+            del query["words"]
+        return is_forgotten
+
     def _read_query(self, request: Request) -> tuple[dict[str, str], Chosen]:
         query = {key: value for key, value in request.query_params.items() if value}
+        self._forget_words(query)
         return query, self._read_filters(query)
 
     def overview(self, request: Request) -> Response:
@@ -205,7 +216,7 @@ class Explorer:
             "Test reports",
             total=len(order),
             n_all=len(self.cases.ids),
-            message="",
+            message=_FORGOTTEN if "words" in request.query_params and not chosen.words else "",
             is_filtered=bool(set(filters) - {"sort", "minus", "files", "turn"}),
             kept=hidden,
             all_kept=list(filters.items()),
@@ -273,7 +284,7 @@ class Explorer:
         """Show a test report next to the candidates of all files."""
         cases, q = self.cases, request.path_params["q"]
         if q >= len(cases.ids):
-            return PlainTextResponse("404\n", 404)
+            raise HTTPException(404)
         query, chosen = self._read_query(request)
         filters = {key: query[key] for key in FILTERS if key in query}
         kinds = kinds_of(cases)
@@ -349,11 +360,9 @@ class Explorer:
             study = "" if best is None else best.candidate_id
         if self.images is not None:
             path = self.images.of(study)
-        return (
-            PlainTextResponse("404\n", 404)
-            if path is None
-            else FileResponse(path, media_type=TYPES[path.suffix.lower()])
-        )
+        if path is None:
+            raise HTTPException(404)
+        return FileResponse(path, media_type=TYPES[path.suffix.lower()])
 
     def _rank(self, text: str) -> int:
         return max(1, _integer(text or "1", "rank", 1 << 60))
@@ -362,7 +371,7 @@ class Explorer:
         """Return the content of a test report's page as JSON."""
         cases, q = self.cases, request.path_params["q"]
         if q >= len(cases.ids):
-            return PlainTextResponse("404\n", 404)
+            raise HTTPException(404)
         rank = self._rank(request.query_params.get("rank", ""))
         with self._working:
             candidates = groups(cases, q, rank)
@@ -381,35 +390,47 @@ class Explorer:
     # Systems
 
     def systems(self, request: Request) -> Response:
-        """Show the mean of each column, and the test reports at which it is furthest from its metric's oracle."""
+        """Show the mean of each column and its difference from the oracle, and the test reports furthest apart."""
         return self._page("systems.html", "Systems", systems=self._systems())
 
     def systems_csv(self, request: Request) -> Response:
         """Return the content of the page of systems as CSV."""
-        rows: list[list[Any]] = [["system", "metric", "better", "reports", "mean", "mean_distance", "furthest"]]
+        names = "system metric better reports mean mean_low mean_high difference difference_low difference_high"
+        rows: list[list[Any]] = [[*names.split(), "furthest_below", "furthest_above"]]
         for row in self._systems():
+            ends = [*(row["ends"] or (None, None)), row["difference"], *(row["difference_ends"] or (None, None))]
+            furthest = [" ".join(str(position) for position, _ in row[side]) for side in ("below", "above")]
             better = "higher" if row["is_higher_better"] else "lower"
-            furthest = " ".join(str(position) for position, _ in row["worst"])
-            rows.append([row["system"], row["metric"], better, row["n"], row["mean"], row["gap"], furthest])
+            rows.append([row["system"], row["metric"], better, row["n"], row["mean"], *ends, *furthest])
         return _csv(rows, "systems.csv")
 
     def _systems(self) -> list[dict[str, Any]]:
+        marks = {mark.column: mark for strip in self._strips for mark in strip.marks}
         rows = []
         for i, oracle in self.cases.systems():
-            column = self.cases.columns[i]
+            column, mark = self.cases.columns[i], marks.get(i)
             scored = column.values[np.isfinite(column.values)]
-            row = {
+            row: dict[str, Any] = {
                 "system": column.system, "metric": column.metric, "is_higher_better": column.is_higher_better,
-                "n": len(scored), "mean": float(scored.mean()) if len(scored) else None, "link": "", "gap": None,
-                "worst": [],
+                "n": len(scored), "mean": float(scored.mean()) if len(scored) else None,
+                "ends": mark.ends[:2] if mark and mark.ends else None,
+                "difference": None, "difference_ends": None, "below": [], "above": [],
+                "below_link": "", "above_link": "",
             }  # fmt: skip
             if oracle is not None:
-                gap = np.abs(self.cases.columns[oracle].values - column.values)
-                filters = {"sort": str(oracle), "minus": str(i)}
-                worst = self.cases.choose(Chosen(sort=oracle, minus=i))[:5].tolist()
-                mean = float(np.nanmean(gap)) if np.isfinite(gap).any() else None
-                row |= {"link": _link("/cases", filters), "gap": mean}
-                row["worst"] = [(q + 1, _link(f"/case/{q}", filters)) for q in worst]
+                differences = column.values - self.cases.columns[oracle].values
+                if np.isfinite(differences).any():
+                    row["difference"] = float(np.nanmean(differences))
+                if mark and mark.difference and mark.difference.interval:
+                    row["difference_ends"] = mark.difference.interval[:2]
+                better = differences if column.is_higher_better else -differences
+                for side, filters, count in (
+                    ("below", {"sort": str(oracle), "minus": str(i)}, int((better < 0).sum())),
+                    ("above", {"sort": str(oracle), "minus": str(i), "turn": "1"}, int((better > 0).sum())),
+                ):
+                    furthest = self.cases.choose(self._read_filters(filters))[: min(count, 3)].tolist()
+                    row[side] = [(q + 1, _link(f"/case/{q}", filters)) for q in furthest]
+                    row[f"{side}_link"] = _link("/cases", filters)
             rows.append(row)
         return rows
 
@@ -430,7 +451,9 @@ class Explorer:
         with self._working:
             figures = {section.key: section.svg for section in self._sections if section.svg}
         svg = figures.get(request.path_params["key"])
-        return PlainTextResponse("404\n", 404) if svg is None else Response(svg, media_type="image/svg+xml")
+        if svg is None:
+            raise HTTPException(404)
+        return Response(svg, media_type="image/svg+xml")
 
     # Live queries
 
@@ -444,7 +467,14 @@ class Explorer:
         available = self.cases.index.metrics if self.cases.index is not None else []
         return [name for name in available if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
 
-    def _live_page(self, text: str, names: Sequence[str], groups: list[dict[str, Any]] | None, took: str) -> Response:
+    def _live_page(
+        self,
+        text: str,
+        names: Sequence[str],
+        groups: list[dict[str, Any]] | None = None,
+        took: str = "",
+        error: str = "",
+    ) -> Response:
         index = self.cases.index
         return self._page(
             "live.html",
@@ -453,13 +483,14 @@ class Explorer:
             asked=names,
             groups=groups,
             took=took,
+            error=error,
             metrics=self._live_metrics,
             n_reports=0 if index is None else index.n_reports,
         )
 
     def live(self, request: Request) -> Response:
         """Show the form of a live query."""
-        return self._live_page("", [name for name in ("bleu-2", "rouge-l") if name in self._live_metrics], None, "")
+        return self._live_page("", [name for name in ("bleu-2", "rouge-l") if name in self._live_metrics])
 
     async def live_post(self, request: Request) -> Response:
         """Search for the best reports to a text that was typed in."""
@@ -471,12 +502,17 @@ class Explorer:
         index = self.cases.index
         names = [name for name in self._live_metrics if form.get(f"metric:{name}")]
         text = str(form.get("text", "")).replace("\r\n", "\n")
-        if index is None or not names:
-            raise InputError("no metric is ticked.", "Tick at least one.")
         begun = perf_counter()
-        with self._working:
-            batch = api.reports([text]).load()
-            answers = [self._answer(batch, name, text) for name in names]
+        try:
+            if index is None or not names:
+                raise InputError("no metric is ticked.", "Tick at least one.")
+            with self._working:
+                batch = api.reports([text]).load()
+                answers = [self._answer(batch, name, text) for name in names]
+        except MetricOracleError as error:
+            if not is_page:
+                raise
+            return self._live_page(text, names, error=str(error))
         if not is_page:
             return _download({"query": text, "candidates": [_plain(group) for group in answers]}, "live.json")
         took = f"{len(names)} searches of {index.n_reports:,} reports in {1000 * (perf_counter() - begun):.0f} ms"

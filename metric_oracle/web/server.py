@@ -72,13 +72,18 @@ def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]
     return Starlette(
         routes=[*routes, static],
         middleware=[Middleware(_Guard, port=port, guests=dict(guests))],
-        exception_handlers={MetricOracleError: _refusal},
+        exception_handlers={MetricOracleError: _refusal, 404: _missing},
     )
 
 
 def _refusal(request: Request, error: Exception) -> Response:
     """Show the message of an expected error. It contains no report text."""
     return page("refused.html", 400, line=str(error))
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    """Show that an address has no page, with a link to the first page."""
+    return page("refused.html", 404, line="There is no page at this address.")
 
 
 class _Guard:

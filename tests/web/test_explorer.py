@@ -377,7 +377,7 @@ def test_draws_have_their_mean(nasty):
         ("/cases?sort=99", "sort is not a whole number from 0 to 4"),
         ("/cases?sort=x", "sort is not a whole number from 0 to 4"),
         ("/cases?column=0&low=nan", "low is not a finite number"),
-        ("/cases?words=3000", "words is not a whole number from"),
+        ("/cases?words=x", "words is not a whole number from"),
         ("/case/0?show=40", "show is not a whole number from"),
         ("/cases?page=-1", "page is not a whole number from"),
         ("/cases?ties=²", "ties is not a whole number from"),
@@ -390,9 +390,39 @@ def test_other_addresses(client, path, match):
 
 
 def test_reports_that_are_not_there(client):
-    assert client.get("/case/120").status_code == 404
-    assert client.get("/case/x").status_code == 404
-    assert client.get("/live").status_code == 404
+    for path in ("/case/120", "/case/x", "/live", "/static/none.css"):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert "There is no page at this address." in answer.text
+        assert '<a href="/">' in answer.text
+
+
+def test_words_of_an_earlier_server_are_forgotten_and_other_filters_stay(client, nasty):
+    page = client.get("/cases?words=3000&column=0&low=0.5").text
+    assert "no longer has the words" in page
+    n = int((nasty.columns[0].values >= 0.5).sum())
+    assert f">{n} of {len(nasty.ids)} test reports<" in page
+    assert client.get("/case/3?words=3000").status_code == 200
+
+
+def test_systems_are_compared_with_the_oracle_by_sign(client, nasty):
+    header, *lines = csv.reader(io.StringIO(client.get("/systems.csv").text, newline=""))
+    compared = 0
+    for (i, oracle), line in zip(nasty.systems(), lines, strict=True):
+        row = dict(zip(header, line, strict=True))
+        if oracle is None:
+            assert (row["difference"], row["furthest_below"], row["furthest_above"]) == ("", "", "")
+            continue
+        column = nasty.columns[i]
+        differences = column.values - nasty.columns[oracle].values
+        assert float(row["difference"]) == pytest.approx(np.nanmean(differences))
+        better = differences if column.is_higher_better else -differences
+        for name, side in (("furthest_below", -better), ("furthest_above", better)):
+            positions = [int(word) - 1 for word in row[name].split()]
+            assert len(positions) == min(3, (side > 0).sum())
+            assert [side[q] for q in positions] == sorted(side[side > 0], reverse=True)[:3]
+        compared += 1
+    assert compared
 
 
 def test_a_real_index(real, prepared):
@@ -459,6 +489,7 @@ def test_a_live_query(real, prepared):
     assert "alert(1)&lt;/script&gt; effusion␀" in hostile.text
     none = real.post("/live", data={"text": "effusion"}, headers=POST)
     assert "no metric is ticked" in none.text
+    assert "\neffusion</textarea>" in none.text  # what was typed stays
 
 
 def test_an_index_alone(prepared):
