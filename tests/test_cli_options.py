@@ -25,6 +25,7 @@ from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources import availability
+from metric_oracle.survey.create import SurveyOptions
 
 # Real: what is tested, and leaves that know no files.
 DOOR = ("cli", "commands", "metrics", "errors", "kernels", "lazy")
@@ -99,7 +100,9 @@ RENAMED = {
     ("report", "--with-text"): r"write_report\.text",
     **{(command, "--ratings"): r"read_ratings\.path" for command in ("explore", "report")},
     **{(command, "--scores"): r"read_cases\.rated" for command in ("explore", "report")},
+    ("survey create", "references"): r"reports\.data",
     ("survey create", "--stratify"): r"read_strata\.path",
+    ("verify", "results"): r"read_results\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.
@@ -110,8 +113,8 @@ CHOOSES = {
         (["--format", "md"], "comparison_layout.markdown"), (["--format", "tex"], "comparison_layout.latex"),
     ],
 }  # fmt: skip
-# What the door itself does; test_cli.py and test_cli_tools.py run them.
-OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*")}
+# What the door itself does; test_cli.py, test_cli_tools.py and the last test here run them.
+OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*"), ("explore", "--images")}
 # What only makes sense beside another option, and without another argument.
 BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],
@@ -243,7 +246,7 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            is_named = isinstance(value, SearchOptions | Selection)
+            is_named = isinstance(value, SearchOptions | Selection | SurveyOptions)
             yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value
@@ -342,3 +345,9 @@ def test_an_option_arrives_under_its_name(oracle, calls, path, option):
 
 def test_version(oracle):
     assert oracle("--version") == (0, f"metric-oracle {version('metric-oracle')}\n", "")
+
+
+def test_the_folder_of_images_arrives(oracle, tmp_path):
+    code, _, err = oracle("explore", "zz.parquet", "--images", tmp_path / "none")
+    assert code == 2
+    assert f"explore: images must be an existing folder; got {tmp_path / 'none'}" in err
