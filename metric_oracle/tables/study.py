@@ -432,7 +432,7 @@ class _ScoreModel:
         """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""
         weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None)
         queries = replace(self.queries, encoding=encoding)
-        return score_rows(weighted, queries, rows, self.metrics, system=self.name)
+        return score_rows(weighted, queries, rows, self.metrics, system=self.name, text=True)
 
 
 def _scorable_by_all(rows: Iterable[np.ndarray]) -> np.ndarray:
