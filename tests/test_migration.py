@@ -1,4 +1,4 @@
-"""The calls of other tools and ours, side by side on three pairs, as docs/migrating.md has them.
+"""The calls of other tools and ours, side by side on three pairs, as docs/coming-from.md has them.
 
 What the published tools compute in general is compared in kernels/test_published.py; here a user replaces one call by
 another. A tool that is not installed is skipped.
