@@ -240,7 +240,7 @@ MUTANTS = [
     Mutant(
         "retrieval/verification.py",
         "one row twice passes",
-        "if len(set(rows)) < self.k or order != sorted(order):",
+        "if len(set(rows)) < len(rows) or order != sorted(order):",
         "if order != sorted(order):",
         "retrieval/test_verification.py -k 'lost_or_doubled or changed_order or listed_twice'",
     ),
@@ -261,8 +261,8 @@ MUTANTS = [
     Mutant(
         "retrieval/brute_force.py",
         "candidates within the error of products are lost",
-        "signed >= last - 2 * error",
-        "signed >= last",
+        "signed[documents] >= last - 2 * error",
+        "signed[documents] >= last",
         "retrieval/test_verification.py -k of_products",
     ),
     Mutant(
@@ -790,8 +790,8 @@ MUTANTS = [
     Mutant(
         "retrieval/verification.py",
         "of equal queries the first alone is searched",
-        "for i in chosen[which == q].tolist():",
-        "for i in chosen[which == q].tolist()[:1]:",
+        "asked_now = [i for i in chosen.tolist() if self.encoded.which[i] in block]",
+        "asked_now = [chosen[self.encoded.which[chosen] == q].tolist()[0] for q in block]",
         "retrieval/test_verification.py -k equal_queries",
     ),
     Mutant(
