@@ -37,7 +37,6 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 PICTURES = (
-    ("README.md", "results.png", "results.png"),
     ("docs/study.md", "study/table.png", "study.png"),
     ("docs/samples.md", "curve.png", "samples.png"),
     ("docs/gallery.md", "gallery.png", "gallery.png"),
