@@ -140,6 +140,12 @@ def role_of(system: str, metric: str) -> str:
     return OTHER if is_other or system.startswith("best of ") else MODEL
 
 
+def _oracle_of(system: str) -> str:
+    """Return "oracle of ROUGE-L" for the system "rouge-l oracle", and other names as they are."""
+    metric, _, rest = system.rpartition(" ")
+    return f"oracle of {title(metric)}" if rest == "oracle" and metric in METRICS else system
+
+
 def strips(cases: Cases, copies: np.ndarray | None) -> list[Strip]:
     """Return the systems of each metric, in the order of the files; `copies` is that of `copies_of`."""
     return [_strip(cases, metric, copies) for metric in dict.fromkeys(column.metric for column in cases.columns)]
@@ -154,7 +160,7 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
         role = role_of(column.system, metric)
         if role == ORACLE and any(np.array_equal(column.values, other, equal_nan=True) for other in values[:place]):
             continue  # `study` writes the oracle twice: its reports, and their scores under all metrics
-        called, number = _NAMES.get(role, column.system), 1
+        called, number = _NAMES.get(role, _oracle_of(column.system)), 1
         name = called
         while name in marks:
             number += 1
@@ -326,7 +332,9 @@ def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: 
     if best is None:
         return None
     _, i, q, text, line = best
-    return Telling(f"An oracle contradicts the test report: {line}", q, [(f"Oracle, {_scored(cases, i, q)}", text)])
+    return Telling(
+        f"An oracle seems to contradict its test report: {line}", q, [(f"Oracle, {_scored(cases, i, q)}", text)]
+    )
 
 
 def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str]]:

@@ -92,8 +92,8 @@ def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
     n = max((strip.n for strip in strips), default=0)
     sentences = {
         "better": "is better than copying under {}",
-        "worse": "is worse than the best copies under {}",
-        "open": f"cannot be told from the best copies by {n:,} test reports under {{}}",
+        "worse": "is worse than copying under {}",
+        "open": f"is neither better nor worse than copying, as far as {n:,} test reports show, under {{}}",
     }
     return [
         (name, "; ".join(line.format(listed(of[key])) for key, line in sentences.items() if key in of) + ".")
@@ -108,15 +108,14 @@ def copies_sentence(copies: np.ndarray | None, strips: Sequence[Strip], is_searc
         return "" if is_searched else "With --index and --queries, this page counts the copies in the corpus."
     n, n_reports = int(copies.sum()), len(copies)
     if not n:
-        return f"None of the {n_reports:,} test reports has an exact copy in the corpus."
+        return f"None of the {n_reports:,} test reports is word for word in the corpus."
     scores = [
         f"{strip.without_copies.mean:.3f} instead of {strip.oracle.mean:.3f} under {strip.title}"
         for strip in strips
         if strip.without_copies is not None and strip.oracle is not None
     ]
-    without = f" Without {'them' if n > 1 else 'it'}, the oracle scores {listed(scores)}." if scores else ""
-    has = "have" if n > 1 else "has"
-    return f"{n:,} of {n_reports:,} test reports {has} an exact copy in the corpus.{without}"
+    rest = f"On the other {n_reports - n:,}, the oracle scores {listed(scores)}." if scores else ""
+    return f"{n:,} of {n_reports:,} test reports {'are' if n > 1 else 'is'} word for word in the corpus. {rest}".strip()
 
 
 def alone_sentence(counts: Sequence[tuple[str, int]], titles: dict[str, str], differ: int, n: int) -> str:
