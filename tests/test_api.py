@@ -264,7 +264,7 @@ def test_empty_reports_mean_the_same_in_memory(index):
     for call in (mo.baseline, mo.expectation):
         with pytest.warns(UserWarning, match=re.escape(line)):
             call(index, given, *(["identity"] if call is mo.baseline else []), "bleu")
-    with pytest.raises(InputError, match=r"^retrieve: there is no report to keep in the"):
+    with pytest.raises(InputError, match=r"^retrieve: there is no usable report in the"):
         mo.retrieve(index, ["", "  "], "bleu")
 
 

@@ -752,7 +752,7 @@ def damaged_files(folder):
     yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16-le"), foreign  # without a byte-order mark
     yield "one.csv", b"report\n" + text, ".* has no column with a usual id name"
     yield "ids.csv", b"study_id\n1\n", ".* has no column that is clearly the impression"
-    yield "header.csv", b"study_id,report\n", "there is no report to keep in "
+    yield "header.csv", b"study_id,report\n", "there is no usable report in "
     yield "none.csv", text, ".* has no column with a usual id name"
     yield "twice.csv", b"study_id,report\n1," + text + b"\n1,other\n", ".* has 1 ids with several texts"
     yield (

@@ -292,7 +292,7 @@ def _text_of(value: Any) -> Any:
 
 
 def _column(values: Any, name: str, n: int) -> list[Any]:
-    """Return the values of a column, one for each completion."""
+    """Return a column of the data set as a list; raise InputError unless it has one value for each of n completions."""
     is_column = hasattr(values, "__len__") and not isinstance(values, str)
     if not is_column or len(values) != n:
         got = len(values) if is_column else "none" if values is None else type(values).__name__

@@ -233,7 +233,7 @@ def named(
     Parameters
     ----------
     texts : sequence of str or None
-        The arguments.
+        The arguments; None is the same as none.
     argument, form : str
         Name of the option and its form, such as NAME=FILE, for error messages.
     mark : str

@@ -109,7 +109,7 @@ def report(to: Destination, mined: Any) -> None:
 
 
 def _report(to: Destination, lines: Any, summary: str) -> None:
-    """Say that a file was written, and show or print its counts."""
+    """Print that a file was written, with `summary`, and its counts by name (`lines`), as a table or as JSON."""
     _deliver(to, partial(_view, lines), lines, summary)
 
 

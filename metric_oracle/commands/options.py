@@ -443,7 +443,7 @@ Recall = Annotated[
         panel=SEARCH,
         metavar="Q",
         help="Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
-        "the size N of the pool. Needs --audit. By default N is that of --pool.",
+        "the size N of the pool. Needs --audit, and --pool METRIC without N. By default N is that of --pool.",
     ),
 ]
 Seed = Annotated[
@@ -488,12 +488,21 @@ Repetitions = Annotated[
 ]
 _VECTOR_FILE = "one vector per report, in .npz, .npy, .parquet or .pt"
 _IDS_FILE = "if that file has none: a text file with one id per line, or a table with an id column"
-_CORPUS_VECTORS = _file("--corpus-vectors", FILES, f"Image embeddings of the corpus: {_VECTOR_FILE}.")
-_QUERY_VECTORS = _file("--query-vectors", FILES, f"Image embeddings of the test reports: {_VECTOR_FILE}.")
-CorpusVectors = Annotated[Path, _CORPUS_VECTORS]
-CorpusVectorsOrNone = Annotated[Path | None, _CORPUS_VECTORS]
-QueryVectors = Annotated[Path, _QUERY_VECTORS]
-QueryVectorsOrNone = Annotated[Path | None, _QUERY_VECTORS]
+_IF_NEAREST = ", if oracle baseline nearest wrote RESULTS"
+
+
+def _corpus_vectors(when: str = "") -> Any:
+    return _file("--corpus-vectors", FILES, f"Image embeddings of the corpus{when}: {_VECTOR_FILE}.")
+
+
+def _query_vectors(when: str = "") -> Any:
+    return _file("--query-vectors", FILES, f"Image embeddings of the test reports{when}: {_VECTOR_FILE}.")
+
+
+CorpusVectors = Annotated[Path, _corpus_vectors()]
+CorpusVectorsOrNone = Annotated[Path | None, _corpus_vectors(_IF_NEAREST)]
+QueryVectors = Annotated[Path, _query_vectors()]
+QueryVectorsOrNone = Annotated[Path | None, _query_vectors(_IF_NEAREST)]
 CorpusVectorIds = Annotated[
     Path | None, _file("--corpus-vector-ids", FILES, f"Ids of the vectors in --corpus-vectors, {_IDS_FILE}.")
 ]

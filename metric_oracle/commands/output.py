@@ -173,7 +173,7 @@ def signed(signature: Mapping[str, Any]) -> Any:
 
 
 def csv_lines(table: Any) -> Iterator[str]:
-    """Yield the lines of an Arrow table as CSV."""
+    """Yield an Arrow table as one CSV text, with a header and without the last line end."""
     from pyarrow import BufferOutputStream, csv
 
     buffer = BufferOutputStream()

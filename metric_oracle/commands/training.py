@@ -32,8 +32,8 @@ def train_crepe(
     """Train CREPE on pairs of reports whose errors were counted in six categories.
 
     oracle synth --errors writes such pairs. The loss is that of Cho et al.: (1 - W) times the squared error of the
-    counts, plus W times the cross-entropy of the presence of errors. The new folder has the layout of the published
-    checkpoint, and a record of the training in training.json.
+    counts, plus W times the cross-entropy of the presence of errors; --presence-weight sets W. The new folder has the
+    layout of the published checkpoint, and a record of the training in training.json.
     """
     from metric_oracle.raters import counted_pairs
 

@@ -448,7 +448,7 @@ def sort_out(
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         step = "section and split" if isinstance(path, Path) else "the texts"
-        raise InputError(f"there is no report to keep in {path} ({listed}).", f"Check {step}.")
+        raise InputError(f"there is no usable report in {path} ({listed}).", f"Check {step}.")
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
     if words:
         source += f"; {words_line(words)}"

@@ -392,7 +392,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
             argument="a Parquet file",
             rule="must have an id column and one column of lists",
             value=f"{len(lists)} columns of lists in {path}",
-            step=f"Columns: {table.header}.",
+            step=f"Save both, and no other lists; columns: {table.header}.",
         )
     column = lists[0].combine_chunks()  # type: ignore[union-attr]
     # flatten() heeds the offset of a slice and drops missing lists; .values does neither.

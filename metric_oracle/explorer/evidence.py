@@ -157,7 +157,7 @@ def common_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]
 
     The longest run is taken first, of equally long ones that with the most characters, then the leftmost; and so on
     among the words that are left, down to single words. So a word is paired as often as the text that has it less often
-    contains it.
+    contains it. The runs are returned in the order of their positions in `a`.
     """
     ids = _numbered(a, b)
     length = np.zeros((len(a) + 1, len(b) + 1), np.int64)  # of the run that begins at both positions
@@ -634,7 +634,10 @@ def _best_pairs(cosines: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _without_overlaps(marks: Iterable[tuple[Span, Segment]]) -> list[tuple[Span, Segment]]:
-    """Leave out marks that overlap another, as tokens do that are bytes of one character."""
+    """Return the marks in the order of the text, without those that overlap one before.
+
+    Tokens overlap that are bytes of one character.
+    """
     disjoint: list[tuple[Span, Segment]] = []
     for mark in sorted(marks, key=lambda one: one[0]):
         if not disjoint or mark[0][0] >= disjoint[-1][0][1]:

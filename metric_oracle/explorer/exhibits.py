@@ -124,7 +124,11 @@ def _radgraph(cases: Cases, metric: Metric, position: int, row: int, reference: 
 
 
 def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: Any) -> tuple[Any, Any] | None:
-    """Return the two arguments of the metric's reference scorer; None if either report has no representation."""
+    """Return test report and candidate as the metric's reference scorer takes them.
+
+    None if either has no representation. `position` is the place of the test report among the cases, `row` the corpus
+    row of the candidate.
+    """
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     queries = cases.queries.take(np.array([position]))  # type: ignore[union-attr]
     document = int(part.document_of_row[row]) if row < len(part.document_of_row) else -1

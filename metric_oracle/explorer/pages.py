@@ -161,7 +161,7 @@ class Explorer:
         return query, self._read_filters(query)
 
     def overview(self, request: Request) -> Response:
-        """Show what the files say about each metric, and the test reports that tell most."""
+        """Show what the files say about each metric, and up to four test reports that `finding.telling` chooses."""
         cases, strips = self.cases, self._strips
         differ = int((cases.disagreement > 1).sum())
         titles = {strip.metric: strip.title for strip in strips}

@@ -49,7 +49,7 @@ def headings(cases: Cases, chosen: Chosen, link: Link) -> list[dict[str, Any]]:
 
 
 def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Return what the table shows of some test reports.
+    """Return what the table shows of the test reports at these positions: one dict for each.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int
     shown : sequence of int
         Positions of the test reports.
     chosen : Chosen
-        The oracle that the table is sorted by is the one whose report is shown; by default the first.
+        Order of the table. If it is sorted by an oracle, the report that this oracle found is shown, otherwise the one
+        of the first oracle.
     link : callable
         Returns the address of a test report's page.
     """

@@ -312,7 +312,7 @@ class TokenStateIndex(Documents):
         return replace(queries, recorded={**queries.recorded, **recorded})
 
     def encode_again(self, inputs: Inputs, encoded: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Combine queries that were encoded for another shard of the same set with the states of this one."""
+        """Return queries that were encoded for another shard of the same set, with the corpus arrays of this shard."""
         is_off = encoded.recorded["idf"] == "off"
         corpus = self._corpus_off if is_off else self.weighted(encoded.corpus.weight_of_id)
         return replace(encoded, corpus=corpus)

@@ -88,7 +88,7 @@ class ShardSet(Index):
         return len(self.content["shards"])
 
     def shards(self, places: Sequence[int] | None = None) -> Iterator[Index]:
-        """Yield the shards with the given numbers, by default all, in the order of their rows."""
+        """Yield the shards with the given numbers, in the given order; by default all, in the order of their rows."""
         for place in range(self.n_shards) if places is None else places:
             yield self.shard(place)
 

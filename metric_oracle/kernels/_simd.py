@@ -214,7 +214,10 @@ def _to_float(builder, bits, path):
 
 
 def make_widen(path: Path | None = None) -> Any:
-    """Return `widen(source, target, n)`, which converts `n` float16 numbers to float32; Numba has no float16."""
+    """Return `widen(source, target, n)`, which converts `n` float16 numbers to float32; Numba has no float16.
+
+    `path` names the instructions to use, by default the best that this processor has.
+    """
 
     @intrinsic
     def widen(typingctx, source, target, n):

@@ -58,7 +58,7 @@ class Grades(Rated):
         return tuple(self.grades)
 
     def by_rater(self, kind: str) -> npt.NDArray[np.float64]:
-        """Return the grades float64[R, P] of a kind."""
+        """Return the grades of one of `kinds`, of each rater for each pair: float64[R, P]."""
         return self.grades[kind]
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:

@@ -284,7 +284,7 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
 
 
 def _check_k(k: Any, n_pool: int) -> None:
-    """Raise InputError unless k is at most the size of the pool."""
+    """Raise InputError unless k is an int from 1 to the size of the pool."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
         raise InputError(
             argument="k",

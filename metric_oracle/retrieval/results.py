@@ -531,7 +531,10 @@ def read_signed(
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise InputError(
-            argument=argument, rule=rule, value=f"{path}, which is another file or damaged", step="Write it again."
+            argument=argument,
+            rule=rule,
+            value=f"{path}, which is another file or damaged",
+            step=f"Write it again with oracle {command}.",
         ) from error
     return table, signature
 

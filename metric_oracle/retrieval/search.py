@@ -112,7 +112,10 @@ def search(
 
 
 def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
-    """Encode the queries for a shard. Queries that are rows of the shard are not encoded again."""
+    """Encode the queries for a shard.
+
+    If all queries are rows of this index that have the representation, what it stores of them is used.
+    """
     if queries.stored is not None and queries.stored[0] == shard.checksum:
         rows, document_of_row = queries.stored[1], representation.document_of_row
         if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():

@@ -49,7 +49,7 @@ class Attachment:
 
     @property
     def both(self) -> tuple[Any, np.ndarray]:
-        """The values, and the index of each report's value."""
+        """`values` and `of_row`: the values, and for each report the index of its value, -1 for none."""
         return self.values, self.of_row
 
     def take(self, chosen: np.ndarray) -> "Attachment":

@@ -178,7 +178,7 @@ def create_survey(
     if len(pool) < studies:
         raise InputError(
             argument="studies",
-            rule=f"must be at most {len(pool):,}, the references that have a candidate",
+            rule=f"must be at most {len(pool):,}, the references to draw from",
             value=studies,
             step="Draw fewer, give more references, or check the ids.",
         )

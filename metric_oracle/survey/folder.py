@@ -94,7 +94,8 @@ def open_survey(folder: str | Path) -> Survey:
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
-            f"{folder} was altered since oracle survey create made it.", "Restore it, or create a new survey."
+            f"{folder / 'survey.json'} was altered since oracle survey create made it, or is of another version.",
+            "Restore it, or create a new survey.",
         )
     studies = [Shown(**study) for study in content["studies"]]
     orders = {

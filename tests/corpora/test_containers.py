@@ -248,10 +248,10 @@ def test_ids_of_texts():
         ),
         (lambda: Reports.from_texts([SECRET] * 2, ["a", "a"]), "an id occurs more than once in ids: 'a'"),
         (lambda: Reports.from_texts([SECRET], section="history"), "section must be one of impression, fi"),
-        (lambda: Reports.from_texts([]), "there is no report to keep in the texts"),
+        (lambda: Reports.from_texts([]), "there is no usable report in the texts"),
         (
             lambda: as_reports(["", " ", None]),
-            r"^there is no report to keep .* 1 missing, 2 empty,",
+            r"^there is no usable report .* 1 missing, 2 empty,",
         ),
         (
             lambda: as_reports([SECRET, 5]),

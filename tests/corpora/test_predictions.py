@@ -361,7 +361,7 @@ def test_columns_that_are_not_clear(write):
                 **options,
             )
     fails(
-        r"there is no report to keep in .* \(2 rows, 0 duplicate, 2 missing, .*\)",
+        r"there is no usable report in .* \(2 rows, 0 duplicate, 2 missing, .*\)",
         write("p.json", '{"1": null, "2": NaN}'),
     )
 

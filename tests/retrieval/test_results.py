@@ -475,7 +475,7 @@ def test_absent_file(tmp_path):
 
 FOREIGN = (
     r"^results must be a file that retrieve wrote, with its signature; got .*, which is another file or "
-    r"damaged\. Write it again\.$"
+    r"damaged\. Write it again with oracle retrieve\.$"
 )
 
 

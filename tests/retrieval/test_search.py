@@ -340,7 +340,7 @@ def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, Inputs([], []), "bleu")
-    with pytest.raises(InputError, match=r"^retrieve: there is no report to keep in the"):
+    with pytest.raises(InputError, match=r"^retrieve: there is no usable report in the"):
         api.retrieve(index, [], "bleu")
 
 

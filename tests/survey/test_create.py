@@ -311,7 +311,7 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
         ({"others": {"a b": {}}}, r"candidates must have names of .* got \(withheld\)\. Add --candidates NAME=FILE\."),
         ({"others": {"study_id": {}}}, r"candidates must have names of .* got 'study_id'"),
         ({"studies": 0}, r"studies must be an int of at least 1; got 0\. Choose another number\."),
-        ({"studies": 9}, r"studies must be at most 8, the references that have a candidate; got 9\. Draw fewer"),
+        ({"studies": 9}, r"studies must be at most 8, the references to draw from; got 9\. Draw fewer"),
         ({"repeats": -1}, r"repeats must be an int of at least 0; got -1"),
         ({"repeats": 9}, r"repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
         ({"seed": 1.5}, r"seed must be an int of at least 0; got 1\.5"),
@@ -345,7 +345,8 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(InputError, match=r"^key\.json in .*S belongs to another survey"):
         export_survey(tmp_path / "S", tmp_path / "E")
     path.write_text(path.read_text().replace("Reference 1", "Reference 0"))
-    with pytest.raises(InputError, match=r"^.*S was altered since oracle survey create made it\. Restore"):
+    match = r"^.*S.survey\.json was altered since oracle survey create made it, or is of another version\. Restore"
+    with pytest.raises(InputError, match=match):
         open_survey(tmp_path / "S")
 
 

@@ -474,7 +474,7 @@ class Backend(driver.DrivenKernel):
         return parts[5], _components(parts)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the similarity of each order and the penalty for length of pairs: float64[n] each."""
+        """Return, by name, the four similarities by n-gram order and the length penalty of n pairs: float64[n] each."""
         return _components(self._pairs(corpus, batch, query, document))
 
     def _pairs(self, corpus, batch, query, document):

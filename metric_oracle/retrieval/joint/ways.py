@@ -165,7 +165,10 @@ class Block:
         return queries[:0]
 
     def _best_of_all(self, q: int) -> np.ndarray:
-        """Return all documents that fulfil the conditions, but for those that surely score too low to be listed."""
+        """Return the documents that fulfil the conditions, which every document is tested for.
+
+        Those that surely score too low for the k best are left out.
+        """
         documents = np.arange(self.n_documents)
         for name, symbol, value in self.conditions:
             scores, error = self._bounded(name, q)
