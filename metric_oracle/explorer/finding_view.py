@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.explorer.finding import MODEL, Mark, Strip
+from metric_oracle.explorer.finding import Mark, Strip
 
 # Drawn around (0, 0). A role has its own shape as well as its own colour.
 SHAPES = {
@@ -127,8 +127,3 @@ def alone_sentence(counts: Sequence[tuple[str, int]], titles: dict[str, str], di
         return f"{line} ({listed([titles[metric] for metric, _ in counts])})."
     metric, most = max(counts, key=lambda one: one[1])
     return f"{line}; that of {titles[metric]} differs from all others most often, for {most:,}."
-
-
-def has_models(strips: Sequence[Strip]) -> bool:
-    """Return whether a file has scores of a system that is no yardstick."""
-    return any(mark.role == MODEL for strip in strips for mark in strip.marks)

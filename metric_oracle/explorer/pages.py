@@ -147,17 +147,11 @@ class Explorer:
             filters["words"] = self.searched[_integer(query["words"], "words", len(self.searched) - 1)]
         return Chosen(**filters)
 
-    def _forget_words(self, query: dict[str, str]) -> bool:
-        """Remove words from the parameters of an address if the server was restarted since they were searched for."""
-        words = query.get("words", "")
-        is_forgotten = words.isascii() and words.isdigit() and int(words[:18]) >= len(self.searched)
-        if is_forgotten:
-            del query["words"]
-        return is_forgotten
-
     def _read_query(self, request: Request) -> tuple[dict[str, str], Chosen]:
         query = {key: value for key, value in request.query_params.items() if value}
-        self._forget_words(query)
+        words = query.get("words", "")
+        if words.isascii() and words.isdigit() and int(words[:18]) >= len(self.searched):
+            del query["words"]  # of a server that ran earlier
         return query, self._read_filters(query)
 
     def overview(self, request: Request) -> Response:
