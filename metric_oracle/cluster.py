@@ -243,7 +243,7 @@ def run_tasks(
     take: Callable[[Task, Any], None],
     look: Callable[[int, dict[str, Beat]], None],
 ) -> None:
-    """Run tasks on workers; each task is submitted when there is room for it.
+    """Run tasks on workers; a task is submitted when a worker can take one more.
 
     Parameters
     ----------

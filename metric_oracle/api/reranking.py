@@ -119,7 +119,7 @@ def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
         return None, None
     name, mark, size = str(pool).rpartition(":")
     if mark and size.isdecimal():
-        # With an audit, the size in the default pool is not the user's choice.
+        # The audit chooses the size of the pool, so the size in the default value, which no user typed, is dropped.
         return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
     if is_chosen:
         return str(pool), None

@@ -61,7 +61,7 @@ COMMANDS = {
     "mine": Listed(
         "mining",
         _SEARCH,
-        "Find, for every report of an index, the other reports of it that score best: pairs to train a retriever on.",
+        "Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.",
     ),
     "pairs": Listed(
         "mining",

@@ -37,7 +37,7 @@ def mine(
     self_score: o.SelfScore = False,
     with_text: o.WithText = False,
 ) -> None:
-    """Find, for every report of an index, the other reports of it that score best: pairs to train a retriever on.
+    """Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.
 
     A report is never its own candidate. An interrupted run resumes when the same command runs again.
     """

@@ -164,7 +164,7 @@ def _parquet(path: Path) -> Iterator[Table]:
 
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
-    """Yield a CSV or TSV file as tables of consecutive rows, each parsed as a whole file is."""
+    """Yield a CSV or TSV file in tables of consecutive rows; cells are parsed as if the file was read at once."""
     recorded: list[str] = []
 
     def record() -> Iterator[str]:

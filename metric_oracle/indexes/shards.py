@@ -345,7 +345,7 @@ def _check_studies(shards: Sequence[Index]) -> None:
 
 
 def _joined(folder: Path, kind: str, shards: Sequence[Index], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the manifest entry of a representation of the set: counts are added, all else must be equal."""
+    """Return the manifest entry of a representation of the set: the sum of each count; other values must be equal."""
     joined: dict[str, Any] = {}
     for name, value in records[0].items():
         values = [record.get(name) for record in records]

@@ -125,7 +125,7 @@ class Pages:
 
 
 def _saved(event: Event | None, survey: Survey) -> dict[str, Any]:
-    """Return the number and the counts of a save for a page; without a save, number 0 and empty counts."""
+    """Return what a page shows of the last save: its number and error counts, or 0 and empty counts without one."""
     empty: Counts = [[None, None] for _ in survey.categories]
     return {"seq": event.seq if event else 0, "counts": event.counts if event else empty}
 

@@ -38,7 +38,10 @@ STAGES = ("cells", "codes", "float32")
 
 
 class Work(NamedTuple):
-    """Scratch arrays of one thread: first those with a row per query of a group, then those that the queries share."""
+    """Scratch arrays of one thread, which searches a group of queries at a time.
+
+    The first arrays have a row for each query of the group; the others are used for one query after another.
+    """
 
     table: np.ndarray  # int16[passes, M, LANES], cosines with the centres, rounded up
     angle: np.ndarray  # uint8[passes, M, LANES], the same as angles, rounded down

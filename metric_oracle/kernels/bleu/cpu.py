@@ -83,7 +83,7 @@ def _(scorer, j, a, b):
 
 @inner
 def _score(d, j, order, coco, reference_length, index, buckets, mark):
-    """Return BLEU of document d, whose matches are counted in the forward index.
+    """Return BLEU of document d, which lies in bucket j; its matches with the query are counted by its own n-grams.
 
     All documents of a bucket have one length.
     """

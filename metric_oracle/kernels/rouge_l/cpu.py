@@ -341,7 +341,7 @@ def _count_short(words, sequence, buckets, mask, out):
 
 @jit
 def _score_all(coco, words, documents, buckets, slot, mask, out):
-    """Write ROUGE-L of all documents with one query."""
+    """Write the ROUGE-L score of one query with each document to `out`."""
     n = len(words)
     if n <= 64:
         _count_short(words, documents.word, buckets, mask, out)

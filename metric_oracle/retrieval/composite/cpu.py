@@ -151,7 +151,7 @@ class Backend(Kernel):
         return item, None if name is None else values[name][corpus.document_of[BERTSCORE][item]]
 
     def _cosine_error(self, corpus):
-        """Bound the error of the sum of terms that comes from using float32 cosines of embeddings."""
+        """Return a bound of the error that cosines of embeddings in float32, not float64, cause in a composite."""
         name = self.part(COSINE)
         if name is None:
             return 0.0
