@@ -77,7 +77,8 @@ def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
     scores = api.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
     scores.write(path, published_names=True)
     match = (
-        r"Write it again\. A table with columns of its own, such as one of --published-names, goes with --foreign NAME"
+        r"Write it again with oracle score\. A table with columns of its own, such as one of --published-names, "
+        r"goes with --foreign NAME"
     )
     with pytest.raises(InputError, match=match):
         compare({"x": path})
