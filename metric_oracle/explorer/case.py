@@ -51,7 +51,10 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
 def _group(
     cases: Cases, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str | None, rated: list[Counted]
 ) -> dict[str, Any]:
-    """Return the page data of candidates with one text; `scores` are by corpus row, see `Cases.cross_scores`."""
+    """Return what the page shows of candidates that have the same text.
+
+    `scores` are by corpus row, as `Cases.cross_scores` returns them.
+    """
     columns = cases.columns
     row = next((candidate.row for candidate in group if candidate.row >= 0), -1)
     first = next((candidate for candidate in group if candidate.row == row), None)
@@ -103,7 +106,7 @@ def display(reference: str | None, text: str | None, evidence: list[tuple[str, E
 
 
 def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[str, Any]]:
-    """Return segments as phrases: those with one number and nothing but blanks or signs between them are one phrase.
+    """Merge segments into phrases: neighbours with the same match number, and the blanks and signs between them.
 
     Returns
     -------
@@ -129,7 +132,10 @@ def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[s
 def _evidence_of_files(
     cases: Cases, q: int, text: str | None, row: int, from_files: dict[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return the evidence of the metrics that chose a candidate; if they have none, a comparison of the words."""
+    """Return the evidence of the metrics that chose a candidate.
+
+    If none of them has evidence, return a diff of the words.
+    """
     exhibits = [(name, exhibit(cases, q, text, row, name)) for name in from_files if cases.record(name) is not None]
     shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
     return shown or [(DIFF, exhibit(cases, q, text, row, DIFF))]

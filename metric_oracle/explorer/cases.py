@@ -111,7 +111,7 @@ class Chosen:
         Column to sort by. None sorts by disagreement: the number of different reports that the oracles chose, then how
         few words these reports share.
     minus : int or None
-        Sort by the distance of this column from `sort`.
+        Sort by how much better this column is than the column `sort`, the worst difference first.
     is_file_order : bool
         Keep the order of the files.
     is_reversed : bool
@@ -210,7 +210,7 @@ class Cases:
         return [candidate for s in range(len(self.sources)) if (candidate := self.candidate_of(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
-        """Return the largest number of candidates that a file has for a test report."""
+        """Return the largest number of candidates that any file has for a test report."""
         return max((int(source.last[q] - source.first[q]) for source in self.sources), default=0)
 
     def candidate_of(self, s: int, q: int, rank: int = 1) -> Candidate | None:
@@ -287,7 +287,11 @@ class Cases:
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """Mean share of words that two different reports of the oracles do not share, float64[Q]; 0 if they agree."""
+        """Mean disagreement of the oracles in words, float64[Q]: 0 if they chose equal texts, 1 if no word is common.
+
+        For two texts it is the share of their words that only one of them has; the mean is over all pairs of different
+        texts that oracles chose for a test report.
+        """
         numbers, texts = self._of_oracles
         words = [frozenset(text.lower().split()) if isinstance(text, str) else frozenset() for text in texts]
         means = np.zeros(len(self.ids))
@@ -398,7 +402,7 @@ class Cases:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Metrics under which any corpus row can be scored: the defaults of `score`, and those of the files."""
+        """Metrics under which any corpus row can be scored: the defaults of `score`, and the metrics of the files."""
         if self.index is None or self.queries is None:
             return []
         attached = self.queries.attached
@@ -417,7 +421,10 @@ class Cases:
         ]
 
     def record(self, name: str) -> Metric | None:
-        """Return the record of a metric of the files; of a user's composite, that of its weights. None if unknown."""
+        """Return the registry's record of a metric of the files, None if the metric is unknown.
+
+        For a user's composite the record is made from the weights in the file.
+        """
         if name != COMPOSITE:
             return METRICS.get(name)
         signatures = [signature for signature in self.signatures if signature.get("metric") == COMPOSITE]

@@ -147,7 +147,7 @@ def _starts(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
 
 
 def _numbered(*sides: Sequence[str]) -> list[np.ndarray]:
-    """Return each side's words as numbers, equal for equal words: int64."""
+    """Replace the words of each text by numbers, int64: equal words have equal numbers in all texts."""
     number: dict[str, int] = {}
     return [np.array([number.setdefault(word, len(number)) for word in side], np.int64) for side in sides]
 
@@ -229,7 +229,7 @@ def _marked(
 
 
 def _run_numbers(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the number of each pair's run; a pair continues a run if it is one position further in both texts."""
+    """Return the number of the run that each pair belongs to; a run goes on while both positions increase by one."""
     numbers: list[int] = []
     for at, (i, j) in enumerate(pairs):
         is_next = at > 0 and pairs[at - 1] == (i - 1, j - 1)
@@ -376,7 +376,15 @@ _CONTRARY = {
 
 
 class Opposite(NamedTuple):
-    """A contradiction between two reports: about which words, and what each report says of them."""
+    """A contradiction between two reports.
+
+    Attributes
+    ----------
+    about : str
+        The words that both reports speak of, such as "effusion".
+    in_reference, in_candidate : str
+        What each report says of these words, such as "present" and "absent", or "left" and "right".
+    """
 
     about: str
     in_reference: str
@@ -384,10 +392,10 @@ class Opposite(NamedTuple):
 
 
 def opposites(reference: Graph, candidate: Graph) -> list[Opposite]:
-    """Return what two graphs say of the same words and contradict one another in.
+    """Return the contradictions between the graphs of two reports.
 
     An entity is present in one and absent in the other; or words of side, severity or change that exclude one another
-    modify the same words. If a graph says both, nothing is a contradiction.
+    modify the same entity. If one graph says both, there is no contradiction.
     """
     presence, modifiers = zip(*map(_statements, (reference, candidate)), strict=True)
     contradicting = [
@@ -404,7 +412,11 @@ def opposites(reference: Graph, candidate: Graph) -> list[Opposite]:
 
 
 def _statements(graph: Graph) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
-    """Return whether each observation is present or absent, and the words of each kind that modify the same words."""
+    """Return what a graph states, as two dicts with lower-case keys.
+
+    The first gives for each observation "present", "absent" or both. The second gives for each pair of a modified
+    entity and a kind of modifier (side, severity, change) the modifying words.
+    """
     presence: dict[str, set[str]] = {}
     for words, label in graph.entities:
         if "OBS" in label.upper():
@@ -423,10 +435,10 @@ def _presence(label: str) -> str:
 
 
 def _contrary_words(reference: Graph, candidate: Graph) -> list[dict[str, str]]:
-    """Return, for each side, the words that the other side contradicts, and what it says instead.
+    """Return two dicts, for reference and candidate: a word that the other report contradicts -> what the other says.
 
-    Words that also modify something else are left out, because a graph does not say where in the text they are. For the
-    same reason `radgraph` marks only words that occur once.
+    A word that modifies two entities is left out, because a graph does not say which of its places in the text belongs
+    to which. For the same reason `radgraph` marks only words that occur once.
     """
     contrary: list[dict[str, str]] = [{}, {}]
     contradicting = opposites(reference, candidate)
@@ -634,9 +646,9 @@ def _best_pairs(cosines: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _without_overlaps(marks: Iterable[tuple[Span, Segment]]) -> list[tuple[Span, Segment]]:
-    """Return the marks in the order of the text, without those that overlap one before.
+    """Return the marks in the order of the text, without those that overlap an earlier mark.
 
-    Tokens overlap that are bytes of one character.
+    Marks overlap where one character consists of several tokens, because a token may be a single byte.
     """
     disjoint: list[tuple[Span, Segment]] = []
     for mark in sorted(marks, key=lambda one: one[0]):

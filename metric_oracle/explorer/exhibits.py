@@ -32,7 +32,7 @@ def kinds_of(cases: Cases) -> list[str]:
 
 
 def exhibit_texts(reference: str, text: str, metric: Metric) -> Evidence | str:
-    """Return the evidence of a metric that reads only the texts, or a sentence that says there is none."""
+    """Return the evidence of a metric that reads only texts; for another metric, a sentence that there is none."""
     if metric.kernel not in _OF_TEXTS:
         return f"{metric.name} has no evidence in words here."
     return _OF_TEXTS[metric.kernel](reference, text, metric)
@@ -89,9 +89,10 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
 
 
 def opposites(cases: Cases, q: int, row: int) -> list[tuple[str, Opposite]]:
-    """Return the contradictions between a test report and a row of the corpus, each with the source that knows it.
+    """Return the contradictions between a test report and a corpus row, each with its origin, "RadGraph" or "CheXbert".
 
-    RadGraph knows presence, side, severity and change; CheXbert's labels know positive and negative findings.
+    Graphs of RadGraph show contradictions in presence, side, severity and change, CheXbert's labels those between
+    positive and negative findings.
     """
     position = cases.query(q)
     if cases.index is None or cases.queries is None or position is None or row < 0:
@@ -124,10 +125,10 @@ def _radgraph(cases: Cases, metric: Metric, position: int, row: int, reference: 
 
 
 def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: Any) -> tuple[Any, Any] | None:
-    """Return test report and candidate as the metric's reference scorer takes them.
+    """Return test report and candidate in the form that the metric's reference scorer takes.
 
-    None if either has no representation. `position` is the place of the test report among the cases, `row` the corpus
-    row of the candidate.
+    Return None if either has no representation. `position` is the position of the test report in `Cases.queries`, `row`
+    the corpus row of the candidate.
     """
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     queries = cases.queries.take(np.array([position]))  # type: ignore[union-attr]
@@ -162,7 +163,10 @@ def _bertscore(cases: Cases, metric: Metric, position: int, row: int, reference:
 
 
 def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[Any, Any] | None:
-    """Return the spans of both texts' tokens, from an encoder that needs no download; None if there is none."""
+    """Return the positions of the encoder's tokens in both texts, None if they are not known.
+
+    An encoder that would have to be downloaded is not opened.
+    """
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     queries: Any = cases.queries
     is_given = queries.encoder is not None or queries.encoding is not None

@@ -73,7 +73,10 @@ def sections(cases: Cases) -> list[Section]:
 
 
 def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> Section:
-    """Compute and draw a section. If either fails with an error of this package, the section has its message."""
+    """Compute a figure with `make` and draw it with `show`.
+
+    If either raises an error of this package, return a section that shows the error's message instead.
+    """
     try:
         tables, alt, draw = show(made := make())
     except MetricOracleError as error:
@@ -85,7 +88,7 @@ def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any]
 
 
 def compared(cases: Cases) -> Comparison:
-    """Return the comparison of all files. Files of one name with different metrics, such as oracles, share a row."""
+    """Return the comparison of the systems of all files; files of one system under different metrics are one system."""
     rows: dict[str, list[Given]] = {}
     metrics_of_row: dict[str, set[str]] = {}
     for file in cases.files:

@@ -1,4 +1,4 @@
-"""What result files say as a whole: the systems of each metric on one axis, and the test reports that tell most.
+"""Summaries for the explorer's first page: the systems of each metric on one axis, and notable test reports.
 
 Means, intervals and differences are those of `oracle table` on the files that have the metric.
 """
@@ -51,7 +51,7 @@ class Mark:
     ends : Interval or None
         95 % interval of the mean; None if the files make no table.
     difference : Difference or None
-        The system minus the metric's oracle on the same test reports; only of systems that are no yardstick.
+        The system minus the metric's oracle on the same test reports; None for oracles and baselines.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Strip:
     without_copies : Mark or None
         The oracle over the test reports that have no copy in the corpus; None if there are no copies.
     reason : str
-        Why there are no intervals, if so.
+        Why there are no intervals; empty if there are.
     """
 
     metric: str
@@ -108,14 +108,14 @@ class Strip:
 
 
 class Telling(NamedTuple):
-    """A test report that was chosen by a rule.
+    """A notable test report of the first page, which was chosen by a rule; see `telling`.
 
     Attributes
     ----------
     rule : str
-        What is special about it.
+        Heading that says what is special about it.
     q : int
-        Its position.
+        Its position among the test reports.
     texts : list of (str, str or None)
         Heading and text of each candidate to show, None for a text that is not known.
     """
@@ -126,7 +126,7 @@ class Telling(NamedTuple):
 
 
 def role_of(system: str, metric: str) -> str:
-    """Return what a system is under a metric. The oracle of another metric is "other"."""
+    """Return the role of a system under a metric, see `Mark.role`; an oracle of another metric has the role "other"."""
     if system in CHANCE:
         return "chance"
     if system in (MOST_FREQUENT, "most-frequent"):
@@ -196,7 +196,10 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
 
 
 def _only(file: Read, metric: str) -> Read:
-    """Return a file with one metric; CRG keeps its counts."""
+    """Return a result file restricted to the columns of one metric, among them the counts from which CRG is computed.
+
+    A file of `retrieve` or of a baseline has one metric and is returned as it is.
+    """
     if not isinstance(file, Scores):
         return file
     names = [name for name in file.table.column_names if name in ("query_id", metric) or name.startswith(f"{metric}.")]
@@ -259,7 +262,10 @@ def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
 
 
 def alone(cases: Cases) -> list[tuple[str, int]]:
-    """Return, for each metric, for how many test reports its oracle chose a text that no other oracle chose."""
+    """Return, for each oracle, its metric and for how many test reports no other oracle chose the same text.
+
+    The list is empty if there is only one oracle.
+    """
     chosen = oracle_texts(cases)
     counts = []
     for place, (i, texts) in enumerate(chosen):
@@ -302,7 +308,10 @@ def _scored(cases: Cases, i: int, q: int) -> str:
 
 
 def _disagreement(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
-    """Choose by the number of different reports of the oracles, then by the share of words that all of them have."""
+    """Return the test report for which the oracles chose the most different reports, None if they agree on all.
+
+    Among several, choose the one whose chosen reports share the fewest words.
+    """
     most = int(cases.disagreement.max(initial=0))
     if most < 2 or len(chosen) < 2:
         return None
@@ -320,7 +329,10 @@ def _disagreement(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: s
 
 
 def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
-    """Of the oracles that say the opposite of their test report, choose the one that ranks highest in its column."""
+    """Return a test report that an oracle's report contradicts, None if there is none.
+
+    Among several, choose the one whose score ranks highest among all scores of its oracle.
+    """
     best: tuple[float, int, int, str | None, str] | None = None
     for i, texts in chosen:
         column = cases.columns[i]
@@ -338,7 +350,11 @@ def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: 
 
 
 def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str]]:
-    """Yield the test reports whose oracle says the opposite, by labels of both sides or else by words, and what."""
+    """Yield the position of each test report that an oracle's report contradicts, and a phrase that says in what.
+
+    If both reports have CheXbert labels, these are compared; otherwise opposite words in the texts, such as "left" and
+    "right". `i` is the oracle's column, `texts` the text that it chose for each test report.
+    """
     labels = _labels(cases)
     source = cases.sources[cases.columns[i].source]
     rows = source.table["row"].to_numpy()
@@ -360,7 +376,10 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
 
 
 def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:
-    """Return a function from test report and corpus row to both sides' labels; None if either side has none."""
+    """Return a function that returns the CheXbert labels of a test report and a corpus row, given their positions.
+
+    Return None instead if the index or the test reports have no labels.
+    """
     index, queries = cases.index, cases.queries
     if index is None or queries is None or "labels" not in index.content["representations"]:
         return None
@@ -389,7 +408,10 @@ def _furthest_above(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken:
 
 
 def _furthest(cases: Cases, shown: Sequence[Strip], taken: set[int], side: int) -> Telling | None:
-    """Choose the model and test report with the largest distance from the oracle on one side of it."""
+    """Return the test report on which a model's score is furthest from the oracle's, None if there is none.
+
+    `side` is 1 for scores better than the oracle's, -1 for worse ones.
+    """
     best: tuple[float, Strip, Mark, int] | None = None
     for strip in shown:
         for model in strip.models if strip.oracle else ():

@@ -1,4 +1,4 @@
-"""The sentences of the first page, and where its marks are drawn."""
+"""The sentences of the explorer's first page, and the positions at which the scores of systems are drawn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -69,12 +69,15 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence."""
+    """Return words as they are listed in a sentence: "a, b and c"."""
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def verdict(mark: Mark, strip: Strip) -> str:
-    """Return "better", "worse" or "open": whether a system's difference from the oracle has an interval without 0."""
+    """Return "better" or "worse" if the interval of a system's difference from the oracle excludes 0, else "open".
+
+    Return "" if no difference is known.
+    """
     if mark.difference is None:
         return ""
     low, high = mark.difference.interval[:2]
@@ -84,7 +87,10 @@ def verdict(mark: Mark, strip: Strip) -> str:
 
 
 def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
-    """Return, for each model, its name and whether it is better than the best copies, as the rest of a sentence."""
+    """Return, for each model, its name and the rest of a sentence: whether it beats the oracle, under which metrics.
+
+    The oracle copies the best report of the corpus, so the sentence says "better than copying" or "worse than copying".
+    """
     metrics_of: dict[str, dict[str, list[str]]] = {}
     for strip in strips:
         for mark in strip.models:
@@ -103,7 +109,10 @@ def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
 
 
 def copies_sentence(copies: np.ndarray | None, strips: Sequence[Strip], is_searched: bool) -> str:
-    """Return how many test reports have a copy in the corpus, and what the oracles score without them."""
+    """Return a sentence: how many test reports are word for word in the corpus, and the oracles' means on the others.
+
+    It is empty if that is not known, although index and test reports were given (`is_searched`).
+    """
     if copies is None:
         return "" if is_searched else "With --index and --queries, this page counts the copies in the corpus."
     n, n_reports = int(copies.sum()), len(copies)

@@ -78,7 +78,7 @@ class Explorer:
     cases : Cases
         Test reports and files. Without files there are only live queries, which need its index.
     searched : list of str
-        Words that were searched for. Addresses contain their positions in this list.
+        Search strings that were entered. Addresses contain their positions in this list.
     images : Images or None
         Images of the studies.
     """
@@ -120,7 +120,7 @@ class Explorer:
 
     @cached_property
     def _frame(self) -> dict[str, Any]:
-        """Data of the frame of every page: tabs, signatures and the index."""
+        """Values of the page template that all pages share: tabs, signatures of the files, and the index."""
         tabs = [("Overview", "/"), ("Test reports", "/cases"), ("Systems", "/systems"), ("Figures", "/figures")]
         tabs = tabs if self.cases.columns else []
         index = self.cases.index

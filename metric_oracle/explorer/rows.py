@@ -107,7 +107,7 @@ def _preview(text: str | None) -> str:
 
 
 def _notes(cases: Cases, q: int) -> list[str]:
-    """Return the notes on a test report."""
+    """Return short notes on a test report: "fallback", "not proven", the number of ties, "rated"."""
     notes = ["fallback"] * bool(cases.is_fallback[:, q].any()) + ["not proven"] * bool(cases.is_inexact[:, q].any())
     most = int(cases.ties[:, q].max(initial=0))
     return notes + [f"{most:,} ties"] * (most > 1) + ["rated"] * bool(cases.is_rated[q])

@@ -29,7 +29,7 @@ class SampledCases:
         object.__setattr__(self, "_position", {study: i for i, study in enumerate(self.samples.ids)})
 
     def check(self, ids: Sequence[str]) -> None:
-        """Raise unless a test report has samples."""
+        """Raise InputError if none of the test reports has samples."""
         if not any(study in self._position for study in ids):
             raise InputError(
                 argument="sampled",
