@@ -98,7 +98,7 @@ class MinedFile:
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:
-        """The corpus rows of the first and the last anchor of each block."""
+        """Corpus rows of the first and of the last anchor of each block, for all blocks."""
         column = self._file.schema_arrow.names.index("anchor_row")
         groups = [self._file.metadata.row_group(number).column(column) for number in range(len(self))]
         return [(group.statistics.min, group.statistics.max) for group in groups]

@@ -246,9 +246,9 @@ def mine(
 
 
 def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tuple[np.ndarray, int]:
-    """Return the anchors that are among `others`, and the number of those that are not.
+    """Return the anchors that are among the rows `others`, and the number of anchors that are not.
 
-    Raise InputError with this message if none is.
+    Raise InputError with this message and next step if no anchor is among them.
     """
     kept = np.intersect1d(rows, others)
     if not len(kept):
@@ -266,9 +266,9 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
 
 
 def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[int]]:
-    """Return the signature entry for a part such as "3/16", and the numbers of its blocks.
+    """Return the signature entry for a part such as "3/16", and the numbers of the blocks that belong to this part.
 
-    None and all blocks without part.
+    Without a part, return None and the numbers of all blocks.
     """
     if part is None:
         return None, list(range(n_blocks))
@@ -331,7 +331,10 @@ def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarra
 
 
 def _sound(planned: SearchPlan) -> np.ndarray:
-    """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself."""
+    """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself.
+
+    These are the anchors that `self_score` keeps.
+    """
     rows, scores = [np.empty(0, np.int64)], [np.empty(0)]
     for shard in planned.index.shards():
         representation, inputs = representation_of(shard, planned.metric), prepared_inputs(shard)
@@ -377,7 +380,10 @@ def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str
 
 
 def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
-    """Raise InputError if a folder has blocks of another search; record there which search this is."""
+    """Raise InputError if a folder of finished blocks belongs to another search than the one described by `identity`.
+
+    A folder that belongs to no search yet is marked as this search's.
+    """
     description = work / "search.json"
     if not description.exists():
         write_json(description, identity)
@@ -400,7 +406,7 @@ class _Search(NamedTuple):
 
     @property
     def ranks(self) -> dict[str, Any]:
-        """The signature entry that describes which candidates are kept."""
+        """Signature entry with the choice of candidates: their number, and the window of ranks, limits and sampling."""
         return {"k": self.planned.options.k, **self.selection.recorded}
 
     def block(self, rows: np.ndarray, anchors: Inputs, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
@@ -439,7 +445,10 @@ class _Search(NamedTuple):
         return _laid_out(table, anchor[order], planned.index, self.text), {**signature, **self.ranks}
 
     def _limits(self, rows: np.ndarray, anchors: Inputs, sign: float) -> np.ndarray:
-        """Return the best signed score that is allowed for each anchor: float64[n]."""
+        """Return the best score that a candidate of each anchor may have, multiplied by `sign`: float64[n].
+
+        `sign` is -1.0 where lower scores are better, so that greater values are better. Without a limit it is inf.
+        """
         worst = np.full(len(rows), np.inf)
         if self.selection.margins:
             begin, end = np.searchsorted(self.positives[0], [rows[0], rows[-1] + 1])
@@ -517,7 +526,7 @@ def search_block(
     index = opened_set(folder, fingerprint)
 
     def tell(step: str, done: int | None, total: int | None) -> None:
-        """Pass on the progress of the search."""
+        """Report the number of anchors of the block that are searched so far."""
         reporter.done = done or 0
 
     first_row, reports = _reports(folder, fingerprint, place)
@@ -526,9 +535,9 @@ def search_block(
 
 @lru_cache(maxsize=1)
 def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
-    """Return the first row and the reports of a shard.
+    """Return the first corpus row and the reports of a shard.
 
-    Kept, so that a worker prepares them once for consecutive blocks.
+    The result is cached, so that a worker reads the shard once for all blocks of it.
     """
     (shard,) = opened_set(folder, fingerprint).shards([place])
     return shard.first_row, prepared_inputs(shard)

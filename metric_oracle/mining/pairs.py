@@ -200,9 +200,9 @@ class _Block:
         return texts.take(to_arrow(np.searchsorted(distinct, rows)))
 
     def _kept(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs of a positive and a negative of one anchor.
+        """Return all pairs of a positive and a negative of the same anchor, as indices into both lists: int64[n] each.
 
-        Negatives of equal text are left out and counted.
+        Negatives whose text equals that of the positive or of the anchor are left out and counted.
         """
         begin = np.searchsorted(self._negative_anchor, self._anchor)
         size = np.searchsorted(self._negative_anchor, self._anchor, side="right") - begin
@@ -219,17 +219,20 @@ class _Block:
 
     @cached_property
     def _codes(self) -> np.ndarray:
-        """The number of each report's folded text: texts equal up to case, blanks and Unicode form have one number."""
+        """Number of each report's text: texts that differ only in case, white space or Unicode form have one number."""
         _, texts = self._texts
         codes: dict[str, int] = {}
         return np.array([codes.setdefault(folded(text), len(codes)) for text in texts.to_pylist()], np.int64)
 
     def _folded(self, rows: np.ndarray) -> np.ndarray:
-        """Return, for corpus rows, the numbers of their folded texts; see `_codes`."""
+        """Return the numbers of the texts of corpus rows, see `_codes`: int64[n]."""
         return self._codes[np.searchsorted(self._texts[0], rows)]
 
     def _judged(self, counts: dict[str, int]) -> np.ndarray:
-        """Return the negatives whose texts differ from their anchor's and all its positives'; count the others."""
+        """Return the indices of the negatives whose text is neither their anchor's nor that of one of its positives.
+
+        The others are counted in `counts`.
+        """
         _, negative = self._kept(dict.fromkeys(counts, 0))
         n_kept = np.bincount(negative, minlength=len(self._negative))
         begin, end = (np.searchsorted(self._anchor, self._negative_anchor, side) for side in ("left", "right"))
@@ -239,7 +242,7 @@ class _Block:
         return np.flatnonzero((end > begin) & (n_kept == end - begin))
 
     def shaped(self, shape: str, n_negatives: int, counts: dict[str, int]) -> pa.Table:
-        """Return the rows of the block in a shape of texts."""
+        """Return the table of the block for a shape with texts; rows that are left out are counted in `counts`."""
         if shape == "labeled-pair":
             negative = self._judged(counts)
             anchor = np.concatenate([self._anchor, self._negative_anchor[negative]])
@@ -275,7 +278,7 @@ class _Block:
         return pa.table([anchor, *lists], names=["anchor", "candidates", "labels"])
 
     def judgements(self, counts: dict[str, int]) -> list[str]:
-        """Return the lines of the block as relevance judgements."""
+        """Return the lines of the block in TREC's format, ``query 0 doc gain``; negatives left out are counted."""
         import pyarrow.compute as pc
 
         negative = self._judged(counts)
@@ -303,7 +306,7 @@ class _Block:
         ).to_pylist()
 
     def _gains(self) -> np.ndarray:
-        """Return, for each positive, how many positives of its anchor score no better."""
+        """Return, for each positive, its gain: how many positives of its anchor score no better, itself included."""
         score, place = to_numpy(self._tables[0]["score"]), np.arange(len(self._anchor))
         is_first = np.r_[True, self._anchor[1:] != self._anchor[:-1]]
         is_new = is_first | np.r_[True, score[1:] != score[:-1]]

@@ -49,13 +49,19 @@ class RowScores:
             self.encoded = encode_for(planned.index, self.representation, anchors, settings)
 
     def of(self, anchor: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs: anchors, by their index, with corpus rows: float64[n]."""
+        """Return the scores of pairs, float64[n].
+
+        `anchor` has the index of each pair's anchor in `anchors`, `row` its corpus row.
+        """
         document = self.representation.document_of_row[row].astype(np.int64)
         query = self.encoded.which[anchor].astype(np.int64)
         return score_pairs(self._planned.metric, self.representation, self.encoded, query, document)[0]
 
     def whole(self, anchor: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return score and components of an anchor and every row of the representation's `row_id`."""
+        """Return the scores of an anchor with all rows that the metric can score, and their components by name.
+
+        The arrays, float64[n], are in the order of the representation's `row_id`.
+        """
         sizes = np.diff(self.representation.row_ptr)
         query = np.full(len(sizes), int(self.encoded.which[anchor]))
         found = score_pairs(self._planned.metric, self.representation, self.encoded, query, np.arange(len(sizes)))
@@ -63,9 +69,10 @@ class RowScores:
 
 
 def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
-    """Return the signed score of the worst positive of each of n anchors: float64[n].
+    """Return the score of the worst positive of each of n anchors, multiplied by `sign`: float64[n].
 
-    `anchor` has the index of each positive's anchor, `row` its corpus row; signed means multiplied by `sign`.
+    `anchor` has the index of each positive's anchor, `row` its corpus row. `sign` is -1.0 where lower scores are
+    better.
     """
     worst = np.full(n, np.inf)
     np.minimum.at(worst, anchor, sign * scores.of(anchor, row))
@@ -73,7 +80,11 @@ def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarra
 
 
 def sampled(rows: np.ndarray, n_candidates: int) -> np.ndarray:
-    """Return evenly spread anchors: so many that they have about `PAIRS` candidates in all, but at least `LEAST`."""
+    """Return a sample of anchors, evenly spread over `rows`.
+
+    It is as large as possible with about `PAIRS` pairs of an anchor and one of `n_candidates` candidates, and has at
+    least `LEAST` anchors.
+    """
     n = min(len(rows), max(LEAST, PAIRS // max(n_candidates, 1)))
     return rows[np.linspace(0, len(rows) - 1, n).astype(np.int64)]
 
@@ -130,13 +141,13 @@ def _of_shard(
     conditions: Any = record.options.get("conditions", ())
 
     def counted(number: int) -> dict[str, int]:
-        """Return the counts of one anchor."""
+        """Return, for one anchor, the number of candidates and how many each rule left out."""
         values, components = scores.whole(number)
         left = np.ones(len(row_id), bool)
         counts = {"candidates": len(row_id)}
 
         def leave_out(name: str, out: np.ndarray) -> None:
-            """Count the candidates in `out` that no earlier rule left out."""
+            """Leave out the candidates of the mask `out`; record under `name` how many no earlier rule left out."""
             counts[name] = int((left & out).sum())
             left[out] = False
 

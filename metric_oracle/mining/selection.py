@@ -23,8 +23,8 @@ class Selection:
     """Which candidates of an anchor's list `mine` keeps, with the names of sentence-transformers.
 
     The list has all candidates that `SearchOptions` allows, best first. First the window of ranks is cut out of it,
-    then candidates with too good a score are left out, and k of the others are kept; `k` is called `num_negatives`
-    there.
+    then candidates with too good a score are left out, and k of the others are kept. The number k, an argument of
+    `mine`, is called `num_negatives` in sentence-transformers.
 
     Parameters
     ----------
@@ -129,15 +129,16 @@ def _check_int(selection: Selection, name: str, least: int, why: str = "") -> No
 
 
 def depths(selection: Selection, k: int, n: int) -> tuple[int, int]:
-    """Return how many of n candidates the list of an anchor has at first, and at most."""
+    """Return the number of candidates, of n, to search for an anchor at first, and the largest number to search."""
     last = n if selection.range_max is None else min(selection.range_max, n)
     return last if selection.sampling_strategy == "random" else min(selection.range_min + k, last), last
 
 
 def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dict[str, np.ndarray]:
-    """Return the best signed score that each margin and `max_score` allow each anchor: name -> float64[n].
+    """Return the best score that `max_score` and each margin allow a candidate of each anchor: name -> float64[n].
 
-    `positive` has the signed score of each anchor's worst positive, `sign` is -1.0 where lower scores are better.
+    Scores are multiplied by `sign`, -1.0 where lower scores are better. `positive` has the score of each anchor's worst
+    positive.
     """
     found = {}
     if selection.absolute_margin is not None:
