@@ -34,13 +34,13 @@ class AttachedReports:
     ----------
     data : path, container, Reports, prepared folder or Index
     reading : dict
-        Options for reading that were given.
+        Options of the reader that were given, such as `split`.
     sources : dict
         Sources that were given, by the name of the argument.
     models : dict
         Options of the models, how uncertain labels count, and the function that gets notes.
     encoding : dict
-        Those of `encoder`, `layer`, `states`, `bf16` and `rescale_table` that were given.
+        Those of the arguments `encoder`, `layer`, `states`, `bf16` and `rescale_table` that were given.
     """
 
     data: Given
@@ -141,7 +141,10 @@ class AttachedReports:
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Return `inputs` with the sources of a prepared folder added; sources that `inputs` already has stay."""
+    """Return `inputs` with the sources that are stored in a prepared folder.
+
+    A source that `inputs` already has is kept.
+    """
     if prepared is None:
         return inputs
     sources = {**prepared.attached, **inputs.attached}
@@ -318,6 +321,9 @@ def reports(
 
 
 def homes() -> dict[str, str]:
-    """Return, for each argument of `reports` and `SearchOptions`, how a call passes it; error messages show it."""
+    """Return, for each argument of `reports` and `SearchOptions`, the call in which it is passed.
+
+    Error messages of functions that do not have the argument show this call.
+    """
     own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
     return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}

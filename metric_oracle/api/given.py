@@ -22,7 +22,7 @@ Given: TypeAlias = Any
 
 
 class Reading(TypedDict, total=False):
-    """Options for reading reports, see `corpora.reports.read_reports`."""
+    """Options for reading reports, such as columns and splits; see `corpora.reports.read_reports`."""
 
     section: str
     id_column: str | None
@@ -42,7 +42,7 @@ MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncerta
 
 
 def split(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return the arguments that are not None, optionally only those with the given names."""
+    """Return those arguments that are not None, only from `names` if names are given."""
     return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
 
 

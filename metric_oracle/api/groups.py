@@ -84,7 +84,7 @@ def _by_text(value: Any, texts: Sequence[str]) -> Any:
         return value
 
     def answer(asked: list[str]) -> dict[str, Any]:
-        """Return the values of the texts, keyed by position."""
+        """Return the values of these texts in the form of a source: a dict from position to value."""
         return {str(i): value[text] for i, text in enumerate(asked) if text in value}
 
     return answer
@@ -190,7 +190,10 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[I
 def _read(
     side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False
 ) -> tuple[Reports, Inputs | None]:
-    """Return reports, none of which may be missing, and the stored inputs if they are a prepared folder."""
+    """Return reports, and the inputs stored with them if they are a prepared folder, else None.
+
+    Raise InputError if a report is missing.
+    """
     reports, prepared = side.read(predictions=predictions, keep_empty=keep_empty)
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:

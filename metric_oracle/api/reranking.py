@@ -107,13 +107,13 @@ def plan_rerank(
 
 
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
-    """Return metric and size of a pool; both are None for the whole corpus.
+    """Return the metric and the size in an argument such as "bleu:200"; both are None for "all", the whole corpus.
 
     Parameters
     ----------
     pool : str
     is_chosen : bool
-        Whether an audit chooses the size.
+        Whether an audit chooses the size, so that the argument is a metric only.
     """
     if pool == _rerank.ALL:
         return None, None

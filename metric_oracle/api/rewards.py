@@ -171,15 +171,19 @@ class Scorer:
     Attributes
     ----------
     record : Metric
+        The metric's record in the registry.
     models : dict
-        Functions of texts, by argument.
+        Functions from texts to a source's values, by the argument of `reports`.
     kept : dict
-        The same, with what they made of earlier texts.
+        The same functions, which keep the values of earlier texts.
     settings : dict
+        Other options of the sources: `uncertain`.
     encoding : Encoding or None
+        Encoder of BERTScore.
     counted : Index or None
+        Corpus whose document frequencies count.
     pair_model : PairModel or None
-        Of a metric whose model reads reference and candidate together.
+        Model of a metric, such as CREPE, that reads reference and candidate together.
     """
 
     record: Metric
@@ -222,14 +226,15 @@ class Scorer:
         return cls(record, models, kept, split(given, ("uncertain",)), encoding, counted, pair_model)
 
     def named(self, rewarded: Callable[..., Any], kind: str) -> Any:
-        """Return a reward function under the name that a trainer shows."""
+        """Set the name of a reward function, which a trainer shows, to the kind of reward and the metric; return it."""
         rewarded.__name__ = f"{'' if self.record.higher_is_better else 'negative '}{kind}{self.record.name}"
         return rewarded
 
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
-        """Return the rewards of the candidates of each group with its references, or with one another.
+        """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
 
-        They are one array, the matrices of the groups one after another: float64[...].
+        Candidates are compared with the references of their group, or with one another if there are none. `sizes` has
+        the number of candidates of each group.
         """
         sign = 1.0 if self.record.higher_is_better else -1.0
         if not candidates:
@@ -240,7 +245,10 @@ class Scorer:
         return sign * score_cells(asked, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
 
     def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> np.ndarray:
-        """Return the scores of each group by a model that reads pairs, each distinct pair once."""
+        """Return the scores by a model that reads reference and candidate together, group after group: float64[...].
+
+        Each distinct pair is scored once.
+        """
         ends = np.cumsum(sizes)
         groups = [range(end - size, end) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
         pairs = [(references[j], candidates[i]) for group in groups for i in group for j in group]

@@ -79,8 +79,8 @@ def score(
     Warns
     -----
     UserWarning
-        If Yu et al. compare such predictions with another section; the references' `tell` gets the line instead, where
-        it is given.
+        If predictions are of a kind that Yu et al. compare with another section. If the references were attached with
+        `tell`, this function is called with the line instead.
 
     Examples
     --------
@@ -175,7 +175,10 @@ def compute(
 
 
 def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None) -> dict[str, Any]:
-    """Open a checkpoint of CREPE, see `score`."""
+    """Open a checkpoint of CREPE, which is passed as in `score`.
+
+    Return the opened model by the name of its representation.
+    """
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
     named = {CREPE[name]: value for name, value in split(given).items() if name in CREPE}
@@ -218,7 +221,7 @@ def own_sources(references: AttachedReports, predictions: AttachedReports) -> di
 
 
 def _counted(reports: Reports) -> str:
-    """Return a note on reports: their source, and how many are missing, empty or tokenless."""
+    """Return a sentence on reports: where they come from, and how many are missing, empty or without a token."""
     kept = set(reports.ids)
     notes = []
     for state, studies in reports.states.items():

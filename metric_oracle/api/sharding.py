@@ -25,7 +25,7 @@ STATES = ("missing", "empty", "tokenless")
 
 
 def states_of(reports: Reports) -> dict[str, int]:
-    """Return the number of missing, empty and tokenless reports."""
+    """Return how many reports are missing, are empty, or have no token, by these names."""
     return {name: reports.counts.get(name, 0) for name in STATES}
 
 
@@ -45,17 +45,20 @@ class SharedSources:
 
     @cached_property
     def read(self) -> dict[str, Any]:
-        """Contents of the files, which are read once."""
+        """Contents of the files of sources, by argument; the files are read once."""
         return read_sources(self._files)
 
     def encoding(self) -> Encoding | None:
-        """Return the encoder, which is opened once."""
+        """Return the encoder of token states, which is opened once, or None if none was given."""
         if self._encoder and self._encoding is None:
             self._encoding = load_encoding(**self._encoder)
         return self._encoding
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
-        """Return the inputs of a shard."""
+        """Return the reports of a shard with their part of the sources.
+
+        `is_first` says whether it is the first shard.
+        """
         inputs = load_inputs(
             reports.ids,
             reports.texts,
@@ -88,9 +91,9 @@ def build_streamed(
     progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:
-    """Build a shard set from a file that is read in pieces.
+    """Build a shard set, with n reports to a shard, from a file that is read in pieces.
 
-    Each shard gets its part of the sources, which are read once.
+    Files of sources are read once; each shard gets its part.
     """
     shared = SharedSources(files, models, encoder)
     encoding = shared.encoding()
@@ -141,7 +144,7 @@ def build_cut(
     metrics: Sequence[str] | None,
     progress: Progress | None,
 ) -> ShardSet:
-    """Build a set of shards from reports in memory with their sources."""
+    """Build a shard set, with n reports to a shard, from reports in memory with their sources."""
     of_models = {name: _described(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
@@ -158,7 +161,10 @@ def build_cut(
 
 
 def _described(value: Any) -> Any:
-    """Return path, size and modification time of a file, which distinguish it from other files and versions."""
+    """Return what tells an argument of one build from that of another: path, size and modification time of a file.
+
+    For an object in memory it is only its type.
+    """
     if not isinstance(value, str | Path):
         return repr(type(value))
     path = Path(value)
