@@ -1,4 +1,4 @@
-"""Figures with their tables, for pages and the report: systems, random retrieval, agreement with radiologists."""
+"""Figures with their tables, for pages and the report: random retrieval, agreement with radiologists."""
 
 import base64
 from collections.abc import Callable
@@ -16,13 +16,6 @@ from metric_oracle.raters.metric_agreement import Alignment, align
 from metric_oracle.raters.metric_agreement_layout import alignment_tables
 from metric_oracle.raters.plots import draw_alignment, draw_failure_modes
 from metric_oracle.retrieval.expectation import Expectation
-from metric_oracle.retrieval.results import Scores
-from metric_oracle.tables.comparison import Comparison, compare
-from metric_oracle.tables.comparison_layout import layout
-from metric_oracle.tables.comparison_plot import draw
-from metric_oracle.tables.systems import Given
-
-ORACLE, RANDOM, IDENTITY = "oracle", "random", "identity"
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Section:
     Attributes
     ----------
     key : str
-        Name in the figure's address, such as "table".
+        Name in the figure's address, such as "align".
     title : str
     tables : list of PaperTable
     alt : str
@@ -59,8 +52,6 @@ class Section:
 def sections(cases: Cases) -> list[Section]:
     """Return all figures that can be drawn from the files and the ratings."""
     shown = []
-    if any(not isinstance(file, Expectation) for file in cases.files):
-        shown.append(_section("table", "Systems", lambda: compared(cases), _of_systems))
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]
         shown.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
@@ -87,36 +78,7 @@ def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any]
         return Section(key, title, tables, lines=[str(error)])
 
 
-def compared(cases: Cases) -> Comparison:
-    """Return the comparison of the systems of all files; files of one system under different metrics are one system."""
-    rows: dict[str, list[Given]] = {}
-    metrics_of_row: dict[str, set[str]] = {}
-    for file in cases.files:
-        if isinstance(file, Expectation):
-            continue
-        is_scores = isinstance(file, Scores)
-        name = str(file.signature.get("system") if is_scores else file.signature.get("baseline") or ORACLE)
-        metrics = set(file.signature["metrics"]) if is_scores else {str(file.signature.get("metric"))}
-        number, free = 1, name
-        while metrics_of_row.get(free, set()) & metrics:
-            number += 1
-            free = f"{name} ({number})"
-        rows.setdefault(free, []).append(file)
-        metrics_of_row.setdefault(free, set()).update(metrics)
-    common = set.intersection(*metrics_of_row.values())
-    random = RANDOM if RANDOM in rows else None
-    oracles = dict.fromkeys(sorted(common), ORACLE) if random and ORACLE in rows else {}
-    perfect = IDENTITY if IDENTITY in rows else None
-    return compare(rows, random=random, oracles=oracles, perfect=perfect)
-
-
 # For each kind of figure: its tables, its alternative text, and the function that draws it
-
-
-def _of_systems(comparison: Comparison) -> tuple[Any, ...]:
-    bars = "" if comparison.signature["random"] is None else " Below, bars of the change from random in per cent."
-    alt = f"Forest plot: mean score and 95 % interval of {comparison.summary()}.{bars}"
-    return layout(comparison), alt, draw
 
 
 def _of_chance(expectation: Expectation) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from metric_oracle.explorer.case import display, groups
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
-from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, telling
+from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, role_of, telling
 from metric_oracle.explorer.finding import strips as find_strips
 from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
@@ -108,8 +108,7 @@ class Explorer:
             Route("/case/{q:int}/image/{source:int}/{rank:int}", self.image),
             Route("/systems", self.systems),
             Route("/systems.csv", self.systems_csv),
-            Route("/figures", self.figures),
-            Route("/figures/{key}.svg", self.figure),
+            Route("/systems/{key}.svg", self.figure),
         ]
         if self.cases.index is not None:
             paths += [Route("/live", self.live), *self._live_routes()]
@@ -121,7 +120,7 @@ class Explorer:
     @cached_property
     def _frame(self) -> dict[str, Any]:
         """Values of the page template that all pages share: tabs, signatures of the files, and the index."""
-        tabs = [("Overview", "/"), ("Test reports", "/cases"), ("Systems", "/systems"), ("Figures", "/figures")]
+        tabs = [("Overview", "/"), ("Test reports", "/cases"), ("Systems", "/systems")]
         tabs = tabs if self.cases.columns else []
         index = self.cases.index
         if index is not None:
@@ -384,8 +383,17 @@ class Explorer:
     # Systems
 
     def systems(self, request: Request) -> Response:
-        """Show the mean of each column and its difference from the oracle, and the test reports furthest apart."""
-        return self._page("systems.html", "Systems", systems=self._systems())
+        """Show each metric's systems on one axis, their differences from the oracle, and the other figures.
+
+        The figures are computed on the first request only.
+        """
+        with self._working:
+            figures = self._sections
+        rows = self._systems()
+        strips = [
+            (strip, places(strip), [row for row in rows if row["metric"] == strip.metric]) for strip in self._strips
+        ]
+        return self._page("systems.html", "Systems", strips=strips, shapes=SHAPES, sections=figures)
 
     def systems_csv(self, request: Request) -> Response:
         """Return the content of the page of systems as CSV."""
@@ -405,7 +413,8 @@ class Explorer:
             column, mark = self.cases.columns[i], marks.get(i)
             scored = column.values[np.isfinite(column.values)]
             row: dict[str, Any] = {
-                "system": column.system, "metric": column.metric, "is_higher_better": column.is_higher_better,
+                "system": column.system, "metric": column.metric, "role": role_of(column.system, column.metric),
+                "is_higher_better": column.is_higher_better,
                 "n": len(scored), "mean": float(scored.mean()) if len(scored) else None,
                 "ends": mark.ends[:2] if mark and mark.ends else None,
                 "difference": None, "difference_ends": None, "below": [], "above": [],
@@ -428,17 +437,9 @@ class Explorer:
             rows.append(row)
         return rows
 
-    # Figures
-
     @cached_property
     def _sections(self) -> list[Section]:
         return sections(self.cases)
-
-    def figures(self, request: Request) -> Response:
-        """Show the figures with their tables. They are computed on the first request only."""
-        with self._working:
-            shown = self._sections
-        return self._page("figures.html", "Figures", sections=shown)
 
     def figure(self, request: Request) -> Response:
         """Return one figure as SVG."""

@@ -11,6 +11,8 @@ import numpy as np
 from metric_oracle.explorer.case import groups
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
+from metric_oracle.explorer.finding import copies_of, strips
+from metric_oracle.explorer.finding_view import SHAPES, places
 from metric_oracle.files import replacing
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.results import check_out
@@ -47,6 +49,8 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         means=means,
         has_text=text,
         signatures=list(map(short_signature, cases.signatures)),
+        strips=[(strip, places(strip)) for strip in strips(cases, copies_of(cases))],
+        shapes=SHAPES,
         sections=figures,
     )
     with replacing(out) as (temporary,):

@@ -235,7 +235,7 @@ def test_a_live_query_by_keyboard(driver, whole_home, every):
 def test_pages_can_be_read(driver, home, width, dark):
     """By axe-core, and nothing is wider than the window."""
     look(driver, width, dark=dark)
-    for path in ("/", "/cases", "/case/1?show=0", "/case/0?show=3", "/systems", "/figures", "/cases?sort=1&ties=1000"):
+    for path in ("/", "/cases", "/case/1?show=0", "/case/0?show=3", "/systems", "/cases?sort=1&ties=1000"):
         driver.get(home + path)
         assert problems(driver) == [], path
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width, path
@@ -246,7 +246,7 @@ def test_pages_can_be_read(driver, home, width, dark):
 
 def test_many_metrics_do_not_widen_a_page(driver, whole_home):
     look(driver, 320)
-    for path in ("/", "/cases", "/case/1?show=0", "/figures"):
+    for path in ("/", "/cases", "/case/1?show=0", "/systems"):
         driver.get(whole_home + path)
         heights = driver.execute_script("return [...document.querySelectorAll('.id')].map((e) => e.offsetHeight)")
         assert all(height < 70 for height in heights)  # an id has two lines, not a letter a line
@@ -254,11 +254,17 @@ def test_many_metrics_do_not_widen_a_page(driver, whole_home):
     look(driver, 1280)
 
 
-def test_figures_are_drawn(driver, whole_home):
-    driver.get(f"{whole_home}/figures")
-    wait(driver, "[...document.images].length > 0 && [...document.images].every((i) => i.complete)")
-    sizes = driver.execute_script("return [...document.images].map((i) => [i.naturalWidth, i.naturalHeight])")
-    assert all(width > 100 and height > 50 for width, height in sizes)
+def test_figures_are_drawn(driver, every):
+    chance = api.expectation(every.index, every.queries, "rouge-l")
+    with (
+        serving(read_cases([*every.files[:2], chance], every.index, every.queries)) as address,
+        visiting(driver, address, "Overview") as home,
+    ):
+        driver.get(f"{home}/systems")
+        wait(driver, "[...document.images].length > 0 && [...document.images].every((i) => i.complete)")
+        sizes = driver.execute_script("return [...document.images].map((i) => [i.naturalWidth, i.naturalHeight])")
+        assert all(width > 100 and height > 50 for width, height in sizes)
+        assert problems(driver) == []
 
 
 def test_no_script_of_a_report_runs(driver, home, nasty):
@@ -289,7 +295,8 @@ def test_the_report_in_one_file(driver, nasty, tmp_path):
 
 def test_a_report_with_figures_can_be_read(driver, every, tmp_path):
     few = [Results(file.table.slice(0, 3), file.signature) for file in every.files[:3]]
-    write_report(read_cases(few, every.index, every.queries), tmp_path / "page.html")
+    chance = api.expectation(every.index, every.queries, "rouge-l")
+    write_report(read_cases([*few, chance], every.index, every.queries), tmp_path / "page.html")
     driver.get((tmp_path / "page.html").as_uri())
     assert driver.execute_script("return [...document.images].map((i) => i.complete && i.naturalWidth > 100)") == [True]
     assert problems(driver) == []

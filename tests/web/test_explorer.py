@@ -48,7 +48,6 @@ PATHS = [
     "/cases?page=3",
     "/cases?sort=1&turn=1",
     "/systems",
-    "/figures",
     "/rows.csv",
     *(f"/case/{q}?show={s}" for q in range(7) for s in range(4)),
     "/case/3?pick=2",

@@ -11,14 +11,13 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.explorer.figures import compared, sections
+from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.report import write_report
 from metric_oracle.raters.ratings import CATEGORIES, Ratings
 from metric_oracle.retrieval.expectation import read_expectation
-from metric_oracle.tables.comparison import compare
 from metric_oracle.web.render import visible
-from support.pages import NASTY, bare, client_of, made_up, written
+from support.pages import NASTY, bare, client_of, made_up
 
 TYPES = ("bleu", "radgraph")
 ONLY_RATED = "Only  radiologists <b>saw</b> this \u202e effusion"
@@ -62,30 +61,16 @@ def client(whole):
     return client_of(whole)
 
 
-def test_the_table_is_that_of_the_command(prepared, whole):
-    found = compared(whole)
-    *oracles, random, model = prepared.files
-    files = {"oracle": oracles, "random": [random], "model": [model]}
-    expected = compare(files, random="random", oracles={"bleu-2": "oracle"})
-    assert found.records() == expected.records()
-    assert [column.metric for column in found.columns] == ["bleu-2"]
-
-
 def test_figures_of_files(client, whole):
-    page = client.get("/figures").text
-    for title in ("Systems", "Chance under rouge-l"):
-        assert f">{title}</h2>" in page
-    assert html.escape("Forest plot: mean score and 95 % interval of 3 systems") in page
-    mean = f"{compared(whole).cells['oracle', 'bleu-2'].mean:.3f}"
-    assert mean in page
-    for key in ("table", "chance-1"):
-        assert f'<img class="figure" src="/figures/{key}.svg" alt="' in page
-        picture = client.get(f"/figures/{key}.svg")
-        assert picture.headers["content-type"] == "image/svg+xml"
-        assert "<svg" in picture.text
-        assert "http://evil" not in picture.text
-    assert client.get("/figures/align.svg").status_code == 404
-    assert client.get("/figures/..%2fserver.svg").status_code == 404
+    page = client.get("/systems").text
+    assert ">Chance under rouge-l</h2>" in page
+    assert '<img class="figure" src="/systems/chance-1.svg" alt="' in page
+    picture = client.get("/systems/chance-1.svg")
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert "<svg" in picture.text
+    assert "http://evil" not in picture.text
+    assert client.get("/systems/align.svg").status_code == 404
+    assert client.get("/systems/..%2fserver.svg").status_code == 404
 
 
 def test_an_expectation_is_a_column(chance, whole, tmp_path):
@@ -112,19 +97,10 @@ def made_up_file(folder):
     return folder / "answers.csv"
 
 
-def test_files_that_make_no_table_say_why():
-    ids = ["a", "b", "c"]
-    cases = read_cases([made_up(ids), made_up(ids[:2], baseline="random")])
-    (found,) = sections(cases)
-    assert not found.svg
-    assert found.lines[0].startswith("compare: 'oracle' and ")
-    assert found.lines[0] in html.unescape(client_of(cases).get("/figures").text)
-
-
 def test_without_matplotlib_the_numbers_are_there(whole, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     found = sections(whole)
-    assert [one.svg for one in found] == [b""] * 2
+    assert [one.svg for one in found] == [b""]
     assert all("a plot needs the Python package matplotlib" in one.lines[0] and one.tables for one in found)
 
 
@@ -133,10 +109,10 @@ def test_without_matplotlib_the_numbers_are_there(whole, monkeypatch):
 
 def test_figures_of_ratings(rated_cases):
     client = client_of(rated_cases)
-    page = client.get("/figures").text
+    page = client.get("/systems").text
     for key, words in (("align", "Scatter plots of counted errors"), ("failure-modes", "Bars of mean errors by cat")):
         assert words in page
-        assert "<svg" in client.get(f"/figures/{key}.svg").text
+        assert "<svg" in client.get(f"/systems/{key}.svg").text
     assert "Kendall tau-b of metric scores and counted errors" in page
     assert "Radiologist evaluation in terms of total number of errors" in page
 
@@ -193,6 +169,7 @@ def test_the_report_has_figures_and_ratings(rated_cases, tmp_path):
         write_report(rated_cases, tmp_path / "page.html", text=with_text)
         page = (tmp_path / "page.html").read_text("utf-8")
         assert page.count('src="data:image/svg+xml;base64,') == 2
+        assert page.count('<svg class="dots"') == len({column.metric for column in rated_cases.columns})
         assert "was not scored as" in page
         assert "img-src data:;" in html.unescape(page)
         assert ("as rated" in page) == ("radiologists <" in html.unescape(page)) == with_text
@@ -212,9 +189,3 @@ def test_what_is_no_rating_of_these(nasty):
 def test_ratings_are_asked_for_by_name(fails):
     match = "explore: ratings must be given with samples or scores; got none"
     fails("explore", "x.parquet", "--samples", "s.csv", match=match)
-
-
-def test_systems_of_one_name_are_two_rows():
-    ids = [f"s{i}" for i in range(9)]
-    cases = read_cases([written(ids, NASTY, NASTY[:1] * 9, seed=1), written(ids, NASTY, NASTY[:1] * 9, seed=2)])
-    assert compared(cases).systems == ["<model>", "<model> (2)"]

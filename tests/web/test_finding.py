@@ -12,6 +12,7 @@ import pytest
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signed_distance, strips, telling
 from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
+from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.systems import scores_of_results
 from support.pages import NASTY, client_of, made_up, written
 
@@ -58,6 +59,12 @@ def test_the_page_shows_them(whole, found):
             assert 0 <= position(strip, mark.mean) <= 100
         assert [one["role"] for one in places(strip)["marks"]] == [mark.role for mark in strip.marks]
     assert len(re.findall(r'<svg class="dots"', page)) == len(found)
+    systems = html.unescape(client_of(whole).get("/systems").text)
+    assert len(re.findall(r'<svg class="dots"', systems)) == len(found)
+    for strip in found:
+        assert f"<bdi>{strip.title}</bdi>" in systems
+        for mark in strip.marks:
+            assert f'<td class="number">{mark.mean:.4f} <span class="soft">[{mark.ends[0]:.3f}' in systems
 
 
 def test_copies_are_counted(whole, found, prepared):
@@ -140,4 +147,15 @@ def test_files_that_make_no_table_have_means(nasty):
     cases = read_cases([made_up(["a", "b", "c"]), made_up(["a", "b"], baseline="random")])
     (strip,) = strips(cases, None)
     assert strip.reason.startswith("compare: ")
-    assert "No intervals: " in client_of(cases).get("/").text
+    for path in ("/", "/systems"):
+        assert strip.reason in html.unescape(client_of(cases).get(path).text)
+
+
+def test_systems_are_compared_once(whole, monkeypatch):
+    """The pages of the overview and of the systems read one comparison of each metric."""
+    calls = []
+    monkeypatch.setattr("metric_oracle.explorer.finding.compare", lambda *a, **k: calls.append(a) or compare(*a, **k))
+    client = client_of(whole)
+    for path in ("/", "/systems", "/systems.csv", "/"):
+        assert client.get(path).status_code == 200
+    assert len(calls) == len({column.metric for column in whole.columns})
