@@ -71,6 +71,7 @@ def _group(
     evidence = (
         [(kind, exhibit(cases, q, text, row, kind))] if kind else _evidence_of_files(cases, q, text, row, from_files)
     )
+    contradicting = opposites(cases, q, row, text)
     return {
         "names": names or names_of_rated,
         "row": row,
@@ -81,8 +82,8 @@ def _group(
         "is_fallback": any(candidate.is_fallback for candidate in group),
         "is_exact": all(candidate.is_exact for candidate in group),
         "scores": [(name, value, name in from_files) for name, value in {**scores.get(row, {}), **from_files}.items()],
-        **display(cases.reference(q), text, evidence),
-        "opposites": opposites(cases, q, row),
+        **display(cases.reference(q), text, [(name, contradicting.mark(one)) for name, one in evidence]),
+        "opposites": contradicting.known,
         "rated": [_counts(cases, counted) for counted in rated],
     }
 
@@ -119,7 +120,12 @@ def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[s
         step = step_of(segment.weight, scale) if segment.kind == WHOLE and segment.weight is not None else 0
         is_gap = len(merged) > 1 and not merged[-1]["kind"] and not _LETTER.search(merged[-1]["pieces"][0][0])
         last = merged[-2] if is_gap else merged[-1] if merged else {}
-        if segment.partner and (last.get("kind"), last.get("number")) == (segment.kind, segment.partner):
+        this = segment.kind, segment.partner, segment.opposite
+        if (segment.partner or segment.opposite) and (
+            last.get("kind"),
+            last.get("number"),
+            last.get("opposite"),
+        ) == this:
             last["pieces"] += [*(merged.pop()["pieces"] if is_gap else ()), (segment.text, step)]
         else:
             pieces = [(segment.text, step)]

@@ -6,12 +6,11 @@ pages or terminals.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,8 @@ class Segment:
     weight : float or None
         For BERTScore, the cosine with the best partner.
     opposite : str
-        What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict.
+        What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict. Set by
+        `opposites.mark`.
     """
 
     text: str
@@ -299,7 +299,7 @@ def temporal(reference: str, candidate: str, metric: Metric) -> Evidence:
 
     def side(text: str, words: Iterable[str]) -> list[Segment]:
         return cut(
-            text, _find_phrases(text, {w: Segment("", WHOLE if w in number else LACKING, number.get(w)) for w in words})
+            text, find_phrases(text, {w: Segment("", WHOLE if w in number else LACKING, number.get(w)) for w in words})
         )
 
     counts = {"shared": len(shared), "in_candidate": len(in_candidate), "in_reference": len(in_reference)}
@@ -342,118 +342,14 @@ def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph
     sides: list[list[Segment]] = []
     both = reference_graph.entities & candidate_graph.entities
     number = {words: i for i, words in enumerate(sorted({words for words, _ in both}), 1)}
-    contrary = _contrary_words(reference_graph, candidate_graph)
     for text, graph in ((reference, reference_graph), (candidate, candidate_graph)):
         by_words: dict[str, set[bool]] = {}
         for entity in graph.entities:
             by_words.setdefault(entity[0], set()).add(entity in both)
         kinds = {words: WHOLE if of == {True} else PARTLY if True in of else LACKING for words, of in by_words.items()}
-        said = contrary[len(sides)]
-        marks = {w: Segment("", kind, number.get(w), opposite=said.get(w, "")) for w, kind in kinds.items()}
-        located = _find_phrases(text, marks)
-        times = Counter(id(mark) for _, mark in located)  # words that occur twice may be contradicted in one place only
-        sides.append(
-            cut(text, [(at, mark if times[id(mark)] == 1 else replace(mark, opposite="")) for at, mark in located])
-        )
+        sides.append(cut(text, find_phrases(text, {w: Segment("", kind, number.get(w)) for w, kind in kinds.items()})))
     note = "Graphs have no positions in the text: every occurrence of an entity's words is marked."
     return Evidence(sides[0], sides[1], score, {**counts, **components}, rows, ("kind", "feature", "in"), note)
-
-
-# Words that contradict one another if they modify the same words, one in each text.
-_CONTRARY = {
-    "side": ({"left", "left-sided", "leftward"}, {"right", "right-sided", "rightward"}),
-    "severity": (
-        {"mild", "mildly", "minimal", "minimally", "small", "slight", "slightly", "trace", "tiny", "minor"},
-        {"moderate", "moderately"},
-        {"severe", "severely", "large", "massive", "marked", "markedly", "extensive"},
-    ),
-    "change": (
-        {"new", "increased", "increasing", "worsened", "worsening", "worse", "enlarging", "progressed"},
-        {"decreased", "decreasing", "improved", "improving", "resolved", "resolving", "cleared"},
-        {"stable", "unchanged", "persistent", "unaltered"},
-    ),
-}
-
-
-class Opposite(NamedTuple):
-    """A contradiction between two reports.
-
-    Attributes
-    ----------
-    about : str
-        The words that both reports speak of, such as "effusion".
-    in_reference, in_candidate : str
-        What each report says of these words, such as "present" and "absent", or "left" and "right".
-    """
-
-    about: str
-    in_reference: str
-    in_candidate: str
-
-
-def opposites(reference: Graph, candidate: Graph) -> list[Opposite]:
-    """Return the contradictions between the graphs of two reports.
-
-    An entity is present in one and absent in the other; or words of side, severity or change that exclude one another
-    modify the same entity. If one graph says both, there is no contradiction.
-    """
-    presence, modifiers = zip(*map(_statements, (reference, candidate)), strict=True)
-    contradicting = [
-        Opposite(words, *(next(iter(side[words])) for side in presence))
-        for words in sorted(presence[0].keys() & presence[1].keys())
-        if {frozenset(side[words]) for side in presence} == {frozenset({"present"}), frozenset({"absent"})}
-    ]
-    for target, kind in sorted(modifiers[0].keys() & modifiers[1].keys()):
-        words = [side[target, kind] for side in modifiers]
-        classes = [{i for i, members in enumerate(_CONTRARY[kind]) if members & side} for side in words]
-        if not classes[0] & classes[1]:
-            contradicting.append(Opposite(target, *(", ".join(sorted(side)) for side in words)))
-    return contradicting
-
-
-def _statements(graph: Graph) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
-    """Return what a graph states, as two dicts with lower-case keys.
-
-    The first gives for each observation "present", "absent" or both. The second gives for each pair of a modified
-    entity and a kind of modifier (side, severity, change) the modifying words.
-    """
-    presence: dict[str, set[str]] = {}
-    for words, label in graph.entities:
-        if "OBS" in label.upper():
-            presence.setdefault(words.lower(), set()).add(_presence(label))
-    modifiers: dict[tuple[str, str], set[str]] = {}
-    for (words, _), (target, _), _ in graph.relations:
-        for kind, groups in _CONTRARY.items():
-            if any(words.lower() in group for group in groups):
-                modifiers.setdefault((target.lower(), kind), set()).add(words.lower())
-    return presence, modifiers
-
-
-def _presence(label: str) -> str:
-    is_absent = label.endswith(("DA", "definitely absent"))
-    return "absent" if is_absent else "present" if label.endswith(("DP", "definitely present")) else "uncertain"
-
-
-def _contrary_words(reference: Graph, candidate: Graph) -> list[dict[str, str]]:
-    """Return two dicts, for reference and candidate: a word that the other report contradicts -> what the other says.
-
-    A word that modifies two entities is left out, because a graph does not say which of its places in the text belongs
-    to which. For the same reason `radgraph` marks only words that occur once.
-    """
-    contrary: list[dict[str, str]] = [{}, {}]
-    contradicting = opposites(reference, candidate)
-    for side, graph in enumerate((reference, candidate)):
-        targets: dict[str, set[str]] = {}
-        for (words, _), (target, _), _ in graph.relations:
-            targets.setdefault(words.lower(), set()).add(target.lower())
-        spelt = {words.lower(): words for words, _ in graph.entities}
-        for opposite in contradicting:
-            own, other = opposite[1 + side], opposite[2 - side]
-            names = [opposite.about] if own in ("present", "absent") else own.split(", ")
-            for name in names:
-                if name in spelt and (name == opposite.about or targets.get(name) == {opposite.about}):
-                    contrary[side][spelt[name]] = other
-    return contrary
 
 
 def _feature_text(feature: tuple[Any, ...]) -> str:
@@ -468,7 +364,7 @@ def _feature_text(feature: tuple[Any, ...]) -> str:
     return f"{words} ({label}{related})"
 
 
-def _find_phrases(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Segment]]:
+def find_phrases(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Segment]]:
     """Return the spans of phrases as whole words, ignoring case and blanks; longer phrases take precedence."""
     located: list[tuple[Span, Segment]] = []
     is_free = np.ones(len(text), bool)

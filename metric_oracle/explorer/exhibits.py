@@ -1,16 +1,17 @@
 """Chooses and computes the evidence of a pair under a metric, from the result files, the index and the test reports."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
-from metric_oracle.explorer.evidence import Evidence, Opposite
+from metric_oracle.explorer.evidence import Evidence, Span
+from metric_oracle.explorer.opposites import Opposite, mark, of_graphs, places_of_graphs, places_of_labels
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -88,25 +89,59 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     return _STORED[kind, metric.kernel](cases, metric, position, row, reference, text)
 
 
-def opposites(cases: Cases, q: int, row: int) -> list[tuple[str, Opposite]]:
-    """Return the contradictions between a test report and a corpus row, each with its origin, "RadGraph" or "CheXbert".
+class Opposites(NamedTuple):
+    """The contradictions between a test report and a candidate.
 
-    Graphs of RadGraph show contradictions in presence, side, severity and change, CheXbert's labels those between
-    positive and negative findings.
+    Attributes
+    ----------
+    known : list of (str, Opposite)
+        Each with its origin, "RadGraph" or "CheXbert". RadGraph knows presence, side, severity and change; CheXbert's labels know
+        positive and negative findings.
+    places : list of dict, or None
+        Of the reference and of the candidate: spans in the text, and what the other text says there. None if a text is
+        not known.
     """
+
+    known: list[tuple[str, Opposite]]
+    places: list[dict[Span, str]] | None = None
+
+    def mark(self, shown: Evidence | str) -> Evidence | str:
+        """Return the evidence of any metric with its words marked that the other text contradicts."""
+        if isinstance(shown, str) or self.places is None or not any(self.places):
+            return shown
+        return mark(shown, self.places)
+
+
+def opposites(cases: Cases, q: int, row: int, text: str | None) -> Opposites:
+    """Return the contradictions between a test report and a row of the corpus with this text."""
     position = cases.query(q)
     if cases.index is None or cases.queries is None or position is None or row < 0:
-        return []
+        return Opposites([])
     both = set(cases.queries.attached) & set(cases.index.content["representations"])
-    contradicting: list[tuple[str, Opposite]] = []
-    if "radgraph" in both:
-        pair = _graphs(cases, METRICS["radgraph"], position, row)
-        contradicting += [("RadGraph", opposite) for opposite in evidence.opposites(*pair)]
+    known: list[tuple[str, Opposite]] = []
+    reference = cases.reference(q)
+    texts = None if text is None or reference is None else (reference, text)
+    places: list[dict[Span, str]] = [{}, {}]
     if "labels" in both:
         shown = _labels(cases, METRICS["chexbert:labels"], position, row, "", "")
         rows = [] if isinstance(shown, str) else shown.rows
-        contradicting += [("CheXbert", Opposite(*row[:3])) for row in rows if row[3] == "opposite"]
-    return contradicting
+        known += [("CheXbert", Opposite(*one[:3])) for one in rows if one[3] == "opposite"]
+        places = places if texts is None else places_of_labels(texts, rows)
+    if "radgraph" in both:
+        graphs = _graphs(cases, METRICS["radgraph"], position, row)
+        known = [("RadGraph", opposite) for opposite in of_graphs(*graphs)] + known
+        if texts is not None:
+            by_graph = places_of_graphs(texts, graphs)
+            # A graph names the words themselves: where both sources know a place, its mark is the one.
+            places = [
+                {**{at: other for at, other in side.items() if not _overlaps(at, first)}, **first}
+                for side, first in zip(places, by_graph, strict=True)
+            ]
+    return Opposites(known, None if texts is None else places)
+
+
+def _overlaps(span: Span, others: Iterable[Span]) -> bool:
+    return any(span[0] < end and begin < span[1] for begin, end in others)
 
 
 def _graphs(cases: Cases, metric: Metric, position: int, row: int) -> tuple[Graph, Graph]:

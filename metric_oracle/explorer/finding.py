@@ -14,6 +14,7 @@ from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases, Read
+from metric_oracle.explorer.opposites import of_texts
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.results import Scores
@@ -24,15 +25,6 @@ from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, YARDST
 
 MODEL, ORACLE, OTHER = "model", "oracle", "other"
 _NAMES = {"chance": "chance", "frequent": "most frequent", "perfect": "perfect", ORACLE: "oracle"}
-# Words of which a report and its oracle may have one each; the report then says the opposite about something.
-OPPOSITES = (
-    ("left", "right"),
-    ("increased", "decreased"),
-    ("improved", "worsened"),
-    ("improving", "worsening"),
-    ("larger", "smaller"),
-    ("mild", "severe"),
-)
 
 
 @dataclass(frozen=True)
@@ -368,11 +360,8 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
                 sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")
                 yield q, f"{LABELS[opposed[0]]} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
             continue
-        here, there = _words(reference), _words(text)
-        for a, b in (*OPPOSITES, *((b, a) for a, b in OPPOSITES)):
-            if a in here - there and b in there - here:
-                yield q, f"“{a}” there, “{b}” in the oracle"
-                break
+        for opposite in of_texts(reference, text)[:1]:
+            yield q, f"“{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
 
 
 def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
-from metric_oracle.explorer import evidence
-from metric_oracle.explorer.evidence import LACKING, PARTLY, WHOLE, Segment, cut
+from metric_oracle.explorer import evidence, opposites
+from metric_oracle.explorer.case import phrases
+from metric_oracle.explorer.evidence import LACKING, PARTLY, WHOLE, Evidence, Segment, cut
 from metric_oracle.indexes.ngrams import TOKENIZERS, tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import Graph
 from metric_oracle.indexes.token_queries import TokenItem
@@ -250,25 +251,89 @@ def test_opposites_of_graphs():
         "effusion OBS-DP", "edema OBS-DP", "lung ANAT-DA", "right > effusion", "right > lung", "severe > effusion",
         "stable > edema", "increased > edema",
     )  # fmt: skip
-    assert evidence.opposites(asked, answered) == [
+    assert opposites.of_graphs(asked, answered) == [
         ("edema", "absent", "present"),
         ("effusion", "mild", "severe"),
         ("effusion", "left", "right"),
     ]
-    assert evidence.opposites(asked, asked) == []
+    assert opposites.of_graphs(asked, asked) == []
     # What both say, and what is uncertain, is no contradiction.
-    assert evidence.opposites(stated("edema OBS-DA", "edema OBS-DP"), stated("edema OBS-DP")) == []
-    assert evidence.opposites(stated("edema OBS-U"), stated("edema OBS-DA")) == []
+    assert opposites.of_graphs(stated("edema OBS-DA", "edema OBS-DP"), stated("edema OBS-DP")) == []
+    assert opposites.of_graphs(stated("edema OBS-U"), stated("edema OBS-DA")) == []
     spelt = stated("edema Observation::definitely absent"), stated("edema Observation::definitely present")
-    assert evidence.opposites(*spelt) == [("edema", "absent", "present")]
-    found = evidence.radgraph(
-        "Left mild effusion, no edema", "Severe right effusion. Edema.", METRICS["radgraph"], (asked, answered)
-    )
-    said = [{s.text: s.opposite for s in side if s.opposite} for side in (found.reference, found.candidate)]
+    assert opposites.of_graphs(*spelt) == [("edema", "absent", "present")]
+
+
+def contradicted(side):
+    return {segment.text.strip(" ,."): segment.opposite for segment in side if segment.opposite}
+
+
+def test_opposites_are_marked_in_the_evidence_of_every_metric():
+    asked = stated("effusion OBS-DP", "edema OBS-DA", "Left > effusion", "mild > effusion")
+    asked = asked._replace(entities=asked.entities | {("pleural fluid", "OBS-DA")})
+    answered = stated("effusion OBS-DP", "edema OBS-DP", "lung ANAT-DP", "right > effusion", "right > lung",
+                      "severe > effusion")  # fmt: skip
+    answered = answered._replace(entities=answered.entities | {("pleural fluid", "OBS-DP")})
+    texts = "Left mild effusion, no edema.\nNo pleural fluid", "Severe right effusion. Edema. Some pleural fluid."
+    graphs = asked, answered
+    places = opposites.places_of_graphs(texts, graphs)
     # "right" modifies the lung too, so that its place in the text is not known.
-    assert said == [{"Left": "right", "mild": "severe", "edema": "present"}, {"Severe": "mild", "Edema": "absent"}]
-    twice = evidence.radgraph("Left effusion. Left rib.", "", METRICS["radgraph"], (asked, answered))
-    assert {s.text for s in twice.reference if s.opposite} == set()
+    spelt = [{text[slice(*at)]: other for at, other in side.items()} for text, side in zip(texts, places, strict=True)]
+    assert spelt == [
+        {"Left": "right", "mild": "severe", "edema": "present", "pleural fluid": "present"},
+        {"Severe": "mild", "Edema": "absent", "pleural fluid": "absent"},
+    ]
+    for shown in (
+        evidence.bleu(*texts, METRICS["bleu-2"]),
+        evidence.rouge_l(*texts, METRICS["rouge-l"]),
+        evidence.radgraph(*texts, METRICS["radgraph"], graphs),
+        evidence.diff(*texts),
+        Evidence([Segment(texts[0])], [Segment(texts[1])]),
+    ):
+        marked = opposites.mark(shown, places)
+        for text, side, of_side in zip(texts, (marked.reference, marked.candidate), places, strict=True):
+            assert "".join(segment.text for segment in side) == text
+            begin, letters = 0, set()
+            for segment in side:
+                letters |= {begin + i for i, c in enumerate(segment.text) if segment.opposite and c.isalpha()}
+                begin += len(segment.text)
+            assert letters == {i for at in of_side for i in range(*at) if text[i].isalpha()}
+            shown_phrases = [phrase["opposite"] for phrase in phrases(side) if phrase["opposite"]]
+            assert sorted(shown_phrases) == sorted(of_side.values())  # a phrase of two words has one mark
+        assert (marked.counts, marked.score) == (shown.counts, shown.score)
+    twice = opposites.places_of_graphs(("Left effusion. Left rib.", ""), graphs)
+    assert [text for side in twice for text in side.values()] == []
+
+
+def test_opposites_of_labels():
+    one, other = np.zeros(14, np.int8), np.zeros(14, np.int8)
+    names = {"Pleural Effusion": (1, -1), "Lung Opacity": (-1, 1), "Edema": (1, 0), "Pleural Other": (1, -1)}
+    for name, (a, b) in names.items():
+        one[LABELS.index(name)], other[LABELS.index(name)] = a, b
+    rows = evidence.labels(one, other, METRICS["chexbert:labels"]).rows
+    texts = "Effusions. No opacity; edema, other", "No pleural effusion. Opacities. Another opacity."
+    places = opposites.places_of_labels(texts, rows)
+    spelt = [{text[slice(*at)]: other for at, other in side.items()} for text, side in zip(texts, places, strict=True)]
+    assert spelt == [{"Effusions": "negative", "opacity": "positive"}, {"pleural effusion": "positive"}]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("Small left effusion.", "Small right effusion.", [("effusion", "left", "right")]),
+        ("Effusion is absent", "An effusion is present.", [("effusion", "absent", "present")]),
+        ("Mild edema. Stable heart.", "Severe edema! Enlarging heart", [("edema", "mild", "severe"),
+                                                                        ("heart", "stable", "enlarging")]),
+        ("Left effusion.", "Right rib fracture.", []),  # no word in common
+        ("Left effusion.", "Left and right effusion.", []),  # one text says both
+        ("No effusion.", "Small effusion.", []),  # a word of another kind
+        ("Small effusion.", "Minimal effusion.", []),
+        ("", "Left", []),
+    ],
+)  # fmt: skip
+def test_opposites_of_words(one, other, expected):
+    assert opposites.of_texts(one, other) == expected
+    assert opposites.of_texts(other, one) == [(about, b, a) for about, a, b in expected]
 
 
 @examples(30)

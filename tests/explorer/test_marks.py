@@ -25,7 +25,7 @@ from support.pages import bare, client_of
 
 N = 100
 NAMES = ("bleu-2", "bleu-4", "bleu-4:coco", "rouge-l", "rouge-l:coco", "temporal", "chexbert:labels")
-_MARK = re.compile(r'<span class="(matched|partly|lacking)"(?: data-p="(\d+)")?>(.*?)</span>')
+_MARK = re.compile(r'<span class="(matched|partly|lacking)(?: opposite)?"(?: data-p="(\d+)")?>(.*?)</span>')
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ NASTY = (
 
 def bare(page: str) -> str:
     """Return the text of a piece of a page without elements, numbers of partners and what only ears meet."""
-    return html.unescape(re.sub(r'<sup>.*?</sup>|<span class="hidden">.*?</span>|<[^>]*>', "", page))
+    return html.unescape(re.sub(r'<sup.*?</sup>|<span class="hidden">.*?</span>|<[^>]*>', "", page))
 
 
 def made_up(queries, metric="bleu-2", baseline=None, k=1, texts=None, seed=0, **signature) -> Results:

@@ -1,0 +1,203 @@
+"""Contradictions between two reports: one list of words by kind, for graphs, for labels and for plain words."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from metric_oracle.explorer.evidence import Evidence, Segment, Span, find_phrases
+from metric_oracle.indexes.radgraph import Graph
+
+# Words of one kind that exclude one another: each set against the others.
+CONTRARY = {
+    "negation": ({"absent", "no", "without", "negative"}, {"present", "positive"}),
+    "side": ({"left", "left-sided", "leftward"}, {"right", "right-sided", "rightward"}),
+    "severity": (
+        {"mild", "mildly", "minimal", "minimally", "small", "smaller", "slight", "slightly", "trace", "tiny", "minor"},
+        {"moderate", "moderately"},
+        {"severe", "severely", "large", "larger", "massive", "marked", "markedly", "extensive"},
+    ),
+    "change": (
+        {"new", "increased", "increasing", "worsened", "worsening", "worse", "enlarging", "progressed"},
+        {"decreased", "decreasing", "improved", "improving", "resolved", "resolving", "cleared"},
+        {"stable", "unchanged", "persistent", "unaltered"},
+    ),
+}
+_KIND_OF = {word: (kind, i) for kind, groups in CONTRARY.items() for i, words in enumerate(groups) for word in words}
+_TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_SENTENCE = re.compile(r"[.;:!?\n]")
+_SHORT = 3  # letters of words such as "the" and "of", which two sentences may share by chance
+
+
+class Opposite(NamedTuple):
+    """A contradiction between two reports.
+
+    Attributes
+    ----------
+    about : str
+        The words that both reports speak of, such as "effusion".
+    in_reference, in_candidate : str
+        What each report says of these words, such as "present" and "absent", or "left" and "right".
+    """
+
+    about: str
+    in_reference: str
+    in_candidate: str
+
+
+def _excludes(reference: set[str], candidate: set[str]) -> bool:
+    """Return whether words of one kind in two reports exclude one another: both have some, of no common set."""
+    classes = [{_KIND_OF[word] for word in words if word in _KIND_OF} for words in (reference, candidate)]
+    return bool(classes[0] and classes[1]) and not classes[0] & classes[1]
+
+
+def of_graphs(reference: Graph, candidate: Graph) -> list[Opposite]:
+    """Return the contradictions between the graphs of two reports.
+
+    An entity is present in one and absent in the other; or words of side, severity or change that exclude one another
+    modify the same entity. If one graph says both, there is no contradiction.
+    """
+    sides = [_statements(graph) for graph in (reference, candidate)]
+    return [
+        Opposite(target, *(", ".join(sorted(side[target, kind])) for side in sides))
+        for target, kind in sorted(sides[0].keys() & sides[1].keys())
+        if _excludes(*(side[target, kind] for side in sides))
+    ]
+
+
+def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
+    """Return the words that a graph says of each entity, by the entity in lower case and the kind of these words.
+
+    The kind "negation" has "present" or "absent" of each observation that is not uncertain.
+    """
+    said: dict[tuple[str, str], set[str]] = {}
+    uncertain = set()
+    for words, label in graph.entities:
+        if "OBS" in label.upper():
+            presence = _presence(label)
+            said.setdefault((words.lower(), "negation"), set()).add(presence)
+            if presence == "uncertain":
+                uncertain.add((words.lower(), "negation"))
+    for (words, _), (target, _), _ in graph.relations:
+        kind, _ = _KIND_OF.get(words.lower(), ("", 0))
+        if kind and kind != "negation":
+            said.setdefault((target.lower(), kind), set()).add(words.lower())
+    return {key: words for key, words in said.items() if key not in uncertain}
+
+
+def _presence(label: str) -> str:
+    is_absent = label.endswith(("DA", "definitely absent"))
+    return "absent" if is_absent else "present" if label.endswith(("DP", "definitely present")) else "uncertain"
+
+
+def of_texts(reference: str, candidate: str) -> list[Opposite]:
+    """Return the words of both texts that exclude one another, in sentences that share another word.
+
+    A text does not say what a word modifies. So where one has words of two sets of a kind, nothing is a contradiction.
+    """
+    sides = [list(_said(text)) for text in (reference, candidate)]
+    contradicting = []
+    for kind in CONTRARY:
+        of_kind = [[(word, others) for word, others in side if _KIND_OF[word][0] == kind] for side in sides]
+        words = [{word for word, _ in side} for side in of_kind]
+        if not _excludes(*words) or any(len({_KIND_OF[word] for word in side}) > 1 for side in words):
+            continue
+        pairs = ((a, b, about) for a, here in of_kind[0] for b, there in of_kind[1] for about in here if about in there)
+        first = next(pairs, None)
+        if first is not None:
+            contradicting.append(Opposite(first[2], first[0], first[1]))
+    return contradicting
+
+
+def _said(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each word of the list with the other words of its sentence: first those behind it."""
+    for sentence in _SENTENCE.split(text.lower()):
+        words = _TOKEN.findall(sentence)
+        for i, word in enumerate(words):
+            if word in _KIND_OF:
+                others = [*words[i + 1 :], *words[:i][::-1]]
+                yield word, [other for other in others if other not in _KIND_OF and len(other) > _SHORT]
+
+
+# Places in the text
+
+
+def places_of_graphs(texts: tuple[str, str], graphs: tuple[Graph, Graph]) -> list[dict[Span, str]]:
+    """Return, for reference and candidate, the spans of words that the other side contradicts, and what it says.
+
+    A graph does not say where in the text its words are. So words that also modify something else are left out, and
+    words that occur twice.
+    """
+    contradicting = of_graphs(*graphs)
+    places = []
+    for side, (text, graph) in enumerate(zip(texts, graphs, strict=True)):
+        targets: dict[str, set[str]] = {}
+        for (words, _), (target, _), _ in graph.relations:
+            targets.setdefault(words.lower(), set()).add(target.lower())
+        other_of: dict[str, str] = {}
+        for opposite in contradicting:
+            own, other = opposite[1 + side], opposite[2 - side]
+            names = [opposite.about] if own in ("present", "absent") else own.split(", ")
+            other_of |= {
+                name: other for name in names if name == opposite.about or targets.get(name) == {opposite.about}
+            }
+        located = find_phrases(text, {words: Segment(words) for words, _ in graph.entities})
+        times = Counter(mark.text for _, mark in located)
+        places.append(
+            {
+                span: other_of[mark.text.lower()]
+                for span, mark in located
+                if mark.text.lower() in other_of and times[mark.text] == 1
+            }
+        )
+    return places
+
+
+def places_of_labels(texts: tuple[str, str], rows: Iterable[Sequence[str]]) -> list[dict[Span, str]]:
+    """Return, for reference and candidate, the spans of findings with opposite labels, and the other side's label.
+
+    `rows` are those of `evidence.labels`. A finding is marked by its name or its last word, where that occurs once.
+    """
+    places: list[dict[Span, str]] = [{}, {}]
+    for name, in_reference, in_candidate, agreement in rows:
+        if agreement != "opposite":
+            continue
+        last = name.split()[-1]
+        plural = f"{last[:-1]}ies" if last.endswith("y") else f"{last}s"
+        phrases = (name,) if last in ("Other", "Devices", "Finding") else (name, last, plural)
+        for side, text, other in zip(places, texts, (in_candidate, in_reference), strict=True):
+            located = find_phrases(text, dict.fromkeys(phrases, Segment("")))
+            if len(located) == 1:
+                side[located[0][0]] = other
+    return places
+
+
+def mark(evidence: Evidence, places: Sequence[Mapping[Span, str]]) -> Evidence:
+    """Return evidence whose segments have the opposites at these places, of reference and of candidate."""
+    sides = [
+        _marked(side, of_side) for side, of_side in zip((evidence.reference, evidence.candidate), places, strict=True)
+    ]
+    return replace(evidence, reference=sides[0], candidate=sides[1])
+
+
+def _marked(side: Sequence[Segment], places: Mapping[Span, str]) -> list[Segment]:
+    """Return segments with opposites. Words that a metric marks stay in one piece; other text is cut at the places."""
+    marked, begin = [], 0
+    for segment in side:
+        end = begin + len(segment.text)
+        inside = [
+            (max(a, begin), min(b, end), other) for (a, b), other in sorted(places.items()) if a < end and begin < b
+        ]
+        if segment.kind in ("", "same", "only"):
+            at = begin
+            for first, last, other in inside:
+                if segment.text[first - begin : last - begin].strip():
+                    marked.append(replace(segment, text=segment.text[at - begin : first - begin]))
+                    marked.append(replace(segment, text=segment.text[first - begin : last - begin], opposite=other))
+                    at = last
+            marked.append(replace(segment, text=segment.text[at - begin :]))
+        else:
+            marked.append(replace(segment, opposite=inside[0][2] if inside else ""))
+        begin = end
+    return [segment for segment in marked if segment.text]
