@@ -506,9 +506,9 @@ def read_result(file: Given) -> Read:
     if isinstance(file, Read):
         return file
     try:
-        return read_scores(file)
+        return read_results(file)  # first, because its errors name the argument of the commands
     except InputError as error:
-        for read in (read_results, read_expectation):
+        for read in (read_scores, read_expectation):
             with suppress(InputError):
                 return read(file)
         raise error from None

@@ -507,7 +507,7 @@ def test_posts_need_the_pages(real):
 
 def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
     for files, options, match in (
-        ([prepared.folder / "nothing.parquet"], {}, "scores must be an existing file"),
+        ([prepared.folder / "nothing.parquet"], {}, "results must be an existing file"),
         (
             [made_up(["a"], references="1"), made_up(["a"], references="2")],
             {},
