@@ -95,8 +95,8 @@ class Opposites(NamedTuple):
     Attributes
     ----------
     known : list of (str, Opposite)
-        Each with its origin, "RadGraph" or "CheXbert". RadGraph knows presence, side, severity and change; CheXbert's labels know
-        positive and negative findings.
+        Each with its origin, "RadGraph" or "CheXbert". Graphs of RadGraph show contradictions in presence, side,
+        severity and change, CheXbert's labels those between positive and negative findings.
     places : list of dict, or None
         Of the reference and of the candidate: spans in the text, and what the other text says there. None if a text is
         not known.
