@@ -85,9 +85,10 @@ def drawn_rows(representation: Representation, n: int, seed: int, draws: int) ->
 
 
 def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
-    """Score the most frequent report against every query: the lowest row of the most frequent text.
+    """Score the most frequent report of the corpus as the candidate of every query.
 
-    Only rows that the metric can score count. It is RadGraph's fall-back report, for queries that nothing matches.
+    It is the lowest row of the most frequent text, among the rows that the metric can score. RadGraph F1 falls back to
+    the same report for queries that no report matches.
     """
     encoded = plan.encode(queries)
     row = most_frequent_row(plan.index, plan.representation.row_id)
@@ -216,7 +217,10 @@ class BaselinePlan:
     own: Mapping[str, Any]
 
     def run(self, queries: Inputs) -> Results:
-        """Return the results of the baseline for loaded test reports; see the functions above."""
+        """Return the results of the baseline for loaded test reports.
+
+        See `random`, `most_frequent`, `identity` and `nearest`.
+        """
         return KINDS[self.kind](self.scores, queries, **self.own)
 
 

@@ -32,14 +32,14 @@ CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
 
 class Asked(NamedTuple):
-    """A list of a search that leaves rows out.
+    """A list of results to compute, and the corpus rows that it excludes.
 
     Attributes
     ----------
     place : int
-        Its query, by the position among those that are searched.
+        Query of the list, as an index into the searched queries.
     excluded : int64[n]
-        Rows that are neither listed nor counted.
+        Corpus rows that are neither listed nor counted among the ties.
     """
 
     place: int
@@ -76,7 +76,8 @@ def search(
     lists : sequence of Asked, optional
         Lists to answer. By default one for each query, which leaves nothing out.
     value : function, optional
-        Under conditions: the plain scorer's score of a distinct query and a document by a metric of this name.
+        Takes a distinct query, a document and the name of a metric, and returns the plain scorer's score. Needed for
+        a search under conditions on other metrics.
     min_score : float, optional
         The worst score that is listed. Lists with fewer than k rows end with row -1.
     """

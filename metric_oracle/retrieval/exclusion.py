@@ -185,9 +185,9 @@ class Excluded:
         return documents[rows]
 
     def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the groups of the rule "same": rows with equal documents are one group.
+        """Return groups for the rule "same", in which rows with equal documents are one group.
 
-        For the values see `_codes`.
+        The three values are those of `_codes`.
         """
         of_row = np.full(shard.n_reports, -1, np.int64)
         whole, representation = (representation_of(index, self._record) for index in (self._index, shard))
@@ -223,7 +223,7 @@ def of_order(record: Metric) -> Metric:
 def _folded(shard: Index) -> pa.Array:
     """Return each distinct text of an index, normalised for comparison: case, white space and Unicode form.
 
-    It is kept.
+    The result is cached for each index.
     """
     if shard not in _FOLDED:
         texts = shard.distinct["text"].to_pylist()

@@ -192,11 +192,9 @@ def _chosen(
 
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
-    """Return the index of each report's entry in a source, -1 without one.
+    """Return the index of each report's entry in the source that a representation reads: int64[N], -1 without an entry.
 
-    Zeros if the representation needs only the text.
-
-    None if the reports do not have the source at all.
+    It is 0 for every report if the representation reads only texts. Return None if the reports lack the source.
     """
     if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
@@ -211,11 +209,9 @@ def _score_kind(
     settings: dict[str, Any],
     pairs: dict[str, list[_Pair]],
 ) -> dict[str, Any]:
-    """Add the scores of all pairs under the metrics of one representation to `pairs`.
+    """Add the scores of all pairs under the metrics of one representation to `pairs`, by the names of the metrics.
 
     Return the settings that the signature records.
-
-    Return the settings for the signature.
     """
     kind = records[0].representations[0]
     representation, complete, encoded = _encoded(index, queries, records[0], settings)
@@ -248,7 +244,11 @@ def _score_kind(
 def _encoded(
     index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[Any, np.ndarray, Any | None]:
-    """Return the representation that a metric reads, the positions of queries with its source, and these encoded."""
+    """Return the representation that a metric reads, and the encoded queries.
+
+    In between, return the positions of the queries that have the source which the representation needs: only these are
+    encoded. The encoded queries are None if there are none.
+    """
     kind = record.representations[0]
     index.check_holds(record)
     representation = representation_of(index, record)
@@ -473,7 +473,7 @@ def load_sides(
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
-    """Return the names of those entries of `files` that are models to run, not files of values."""
+    """Return the arguments in `files` whose value is a model to run, not a file of finished values."""
     return [name for name, value in files.items() if is_model(name, value)]
 
 

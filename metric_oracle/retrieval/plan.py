@@ -233,7 +233,7 @@ def _check_values(options: SearchOptions) -> None:
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
-    """Return the opened index, after checks that the metric has these settings and can be scored with the index."""
+    """Return the opened index, after checks that the options apply to the metric and that the index has its data."""
     check_left_out(options.settings, record.settings, f"metric {record.name!r}")
     opened = index if isinstance(index, Index) else open_index(index)
     opened.check_holds(record)

@@ -5,13 +5,12 @@ the whole corpus. Instead only a stated pool is scored, the first N reports of a
 prefix). The loss is not assumed but measured:
 
 - CREPE is never below 0, so an answer with score 0 is certified: no report of the corpus has a better score.
-- An audit scores the whole corpus for some of the queries, drawn at random: their own answers are exact, and of the
-  others it says how often the best score is in the pool (recall, with the interval of Clopper and Pearson, 1934) and
-  by how much the pool's best is above it (regret).
-- The ranks of the audited queries' best reports under the prefix give a pool size by split conformal prediction (Vovk
-et
-  al., 2005): the ceil((m + 1) recall)-th smallest of m ranks. For a further query of the same test set, a pool of this
-  size contains a best report with at least the probability `recall`.
+- An audit scores the whole corpus for some of the queries, drawn at random. The answers of these queries are exact.
+  For the others they show how often the best score is in the pool (recall, with the interval of Clopper and Pearson,
+  1934) and by how much the best score of the pool is above that of the corpus (regret).
+- The ranks of the audited queries' best reports under the prefix give a pool size by split conformal prediction
+  (Vovk et al., 2005): the ceil((m + 1) recall)-th smallest of m ranks. For a further query of the same test set, a
+  pool of this size contains a best report with at least the probability `recall`.
 """
 
 from collections.abc import Callable, Sequence

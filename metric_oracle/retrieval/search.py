@@ -114,7 +114,8 @@ def search(
 def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
     """Encode the queries for a shard.
 
-    If all queries are rows of this index that have the representation, what it stores of them is used.
+    Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
+    their texts and sources.
     """
     if queries.stored is not None and queries.stored[0] == shard.checksum:
         rows, document_of_row = queries.stored[1], representation.document_of_row
@@ -268,7 +269,7 @@ def search_shard(
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
     def laid_out(lists: np.ndarray) -> Answer:
-        """Return the answer of the lists with these numbers, int64[Q], with m rows per query."""
+        """Return the results of the lists with these numbers, int64[Q], as an `Answer` with m rows per query."""
         of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
         of_lists = {name: values[lists] for name, values in components.items()}
         return Answer(of_whole[lists], scores[lists], ties[lists], of_lists)
@@ -318,7 +319,7 @@ def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any
 
 
 def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: int) -> dict[str, Any]:
-    """Return what is needed to reproduce a result."""
+    """Return the signature of a search: a dict of everything that is needed to reproduce its results."""
     return {
         "metric": record.name,
         "options": record.recorded,
@@ -400,7 +401,7 @@ def _search(
 
 
 def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
-    """Return the first and the end of each run of consecutive distinct queries that have lists among the answers."""
+    """Return runs of consecutive distinct queries that have lists among the answers: (first, end) of each run."""
     if not len(answers.exclusion.first):
         return [(0, n)] if n else []
     has_lists = np.diff(answers.exclusion.first) > 0

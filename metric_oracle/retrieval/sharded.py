@@ -68,7 +68,7 @@ class ShardedIndex(Documents):
         return self.parts[shard].item(own)
 
     def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for these queries, for the plain scorer."""
+        """Return a document as a candidate for the plain scorer, with what depends on the queries, such as weights."""
         shard, own = self.place(document)
         return self.parts[shard].candidate(own, None if encoded is None else encoded.parts[shard])
 

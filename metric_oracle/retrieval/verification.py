@@ -149,7 +149,10 @@ def columns_of(results: Results) -> list[str]:
 
 
 def _record(signature: Mapping[str, Any]) -> Metric:
-    """Return the record of the metric of a result: one, a composite, or a sum or conditions."""
+    """Return the record of the metric that a result's signature names.
+
+    It may be a metric, a composite, a sum of metrics, or a metric under conditions on others.
+    """
     name, where = metric_of(signature), signature.get("where", ())
     if not where and not (isinstance(name, str) and "+" in name):
         return get_metric(name)
@@ -164,7 +167,10 @@ def _record(signature: Mapping[str, Any]) -> Metric:
 
 
 def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any], may_lack: bool) -> None:
-    """Raise InputError unless the result answers exactly these queries, or, if it may lack some, only these."""
+    """Raise InputError unless a result has lines for all queries, and for no others.
+
+    With `may_lack` a query may have no line, because a search with exclusions can find nothing.
+    """
     answered, asked = set(ids), set(queries.ids)
     unknown = sorted(answered - asked)
     if unknown:
@@ -306,7 +312,10 @@ class _Check:
         return self.rows_by[name]
 
     def _same_rows(self, query: str) -> np.ndarray:
-        """Return the rows with the document of a query, which is a row of the index, by the metric of the order."""
+        """Return the corpus rows that have the same document as a query, which is itself a row of the index: int64[n].
+
+        Documents are those of the metric that ranks reports, without the metrics of conditions.
+        """
         (row,) = self._rows_by(SELF).get(query, np.array([-1]))
         same: list[int] = []
         for shard in self.index.shards() if row >= 0 else ():

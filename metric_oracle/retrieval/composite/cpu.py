@@ -74,7 +74,7 @@ class Backend(Kernel):
         return {name: load_kernel(t.metric, "cpu") for name, t in self.terms.items()}
 
     def part(self, kernel: str) -> str | None:
-        """Return the name of the term that this kernel scores, None if there is none. At most one term has it."""
+        """Return the name of the term with this kernel, None if there is none. At most one term has it."""
         return next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -134,10 +134,10 @@ class Backend(Kernel):
         return Bonuses(items, float(others.min()), slope)
 
     def _least(self, corpus, batch, q, n, values):
-        """Return the items that may be among the n best by the values of all terms, and their BERTScore if a term.
+        """Return the items that may be among the n best, and their BERTScore, which is None if it is no term.
 
-        It is used if a high BERTScore does not lower the composite, so that BERTScore's upper bounds do not help: all
-        pairs are scored, and `values` gets the scores.
+        This is used if a high BERTScore does not lower the composite, so that BERTScore's upper bounds do not help: all
+        pairs are scored, and the scores are added to `values`.
         """
         name = self.part(BERTSCORE)
         if name is not None:
@@ -202,7 +202,7 @@ class Backend(Kernel):
         check_bounds({}, int(np.count_nonzero(self._scores(exact) <= worst)))
 
     def rank(self, corpus, batch, q, k, item, values, added, f1, answers):
-        """Score items by the exact values of all parts and write the k best rows.
+        """Score items by the exact values of all terms and write the k best rows.
 
         Return the score that all dropped items must be worse than.
         """
@@ -335,7 +335,10 @@ class Backend(Kernel):
         return self.with_closest(bertscore.stages(workspaces))
 
     def with_closest(self, stages):
-        """Return the stages of BERTScore's search with the least margin minus error of cosines and bonuses."""
+        """Return the signature entry of BERTScore's search, with the closest calls of cosines and bonuses added.
+
+        A closest call is the least difference between an error margin and a measured error.
+        """
         closest = {**stages.get("closest_call", {}), **self.closest}
         return {**stages, "closest_call": closest} if closest else stages
 

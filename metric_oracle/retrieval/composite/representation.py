@@ -162,7 +162,11 @@ class CompositeIndex(Documents):
         return tuple(part.key(int(self.document_of[name][document])) for name, part in sorted(self.parts.items()))
 
     def candidate(self, document: int, encoded: Any) -> dict[str, Any]:
-        """Return a combination as a candidate for these queries, for the plain scorers of the terms."""
+        """Return a document as a candidate for the plain scorers of the terms.
+
+        It is a dict from the name of a representation to the document in this representation, with what depends on the
+        queries.
+        """
         return {
             name: part.candidate(
                 int(self.document_of[name][document]), None if encoded is None else encoded.parts[name]

@@ -89,9 +89,9 @@ class Block:
                     self.answers.scores[place] *= -1.0
 
     def _of_few(self, queries: np.ndarray) -> np.ndarray:
-        """Answer the queries for which metrics of few documents leave few candidates (way 1).
+        """Write the results of those queries for which metrics of few documents leave few candidates (way 1).
 
-        Return the other queries.
+        Return the numbers of the other queries.
         """
         candidates = [self._fulfilling(q) for q in queries.tolist()]
         chosen = np.array([n <= FEW for n, *_ in candidates])
@@ -109,9 +109,9 @@ class Block:
         return queries[~chosen]
 
     def _of_condition(self, queries: np.ndarray) -> np.ndarray:
-        """Answer the queries for which a search by a condition's metric lists all that fulfil it (way 2).
+        """Write the results of queries for which a search by a condition's metric lists all that fulfil it (way 2).
 
-        Return the others.
+        Return the numbers of the other queries.
         """
         for name, symbol, value in self.backend.conditions:
             better = ">" if self.backend.terms[name].metric.higher_is_better else "<"
@@ -128,9 +128,9 @@ class Block:
         return queries
 
     def _of_order(self, queries: np.ndarray) -> np.ndarray:
-        """Answer queries from longer and longer lists by the metric of the order (way 3).
+        """Write the results of queries from longer and longer lists by the metric of the order (way 3).
 
-        Return those that stay unanswered.
+        Return the numbers of the queries whose results would need too long a list.
         """
         ordered = self.backend.ordered
         many = [name for name in ordered if name not in self.few]
@@ -154,7 +154,10 @@ class Block:
         return queries
 
     def _of_all(self, queries: np.ndarray) -> np.ndarray:
-        """Answer queries by scoring all documents (way 4); return an empty array, because none stays unanswered."""
+        """Write the results of queries by scoring all documents (way 4).
+
+        Return an empty array, because no query is left.
+        """
         for q in queries.tolist():
             n, kind, documents = self._fulfilling(q)
             if n * SHARE <= self.n_documents:
@@ -165,9 +168,9 @@ class Block:
         return queries[:0]
 
     def _best_of_all(self, q: int) -> np.ndarray:
-        """Return the documents that fulfil the conditions, which every document is tested for.
+        """Return the documents that fulfil all conditions and may be among the k best of query q.
 
-        Those that surely score too low for the k best are left out.
+        Every document is tested, as way 4 does.
         """
         documents = np.arange(self.n_documents)
         for name, symbol, value in self.conditions:
@@ -237,7 +240,7 @@ class Block:
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
     def _whole(self, name: str, q: int) -> np.ndarray:
-        """Return the scores of query q with all documents of a metric of few documents: float64[D]."""
+        """Return the scores of query q with all documents of a metric of few documents, computed once: float64[D]."""
         key = "scores", name, self.batch.of(q, self.backend.kind(name))
         if key not in self.backend.kept:
             self.backend.kept[key] = self._bounded(name, q)[0]
@@ -269,8 +272,6 @@ class Block:
         """Return the best signed score of each query under a metric of few documents: float64[Q].
 
         Only documents that fulfil the metric's conditions count.
-
-        It is float64[Q].
         """
         most = np.empty(len(queries))
         for i, q in enumerate(queries.tolist()):
@@ -282,10 +283,7 @@ class Block:
         return most
 
     def _may_list(self, name: str, depth: int) -> bool:
-        """Return whether a search by a metric may list as many as `depth` of its documents.
-
-        Longer lists cost too much.
-        """
+        """Return whether `depth` is few enough, compared with a metric's number of documents, for a search to list."""
         return depth * SHARE <= len(self.corpus.parts[name].row_ptr) - 1
 
     def _listed(
@@ -404,6 +402,9 @@ class Block:
 
 
 def _lists_of(first: np.ndarray, n: int) -> Exclusion:
-    """Return an `Exclusion` that excludes nothing, with one list for each of n queries that has a list in `first`."""
+    """Return an `Exclusion` that excludes no rows.
+
+    `first` has the number of the first list of each query; there are n lists in all.
+    """
     none = np.empty(0, np.int64)
     return Exclusion(first, np.empty((n, 0), np.int64), np.empty((0, 0), np.int64), np.zeros(1, np.int64), none, none)
