@@ -168,7 +168,11 @@ class TokenStateIndex(Documents):
         return cls.from_states(stored.states_of(distinct, storage), distinct, document_of_row, description)
 
     def serves(self, signature: Mapping[str, Any], storage: np.dtype) -> bool:
-        """Return whether these are the states that an encoder would make, in the given dtype or a wider one."""
+        """Return whether the stored states can be used in place of an encoder.
+
+        They can if the encoder with this signature would make the same states, in the dtype `storage` or a narrower
+        one.
+        """
         stored = self.description["encoder"]
         is_same = all(stored[name] == signature[name] for name in ("sha256", "layer", "compute"))
         return is_same and self.states.dtype.itemsize >= storage.itemsize

@@ -1,6 +1,6 @@
 """Protocols of representations: the distinct documents of a corpus, in the form that kernels and plain scorers read.
 
-A plain scorer is the function in a metric's `score.py`, which scores one pair.
+A plain scorer is the function `score` in a metric's `reference.py`: it scores one pair, in plain, slow Python.
 """
 
 import mmap

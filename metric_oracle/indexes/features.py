@@ -92,7 +92,10 @@ class Documents:
         return self.encode(inputs, **settings)
 
     def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
-        """Encode queries, or return `encoded`, from another shard of the set, if the corpus does not matter."""
+        """Encode queries that were encoded for another shard of the same set.
+
+        If the encoding does not depend on the corpus (`encodes_by_corpus`), return `encoded` as it is.
+        """
         return encoded if encoded is not None and not self.encodes_by_corpus else self.encode(inputs, **settings)
 
 
@@ -133,13 +136,13 @@ class FeatureDocuments(Documents):
         return self.features.row_id
 
     def queries_of(self, documents: np.ndarray) -> Queries:
-        """Return the features of some documents as those of queries."""
+        """Return some documents of this corpus in the form of encoded queries of the same corpus."""
         sizes = np.ascontiguousarray(self.features.sizes.T[documents])
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         return Queries(ptr, self.features.fwd_id[places_of_lists(self.features.fwd_ptr, documents)], sizes)
 
     def own_queries(self) -> Queries:
-        """Return the features of the documents as those of queries, whose arrays can be written."""
+        """Return all documents of this corpus as encoded queries of the same corpus. Its arrays are writable copies."""
         sizes = self.features.sizes.T.copy()
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         return Queries(ptr, self.features.fwd_id.copy(), sizes)

@@ -204,7 +204,10 @@ class Index:
         return self._opened[kind]
 
     def _weighted(self, kind: str, opened: Any, corpus: "Index") -> Any:
-        """Return a representation with the document frequencies of `corpus`, if it uses any and `corpus` has them."""
+        """Return a representation with the document frequencies of `corpus` in place of its own.
+
+        A representation that uses no document frequencies, or that `corpus` lacks, is returned unchanged.
+        """
         record = REPRESENTATIONS[kind]
         if not {kind, *record.parts} & corpus.content["representations"].keys():
             return opened

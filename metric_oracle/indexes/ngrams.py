@@ -160,7 +160,7 @@ class NgramIndex(FeatureDocuments):
         return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
-        """Encode queries that are rows of this index: its documents, with neither tokens nor features to look up."""
+        """Return the queries, which are rows of this index, as encoded queries made from its own documents."""
         assert inputs.stored is not None
         documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
@@ -215,7 +215,10 @@ class NgramIndex(FeatureDocuments):
     def build_for_pairs(
         cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
     ) -> "NgramIndex":
-        """Build what scores of pairs read: of BLEU and ROUGE-L the orders of n-grams that are asked for."""
+        """Build what scores of pairs read.
+
+        For BLEU and ROUGE-L these are the n-grams of the orders that the metrics use, without posting lists.
+        """
         if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
             return cls.build(kind, inputs, texts, row_text)
         order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
@@ -404,7 +407,7 @@ def build_ngrams(
     max_order : int, optional
         Greatest n of the n-grams, by default that of the kind.
     is_searched : bool
-        Whether there are posting lists.
+        Whether to make posting lists, which only a search reads.
     """
     max_order = MAX_ORDER[kind] if max_order is None else max_order
     words, flat, ptr = number_tokens(texts, kind)
@@ -444,7 +447,7 @@ def index_sequences(
     scratch : Path or None
         See `indexes.features.invert`.
     is_searched : bool
-        Whether there are posting lists.
+        Whether to make posting lists, which only a search reads.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])

@@ -167,7 +167,10 @@ class GraphIndex(FeatureDocuments):
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
-        """Encode queries that are rows of this index: its documents, unless the queries have other graphs."""
+        """Return the queries, which are rows of this index, as encoded queries made from its own documents.
+
+        If the queries come with other graphs than those of the index, their features are looked up.
+        """
         attachment = inputs.attached["radgraph"]
         if inputs.stored is None or attachment.stored_in != inputs.stored[0]:
             return self.encode(inputs)
@@ -208,7 +211,7 @@ class GraphIndex(FeatureDocuments):
         return np.concatenate(ids)
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
-        """Return graphs with the tokens that are compared: as the model wrote them."""
+        """Return graphs with the tokens in the form that is compared: unchanged, as the model wrote them."""
         return graphs
 
     @classmethod
@@ -348,7 +351,7 @@ def build_graphs(
     families : collection of int
         Families of features to index.
     is_searched : bool
-        Whether there are posting lists.
+        Whether to make posting lists, which only a search reads.
     """
     used, which = np.unique(graph_of_row[graph_of_row >= 0], return_inverse=True)
     row_graph = np.full(len(graph_of_row), -1, np.int64)
@@ -390,7 +393,7 @@ class LowerCaseIndex(GraphIndex):
         return lowered
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
-        """Return graphs with the tokens that are compared: lower-cased."""
+        """Return graphs with the tokens in the form that is compared: in lower case."""
         return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
 
 
@@ -426,7 +429,7 @@ def _indexed(
     n_dangling : int
         Number of relations left out because their target is missing.
     is_searched : bool
-        Whether there are posting lists.
+        Whether to make posting lists, which only a search reads.
     """
     keys, graphs, features = [], [], []
     family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)

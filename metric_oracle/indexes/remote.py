@@ -42,7 +42,7 @@ def make_remote(
         total = n_shards
 
     def take(task: Task, is_built: bool) -> None:
-        """Note a shard that another process is building."""
+        """Record that another process is building the shard of a task, if the worker did not build it."""
         if not is_built:
             busy.append(out / task.name)
 

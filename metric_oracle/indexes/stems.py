@@ -102,7 +102,8 @@ class StemIndex(FeatureDocuments):
     def _synonyms_of(self) -> dict[str, frozenset[str]]:
         """The synonyms of each stem of the corpus, for stems that have any.
 
-        Like nltk, it looks up stems, not words, in WordNet, and compares its answers with stems.
+        As in nltk, the stems, not the words, are looked up in WordNet, and a stem matches if it equals one of the
+        synonyms found.
         """
         of_stem, stems = self.synonyms(), self.stems.words
         synonyms = {stem: frozenset(of_stem(stem)) - {stem} for stem in stems}
