@@ -120,7 +120,7 @@ class Beat(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What all tasks of a run have in common: versions of packages that workers must have, and the function to call.
+    """What is the same for all tasks of a run: the function to call, and the package versions that workers must have.
 
     `target` names the function as ``module:function``.
     """

@@ -96,7 +96,10 @@ def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _call(function: Callable[..., Any]) -> str:
-    """Return the positional and the required arguments of a function, and dots for the others."""
+    """Return the arguments of a function as a message shows them, such as "index, queries, metric, ...".
+
+    These are the positional and the required ones; dots stand for the others.
+    """
     shown, parameters = [], inspect.signature(function).parameters.values()
     for p in parameters:
         if p.kind is p.POSITIONAL_OR_KEYWORD:

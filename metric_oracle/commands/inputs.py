@@ -73,5 +73,5 @@ def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[st
 
 
 def with_ids(vectors: Path | None, ids: Path | None) -> Any:
-    """Return a file of vectors, or the pair of it and the file of their ids if that is given."""
+    """Return a file of vectors or, if the file of their ids is given, the pair of both paths."""
     return vectors if ids is None else (vectors, ids)

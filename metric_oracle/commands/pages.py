@@ -124,7 +124,7 @@ def _cases(
     rated: o.Rated,
     sampled: Any = None,
 ) -> Any:
-    """Read the results, test reports and ratings that the pages show."""
+    """Return the data of the pages: results, test reports and ratings, read and joined."""
     from metric_oracle import api
     from metric_oracle.explorer.cases import read_cases, read_result
     from metric_oracle.explorer.rated_cases import RatedCases

@@ -1,4 +1,4 @@
-"""consensus, best-of."""
+"""The commands consensus and best-of."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 def _check(to: Destination, path: Path | None, argument: str) -> None:
-    """Raise unless a further result can be written."""
+    """Raise InputError unless a second output file, given by the option `argument`, can be written."""
     if path is not None:
         from metric_oracle import api
 

@@ -79,7 +79,10 @@ def _with_ends(value: float | None, ends: Interval | None, line: str, sign: str)
 
 
 def views(overlap: Overlap, pairs: pa.Table) -> list[object]:
-    """Return what a terminal shows: the tables, and the first of `Overlap.pairs`; sentences where these have texts."""
+    """Return what a terminal shows: the tables, then the first rows of `pairs`, which `Overlap.pairs` returned.
+
+    If `pairs` has the texts of reports, these are shown, and the most frequent sentences of each set follow.
+    """
     shown: list[object] = [*layout(overlap)]
     text = "text" in pairs.column_names
     for row in pairs.slice(0, SHOWN_PAIRS).to_pylist():

@@ -292,19 +292,19 @@ def _say(reports: Reports, side: AttachedReports) -> None:
 
 
 def _with_truth(numbers: Measured, human: Measured) -> Measured:
-    """Add whether a report is nearer to its best training report than to the human report of its study."""
+    """Return `numbers` with `is_nearer`, which compares the training report with the human report of a study."""
     with_truth = score(numbers.reports, human.reports, list(NEAR)).table
     nearer = {name: numbers.best[name] > with_truth[name].to_numpy() for name in NEAR}
     return replace(numbers, is_nearer=nearer)
 
 
 def _share(values: np.ndarray) -> Line:
-    """Return the line of a share: the mean of booleans."""
+    """Return the line whose value is a share: the mean of booleans, one for each report."""
     return Line(np.asarray(values, np.float64)[None, :], lambda means: means[..., 0])
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> Line:
-    """Return the line of one sum over another."""
+    """Return the line whose value is the sum of `above` over all reports divided by the sum of `below`."""
 
     def value(means: Array) -> Array:
         return np.divide(means[..., 0], means[..., 1], out=np.full(means.shape[:-1], np.nan), where=means[..., 1] > 0)

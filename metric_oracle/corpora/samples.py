@@ -337,7 +337,10 @@ def _made(
     values: list[list[float]] | None,
     section: tuple[str | None, str],
 ) -> Samples:
-    """Return samples, with words that stand for a missing report as empty ones."""
+    """Return `Samples` from lists with one item for each study.
+
+    A text that is only a word for a missing report, such as "nan", becomes an empty text.
+    """
     n_words = sum(is_missing(text) for group in texts for text in group)
     if n_words:
         texts = [["" if is_missing(text) else text for text in group] for group in texts]

@@ -168,7 +168,7 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str)
     recorded: list[str] = []
 
     def record() -> Iterator[str]:
-        """Yield the lines of the file, and keep those of the current run of rows."""
+        """Yield the lines of the file, and store those of the current run of rows."""
         for line in lines:
             recorded.append(line)
             yield line

@@ -94,7 +94,10 @@ class Table:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
     def column(self, name: str, argument: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
+        """Return the cells of the column `name`; `argument` is the option that named it, for error messages.
+
+        Missing cells are None; so are empty ones unless `is_text`.
+        """
         matches = [number for number, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"

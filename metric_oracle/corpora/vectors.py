@@ -236,7 +236,10 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
 
 
 def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:
-    """Return the class of each cell of a label column; `class_of` maps numbers to classes, `what` names the column."""
+    """Return the class of each cell of a label column; raise InputError for a cell that is not valid.
+
+    `class_of` maps numbers to classes, `what` names the column, and with `may_miss` an empty cell counts as blank.
+    """
     cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
     class_of_cell = [classes[cell] for cell in cells]
@@ -252,7 +255,10 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
 
 
 def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
-    """Return the class of one cell; None if the cell is not valid."""
+    """Return the class of one cell; None if the cell is not valid.
+
+    With `may_miss` an empty cell counts as blank.
+    """
     if is_missing(cell):
         return 0 if may_miss else None
     try:

@@ -153,7 +153,7 @@ def read_grades(table: Table) -> Grades:
 
 
 def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
-    """Return the labels of the columns that play these roles; roles without a column are left out."""
+    """Return, by role, the cells of the columns with these roles, as text; roles that no column has are left out."""
     names = {role: name_of(table, role) for role in roles}
     return {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
 

@@ -114,7 +114,7 @@ def _labels(table: Table) -> dict[str, list[str]]:
 
 
 def _candidates(table: Table) -> list[list[str]]:
-    """Return the names of both candidates of each row: float64[2][n_rows], by default a and b."""
+    """Return the names of the first and of the second candidate of each row, by default "a" and "b"."""
     named = [name for name in _CANDIDATES if name in table.names]
     if len(named) == 1:
         raise InputError(

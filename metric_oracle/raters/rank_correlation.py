@@ -103,7 +103,7 @@ class Side(NamedTuple):
     spread: Array
 
     def last(self, n: int) -> "Side":
-        """Return the same side of the last `n` rows of the resamples."""
+        """Return the column prepared for the last `n` resamples alone."""
         return Side(self.signs, self.within, *(part[-n:] for part in self[2:]))
 
 

@@ -42,9 +42,9 @@ class Consensus(OneLine):
     Parameters
     ----------
     samples : Samples
-        What was chosen from.
+        The samples from which the reports were chosen.
     chosen : dict of str to list of int
-        Metric -> place of the chosen sample of each study.
+        Metric -> index of the chosen sample among the samples of each study.
     utilities : dict of str to list of numpy.ndarray
         Metric -> for each study the expected score of each sample, float64[N]; NaN for the only sample of a study.
     matrices : dict of str to list of numpy.ndarray

@@ -220,7 +220,7 @@ def create_survey(
 
 
 def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
-    """Check names and options before a file is read."""
+    """Raise InputError unless the names of candidates and raters, and the options, are valid."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
         raise InputError(

@@ -540,9 +540,9 @@ class _Chance:
 
 
 def _slope(metric: str, part: str) -> float:
-    """Return by how much a composite changes with one of its terms, as an absolute value.
+    """Return by how much a composite changes if the score of its term `part` changes by 1, as an absolute value.
 
-    It is 0 if the metric is not its term.
+    It is 0 if `part` is no term of the composite.
     """
     term = METRICS[metric].terms.get(part)
     return 0.0 if term is None else abs(term.weight / term.scale)
