@@ -88,6 +88,8 @@ RENAMED = {
         for record in ATTACHED
         for name in record.arguments
     },
+    ("study", "--model-id-column"): r"reports\.id_column|models",
+    ("study", "--model-text-column"): r"reports\.text_column|models",
     ("study", "--model-ids"): r"reports\.ids|models",
     ("study", "--model-metadata"): r"reports\.metadata|models",
     ("study", "--model-section"): r"reports\.section|models",
@@ -137,7 +139,10 @@ BESIDE = {
     ("report", "--direction"): ["--foreign", "zz=zz.csv", "--out", "zz.html"],
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
-        for what in ("ids", "metadata", "section", *(n.replace("_", "-") for r in ATTACHED for n in r.arguments))
+        for what in (
+            *("id-column", "text-column", "ids", "metadata", "section"),
+            *(name.replace("_", "-") for record in ATTACHED for name in record.arguments),
+        )
     },
 }
 METRICS = ("rouge-l", "bleu-4")  # one where a command has a default: it takes one
@@ -145,6 +150,8 @@ LEFT_OUT = {("retrieve", "--text"): "queries"}
 FORMS = {
     "NAME=FILE": "zz{}=zz{}file",
     "NAME=SECTION": "zz{}=zz{}section",
+    "NAME=COLUMN,...": None,  # read by the function that it is passed to
+    "NAME=COLUMN": "zz{}=zz{}column",
     "METRIC=NAME": "zz{}=zz{}name",
     "NAME=REASON": "zz{}=zz{}reason",
     "A,B": "zza{},zzb{}", "NAME=higher": "zz{}=zz{}way",

@@ -1202,6 +1202,22 @@ ModelIds = Annotated[
         "Ids of the reports of the model NAME in their order, if its file has none. Repeatable.",
     ),
 ]
+ModelIdColumn = Annotated[
+    list[str] | None,
+    _several(
+        "--model-id-column",
+        "NAME=COLUMN",
+        "Column with the ids in the file of the model NAME. By default it is recognized by its name. Repeatable.",
+    ),
+]
+ModelTextColumn = Annotated[
+    list[str] | None,
+    _several(
+        "--model-text-column",
+        "NAME=COLUMN",
+        "Column with the texts in the file of the model NAME. By default it is recognized by its name. Repeatable.",
+    ),
+]
 ModelMetadata = Annotated[
     list[str] | None,
     _several(

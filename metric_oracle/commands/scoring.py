@@ -212,6 +212,8 @@ def study(
     model_files: o.ModelFiles,
     metric: o.Metrics = None,
     model: o.ModelRows = None,
+    model_id_column: o.ModelIdColumn = None,
+    model_text_column: o.ModelTextColumn = None,
     model_ids: o.ModelIds = None,
     model_metadata: o.ModelMetadata = None,
     model_section: o.ModelSection = None,
@@ -249,8 +251,11 @@ def study(
     written = dict(named(model, "model", "NAME=FILE", "="))
     of_model: dict[str, dict[str, Any]] = {}
     own = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
-    for setting, values in {**own, "ids": model_ids, "metadata": model_metadata, "section": model_section}.items():
-        for name, path in named(values, f"model_{setting}", "NAME=FILE", "="):
+    columns = {"id_column": model_id_column, "text_column": model_text_column}
+    words = {**columns, "section": model_section}
+    for setting, values in {**own, "ids": model_ids, "metadata": model_metadata, **words}.items():
+        form = "NAME=COLUMN" if setting in columns else "NAME=FILE"
+        for name, path in named(values, f"model_{setting}", form, "="):
             if name not in written:
                 raise InputError(
                     argument=f"model_{setting}",
@@ -258,7 +263,7 @@ def study(
                     value=f"{name!r}, which has no {option('model')}",
                     step="Add it.",
                 )
-            of_model.setdefault(name, {})[setting] = path if setting == "section" else Path(path)
+            of_model.setdefault(name, {})[setting] = path if setting in words else Path(path)
             if setting == "ids" and reading.split is not None:
                 of_model[name]["split"] = reading.split
     rows = {name: api.reports(Path(path), **of_model.get(name, {})) for name, path in written.items()}

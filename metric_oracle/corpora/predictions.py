@@ -69,12 +69,13 @@ class _Keys:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Texts in file order (None for a missing cell), and their ids if the file has them."""
+    """Texts in file order (None for a missing cell), and their ids if the file has them; its columns for a message."""
 
     what: str
     texts: list[str | None]
     keys: _Keys | None
     section: str | None = None
+    header: str = ""
 
 
 class _Options(NamedTuple):
@@ -196,7 +197,11 @@ def _assembled(rows: _Rows, path: str | Path, options: _Options) -> Reports:
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
         problem = f"{path} has {'no ids' if ids is None else f'ids, and {ids} is given for them'} ({what})."
-        step = f"Pass {option('ids', 'FILE')} with one id per row, in the same order." if ids is None else "Drop ids."
+        in_order = f"{option('ids', 'FILE')} with one id per row, in the same order."
+        step = f"Pass {in_order}" if ids is None else "Drop ids."
+        if ids is None and rows.header:
+            columns = f"Pass {option('predicted_id_column', 'NAME')}; columns: {rows.header}."
+            step = f"{columns} If none of them has ids, pass {in_order}"
         raise InputError(problem, step)
     if keys is None:
         keys = _read_keys(existing_file(Path(str(ids)), "ids"), split or "test")
@@ -273,7 +278,7 @@ def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _
     """Return the texts and ids of a table."""
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
-    name = _text_name(table, text_column)
+    name = _text_name(table, id_column, text_column)
     texts = table.column(name, "text_column", is_text=True)
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
@@ -285,7 +290,7 @@ def _of_table(table: Table, id_column: str | None, text_column: str | None) -> _
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [cell if isinstance(cell, str) else absent for cell in texts]
-    return _Rows(what, cells, _keys(table, id_column), section_of_column(name))
+    return _Rows(what, cells, _keys(table, id_column), section_of_column(name), table.header)
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
@@ -352,7 +357,7 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
     return cells
 
 
-def _text_name(table: Table, text_column: str | None) -> str:
+def _text_name(table: Table, id_column: str | None, text_column: str | None) -> str:
     """Return the name of the column of the predictions."""
     if text_column is not None:
         return text_column
@@ -363,9 +368,10 @@ def _text_name(table: Table, text_column: str | None) -> str:
         if names:
             break
     shown = f"; candidates are {shown_names(names)}" if names else ""
+    too = f" and {option('predicted_id_column', 'NAME')}" if table.id_cells(id_column) is None else ""
     raise InputError(
         f"{table.path} has no column that is clearly the predictions{shown}.",
-        f"Pass {option('predicted_text_column', 'NAME')}; columns: {table.header}.",
+        f"Pass {option('predicted_text_column', 'NAME')}{too}; columns: {table.header}.",
     )
 
 

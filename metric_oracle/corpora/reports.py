@@ -42,6 +42,7 @@ _OTHER_COLUMNS = (
     "predicted",
     "filtered",
 )
+_TEXT_COLUMNS = {*_OTHER_COLUMNS, *sum(_SECTION_COLUMNS.values(), ())}
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
@@ -493,9 +494,11 @@ def table_source(
         raise InputError(f"{path} holds RadGraph graphs, not reports.", f"Pass it as {option('radgraph', 'FILE')}.")
     id_cells = table.id_cells(id_column)
     if id_cells is None:
+        has_text = text_column is not None or any(name.lower() in _TEXT_COLUMNS for name in table.names)
+        too = "" if has_text else f" and {option('text_column', 'NAME')}"
         raise InputError(
             f"{path} has no column with a usual id name.",
-            f"Pass {option('id_column', 'NAME')}; columns: {table.header}.",
+            f"Pass {option('id_column', 'NAME')}{too}; columns: {table.header}.",
         )
     cells, id_name = id_cells
     where = f"{id_name!r} in {path}"
@@ -549,9 +552,7 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
         if len(parts) > 1 and all(len(names) == 1 for names in of_parts):
             return [names[0] for names in of_parts], section
         of_section = [] if len(parts) > 1 else of_parts[0]
-        others = [
-            name for name in table.names if name.lower() in {*_OTHER_COLUMNS, *sum(_SECTION_COLUMNS.values(), ())}
-        ]
+        others = [name for name in table.names if name.lower() in _TEXT_COLUMNS]
         names = of_section or others
         if len(names) != 1 or (not of_section and names[0].lower() not in _OTHER_COLUMNS):
             shown = f"; candidates are {shown_names(names)}" if names else ""

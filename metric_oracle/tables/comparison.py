@@ -124,7 +124,8 @@ class Comparison(OneLine):
     def summary(self) -> str:
         """Return one line with the numbers of systems and studies, and the metrics."""
         names = ", ".join(column.metric for column in self.columns)
-        return f"{len(self.systems)} systems, {self.studies:,} studies: {names}"
+        n = len(self.systems)
+        return f"{n} system{'s' if n > 1 else ''}, {self.studies:,} studies: {names}"
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the intervals with care."""

@@ -97,8 +97,10 @@ class _Model:
             try:
                 return self.given.read(predictions=True)[0]
             except InputError as error:
-                model_ids = option("model_ids", "NAME=FILE", python="ids=FILE")
-                error.step = error.step.replace(option("ids", "FILE"), model_ids)
+                for name, value in (("ids", "FILE"), ("id_column", "COLUMN"), ("text_column", "COLUMN")):
+                    of_score = option("ids", "FILE") if name == "ids" else option(f"predicted_{name}", "NAME")
+                    of_model = option(f"model_{name}", f"NAME={value}", python=f"{name}={value}")
+                    error.step = error.step.replace(of_score, of_model)
                 raise
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)

@@ -215,6 +215,27 @@ def fails(match, world, models, **options):
     assert "\n" not in str(caught.value)
 
 
+def test_columns_of_a_model_are_named_by_the_model(world, tmp_path, oracle):
+    index, queries, _, paths = world
+    file = tmp_path / "m.csv"
+    rows = [f'{study},"{text}"\n' for study, text in zip(queries.ids, queries.texts, strict=True)]
+    file.write_text("Fall,Befund\n" + "".join(reversed(rows)), encoding="utf-8")
+    asked = ["study", index.folder, paths["test"], "-m", "bleu", "--format", "jsonl", "--model", f"M={file}"]
+    code, _, err = oracle(*asked)
+    assert code == 2
+    step = "Pass --model-text-column NAME=COLUMN and --model-id-column NAME=COLUMN; columns: 'Fall', 'Befund'."
+    assert f"no column that is clearly the predictions. {step}" in err
+    code, _, err = oracle(*asked, "--model-text-column", "M=Befund")
+    assert code == 2
+    assert "Pass --model-id-column NAME=COLUMN; columns: 'Fall', 'Befund'. If none of them has ids, pass --" in err
+    code, out, err = oracle(*asked, "--model-text-column", "M=Befund", "--model-id-column", "M=Fall")
+    assert code == 0, err
+    means = [record["mean"] for record in map(json.loads, out.splitlines()) if record.get("system") == "M"]
+    assert means == [pytest.approx(1, abs=1e-9)]
+    code, _, err = oracle(*asked, "--model-text-column", "Befund")
+    assert "model_text_column must be NAME=COLUMN; got 'Befund'." in err
+
+
 def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     index, queries, _, paths = world
     items = [{"id": study, "report": "x"} for study in queries.ids]
