@@ -1,9 +1,11 @@
 """Fixtures that several test folders share."""
 
+import csv
 import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -67,6 +69,18 @@ def iu_xray() -> Path:
     if not folder.is_dir():
         lacking(f"the IU X-ray files are not at {folder}")
     return folder
+
+
+@pytest.fixture
+def iu_files(iu_xray, tmp_path) -> Path:
+    """Return a folder with what docs/iu-xray.md has the reader download; of annotation.json the ids and splits."""
+    shutil.copy(iu_xray / "indiana_reports.csv", tmp_path)
+    items: dict[str, list[dict[str, str]]] = {}
+    with (iu_xray / "r2gen_split.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            items.setdefault(row["split"], []).append({"id": row["id"]})
+    (tmp_path / "annotation.json").write_text(json.dumps(items), encoding="utf-8")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ The commands of ```sh blocks, servers and such, are
 only parsed. ``ORACLE_WRITE_DOCS=1`` writes what was printed into the pages.
 """
 
+import csv
 import importlib.metadata
 import io
 import json
@@ -33,7 +34,8 @@ PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if re.search(r"^```(bash|python)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    if path.name != "recipes.md"  # commands on files that people have: test_recipes.py
+    # Commands on files that people have: test_recipes.py, and the test of the page on IU X-ray below.
+    if path.name not in ("recipes.md", "iu-xray.md")
 )
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 PICTURES = (
@@ -147,7 +149,16 @@ def example(tmp_path_factory):
 def test_a_page_runs(name, example, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("starlette")
-    monkeypatch.chdir(shutil.copytree(example, tmp_path / "try"))
+    compare_or_write(name, shutil.copytree(example, tmp_path / "try"), monkeypatch)
+    if os.environ.get("ORACLE_WRITE_DOCS") == "1":
+        for page, made, picture in PICTURES:
+            if name == page:
+                shutil.copy(made, ROOT / "docs/images" / picture)
+
+
+def compare_or_write(name, folder, monkeypatch):
+    """Run the blocks of a page in a folder, as on a terminal; compare what they print with the page, or write it."""
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["oracle"])
     for variable, value in {"COLUMNS": "80", "TERM": "dumb", "PYTHONPATH": str(ROOT)}.items():
         monkeypatch.setenv(variable, value)
@@ -157,11 +168,31 @@ def test_a_page_runs(name, example, tmp_path, monkeypatch):
     found = rewritten(page)
     if os.environ.get("ORACLE_WRITE_DOCS") == "1":
         (ROOT / name).write_text(found, encoding="utf-8")
-        for page, made, picture in PICTURES:
-            if name == page:
-                shutil.copy(made, ROOT / "docs/images" / picture)
     else:
         assert found == page
+
+
+def test_the_page_on_iu_xray_runs(iu_files, monkeypatch):
+    pytest.importorskip("matplotlib")
+    compare_or_write("docs/iu-xray.md", iu_files, monkeypatch)
+    page = (ROOT / "docs/iu-xray.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^```sh\noracle (.*)\n```$", page, re.MULTILINE)
+    (iu_files / "res.csv").write_text("no acute disease .\n" * 590, encoding="utf-8")
+    said = []
+    run_command(f"oracle {command}", said)
+    assert re.search(r"\n R2Gen +0\.\d+ ", "".join(said)), said
+
+
+@pytest.mark.parametrize("name", ["docs/iu-xray.md", "docs/iu-xray.ipynb"])
+def test_no_report_of_iu_xray_is_shown(name, iu_xray):
+    """The licence allows no copies: no sentence of five words or more is on the page."""
+    shown = " ".join(re.findall(r"\w+", (ROOT / name).read_text(encoding="utf-8").lower()))
+    with (iu_xray / "indiana_reports.csv").open(encoding="utf-8", newline="") as file:
+        texts = [f"{row['findings']}. {row['impression']}" for row in csv.DictReader(file)]
+    sentences = {" ".join(re.findall(r"\w+", part.lower())) for text in texts for part in text.split(".")}
+    sentences = {sentence for sentence in sentences if sentence.count(" ") >= 4}
+    assert len(sentences) > 5000
+    assert [sentence for sentence in sorted(sentences) if sentence in shown] == []
 
 
 def test_commands_that_are_not_run_parse():
