@@ -97,6 +97,7 @@ RENAMED = {
     ("crg", "--level"): r"parse_levels\.texts",
     **{(command, "results"): r"read_result\.file" for command in ("explore", "report")},
     ("explore", "--sampled"): r"read_samples\.data",
+    ("explore", "--copies"): r"read_copies\.path",
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
     **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",

@@ -935,6 +935,15 @@ Sampled = Annotated[
         "--sampled", ROWS, "Several reports of a model for each study, to show with the test reports: as for best-of."
     ),
 ]
+Copied = Annotated[
+    Path | None,
+    _file(
+        "--copies",
+        ROWS,
+        "File of oracle overlap --pairs about the test reports: .parquet, .csv or .jsonl. Pages show the longest runs "
+        "of words that are shared with training reports.",
+    ),
+]
 ImagesFolder = Annotated[
     Path | None,
     _file(

@@ -21,6 +21,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
     "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n--samples EXPORT/samples.csv",
     "oracle explore oracle.parquet --queries test.csv --sampled samples.jsonl",
+    "oracle explore r2gen.parquet --queries TESTS --index INDEX \\\n--copies copies.parquet",
     "oracle explore nearest.parquet --queries test.csv --images images/",
     "oracle explore --index INDEX",
 )
@@ -36,6 +37,7 @@ def explore(
     foreign: o.Foreign = None,
     direction: o.Direction = None,
     sampled: o.Sampled = None,
+    copies: o.Copied = None,
     images: o.ImagesFolder = None,
     port: o.Port = 0,
 ) -> None:
@@ -63,7 +65,7 @@ def explore(
         from metric_oracle.explorer.pages import Explorer
 
         read = [*(results or []), *others]
-        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled), images=folder)
+        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled, copies), images=folder)
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -123,10 +125,12 @@ def _cases(
     reading: o.Reading,
     rated: o.Rated,
     sampled: Any = None,
+    copies: Any = None,
 ) -> Any:
     """Return the data of the pages: results, test reports and ratings, read and joined."""
     from metric_oracle import api
     from metric_oracle.explorer.cases import read_cases, read_result
+    from metric_oracle.explorer.copied_cases import read_copies
     from metric_oracle.explorer.rated_cases import RatedCases
     from metric_oracle.explorer.sampled_cases import SampledCases
     from metric_oracle.raters.ratings import read_ratings
@@ -156,4 +160,5 @@ def _cases(
             read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
         )
         samples = None if sampled is None else SampledCases(api.read_samples(sampled))
-        return read_cases(results, opened, batch, counted or None, samples)
+        copied = None if copies is None else read_copies(copies)
+        return read_cases(results, opened, batch, counted or None, samples, copied)

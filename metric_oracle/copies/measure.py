@@ -51,6 +51,9 @@ class Measured:
         Score of the best training report under each metric of `NEAR`.
     run : int64[n]
         Words of the longest run that a training report has too.
+    run_report : pyarrow.Table
+        The training report of the lowest row that has a run of that length: run_id, run_row; "" and -1 where no word is
+        shared. It need not be the nearest.
     n_grams, n_new : int64[n]
         Word 4-grams of a report, and those that no training report has.
     is_same : dict of str to bool[n]
@@ -69,6 +72,7 @@ class Measured:
     is_copy: np.ndarray
     best: dict[str, np.ndarray]
     run: np.ndarray
+    run_report: pa.Table
     n_grams: np.ndarray
     n_new: np.ndarray
     is_same: dict[str, np.ndarray]
@@ -110,12 +114,20 @@ def measure(
         _are_copies(index, [folded(text) for text in reports.texts]),
         best,
         runs.longest,
+        pa.table({"run_id": _ids(index, runs.row), "run_row": runs.row}),
         np.bincount(report, minlength=len(words)),
         np.bincount(report[~runs.shared], minlength=len(words)),
         is_same,
         is_marked,
         nearest,
     )
+
+
+def _ids(index: Index, rows: np.ndarray) -> pa.Array:
+    """Return the ids of corpus rows; "" for row -1."""
+    ids = np.full(len(rows), "", object)
+    ids[rows >= 0] = index.take("study_id", rows[rows >= 0]).to_pylist()
+    return pa.array(ids, pa.large_string())
 
 
 def same_values(index: Index, reports: Reports) -> dict[str, np.ndarray]:

@@ -117,15 +117,21 @@ class Overlap(OneLine):
         Returns
         -------
         pyarrow.Table
-            Columns set, query_id, candidate_id, row, n_ties, a score of each of the three metrics, longest_run, copy,
-            same_id, ``same_`` and the name of each column that both sides have, and text. Sorted by the longest run and
-            then by ROUGE-L.
+            Columns set, query_id; candidate_id, row and n_ties of the nearest training report by ROUGE-L; the score of
+            the best training report under each of the three metrics; longest_run in words, and run_id and run_row of
+            the first training report that has it, "" and -1 where no word is shared; new_4grams, the share of 4-grams
+            that no training report has, null for a report of fewer words; copy, same_id, ``same_`` and the name of each
+            column that both sides have; and text. Sorted by the longest run and then by ROUGE-L.
         """
         parts = []
         for name, numbers in self.sets.items():
             columns: dict[str, Any] = {"set": [name] * len(numbers.run), "query_id": numbers.reports.ids}
             columns |= {column: numbers.nearest[column] for column in numbers.nearest.column_names}
-            columns |= dict(numbers.best) | {"longest_run": numbers.run, "copy": numbers.is_copy}
+            columns |= dict(numbers.best) | {"longest_run": numbers.run}
+            columns |= {column: numbers.run_report[column] for column in numbers.run_report.column_names}
+            has_grams = numbers.n_grams > 0
+            new = pa.array(numbers.n_new / np.maximum(numbers.n_grams, 1), mask=~has_grams)
+            columns |= {f"new_{NOVELTY}grams": new, "copy": numbers.is_copy}
             columns |= {f"same_{column}": same for column, same in numbers.is_same.items()} | (
                 {"text": numbers.reports.texts} if text else {}
             )

@@ -18,16 +18,19 @@ class Runs(NamedTuple):
     ----------
     longest : int64[n]
         Number of words of the longest run that a report shares with one report of the corpus.
+    row : int64[n]
+        Lowest row of the corpus whose report has a run of that length; -1 where no word is shared.
     shared : bool[G]
         For every run of `order` words of all reports, in order, whether the corpus contains it.
     """
 
     longest: np.ndarray
+    row: np.ndarray
     shared: np.ndarray
 
 
 def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramIndex], order: int) -> Runs:
-    """Find the longest shared run of each sequence, and the n-grams that the corpus has.
+    """Find the longest shared run of each sequence with a row that has it, and the n-grams that the corpus has.
 
     A run of n words is shared only if its first n - 1 words are. So the runs grow by one word in each pass, and a pass
     reads only the places of the corpus that still match: linear in the corpus for two words, and less for each further
@@ -44,7 +47,7 @@ def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramInd
     """
     ptr = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([len(words) for words in sequences], out=ptr[1:])
-    longest = np.zeros(len(sequences), np.int64)
+    longest, row, first_row = np.zeros(len(sequences), np.int64), np.full(len(sequences), -1, np.int64), 0
     begin, _ = positions(ptr, order)
     is_shared = np.zeros(int(ptr[-1]), np.bool_)  # by the place of the first word
     report_of = np.repeat(np.arange(len(sequences)), np.diff(ptr) + 1)  # a separator follows each report
@@ -59,11 +62,15 @@ def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramInd
         asked = np.flatnonzero(own >= 0)
         place = np.flatnonzero(of_corpus >= 0)
         of_place, n = of_corpus[place], 1
+        is_longer = np.zeros(len(sequences), np.bool_)  # than in the shards before
+        first_of, begin_of = _first_rows(corpus), corpus.sequence_ptr[:-1] + np.arange(len(corpus.sequence_ptr) - 1)
         while len(asked):
             at = asked - report_of[asked]
+            is_longer[report_of[asked[longest[report_of[asked]] < n]]] = True
             np.maximum.at(longest, report_of[asked], n)
             if n == order:
                 is_shared[at] = True
+            last, of_last, last_place, of_last_place = report_of[asked], gram, place, of_place
             asked, key = _longer(own, asked, gram, n, n_words)
             keys, gram = np.unique(key, return_inverse=True)
             place, key = _longer(of_corpus, place, of_place, n, n_words)
@@ -72,8 +79,35 @@ def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramInd
             held = np.zeros(len(keys), np.bool_)
             held[of_place] = True
             asked, gram = asked[held[gram]], gram[held[gram]]
+            ends = is_longer.copy()  # reports whose runs do not go on
+            ends[report_of[asked]] = False
+            if ends.any():
+                is_wanted = np.zeros(n_grams, np.bool_)
+                is_wanted[of_last[ends[last]]] = True
+                is_held = is_wanted[of_last_place]
+                document = np.searchsorted(begin_of, last_place[is_held], "right") - 1
+                of_gram = _lowest(first_of[document], of_last_place[is_held], n_grams)
+                of_report = _lowest(of_gram[of_last[ends[last]]], last[ends[last]], len(sequences))
+                row[ends] = first_row + of_report[ends]
+                is_longer &= ~ends
             n, n_grams = n + 1, len(keys)
-    return Runs(longest, is_shared[begin])
+        first_row += len(corpus.document_of_row)
+    return Runs(longest, row, is_shared[begin])
+
+
+def _first_rows(corpus: NgramIndex) -> np.ndarray:
+    """Return the lowest row of each document, int64[D]."""
+    first = np.zeros(len(corpus.sequence_ptr) - 1, np.int64)
+    rows = np.flatnonzero(corpus.document_of_row >= 0)[::-1]
+    first[corpus.document_of_row[rows]] = rows
+    return first
+
+
+def _lowest(rows: np.ndarray, numbers: np.ndarray, size: int) -> np.ndarray:
+    """Return the lowest row of each number below `size`, int64[size]; the largest int64 where there is none."""
+    lowest = np.full(size, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, numbers, rows)
+    return lowest
 
 
 def _separated(words: np.ndarray, ptr: np.ndarray) -> np.ndarray:

@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.copies.report import HUMAN
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
+from metric_oracle.explorer.copied_cases import CopiedCases
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.indexes.index import Index
@@ -174,6 +176,8 @@ class Cases:
         Error counts of radiologists for candidates of these test reports.
     sampled : SampledCases or None
         Several reports of a model for these test reports.
+    copied : CopiedCases or None
+        What these test reports and reports of models for them share with training reports.
     """
 
     ids: list[str]
@@ -185,6 +189,7 @@ class Cases:
     rated: RatedCases | None = None
     _position: dict[str, int] = field(default_factory=dict, repr=False)
     sampled: SampledCases | None = None
+    copied: CopiedCases | None = None
 
     @property
     def signatures(self) -> list[dict[str, Any]]:
@@ -436,6 +441,16 @@ class Cases:
             return None
         return self.sampled.of(self.ids[q], self.reference(q), [column.metric for column in self.columns])
 
+    def copies_of(self, q: int) -> list[dict[str, Any]]:
+        """Return what each set's report for a test report shares with training reports; see `CopiedCases.of`."""
+        if self.copied is None:
+            return []
+        texts = {HUMAN: self.reference(q)}
+        for candidate in self.candidates(q):
+            if candidate.row < 0:
+                texts |= {self.columns[c].system: candidate.text for c in candidate.columns}
+        return self.copied.of(self.ids[q], texts, self.index)
+
     def systems(self) -> Iterator[tuple[int, int | None]]:
         """Yield the position of each column and that of its metric's oracle, None if there is none."""
         oracles = {column.metric: i for i, column in enumerate(self.columns) if column.system == "oracle"}
@@ -450,6 +465,7 @@ def read_cases(
     queries: Inputs | None = None,
     rated: RatedCases | None = None,
     sampled: SampledCases | None = None,
+    copied: CopiedCases | None = None,
 ) -> Cases:
     """Read result files and join them on the ids of the test reports.
 
@@ -465,6 +481,8 @@ def read_cases(
         Ratings of candidates for some of the test reports.
     sampled : SampledCases
         Several reports of a model for some of the test reports.
+    copied : CopiedCases
+        A file of ``oracle overlap --pairs`` about these test reports.
 
     Raises
     ------
@@ -498,7 +516,9 @@ def read_cases(
         rated.check(ids)
     if sampled is not None:
         sampled.check(ids)
-    return Cases(ids, columns, sources, index, queries, read, rated, position_in_queries, sampled)
+    if copied is not None:
+        copied.check(ids, index)
+    return Cases(ids, columns, sources, index, queries, read, rated, position_in_queries, sampled, copied)
 
 
 def read_result(file: Given) -> Read:

@@ -24,9 +24,11 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
+from metric_oracle.copies.measure import LONG, NOVELTY
+from metric_oracle.copies.report import LIMITS
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError, MetricOracleError
-from metric_oracle.explorer.case import display, groups
+from metric_oracle.explorer.case import display, groups, phrases
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
@@ -106,6 +108,7 @@ class Explorer:
             Route("/case/{q:int}.json", self.case_json),
             Route("/case/{q:int}/image", self.image),
             Route("/case/{q:int}/image/{source:int}/{rank:int}", self.image),
+            *([] if self.cases.copied is None else [Route("/copies", self.copies)]),
             Route("/systems", self.systems),
             Route("/systems.csv", self.systems_csv),
             Route("/systems/{key}.svg", self.figure),
@@ -121,6 +124,7 @@ class Explorer:
     def _frame(self) -> dict[str, Any]:
         """Values of the page template that all pages share: tabs, signatures of the files, and the index."""
         tabs = [("Overview", "/"), ("Test reports", "/cases"), ("Systems", "/systems")]
+        tabs += [("Copies", "/copies")] * (self.cases.copied is not None)
         tabs = tabs if self.cases.columns else []
         index = self.cases.index
         if index is not None:
@@ -291,6 +295,7 @@ class Explorer:
         with self._working:
             shown_groups = groups(cases, q, rank, kind)
             samples = cases.samples_of(q)
+            copies = cases.copies_of(q)
         keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
         titles = ["plain words" if name == DIFF else name for name in kinds]
         return self._page(
@@ -308,6 +313,7 @@ class Explorer:
             picked=min(max(picked, 1), len(shown_groups)),
             pick_links=[_link(f"/case/{q}", kept_query, pick=i + 1) for i in range(len(shown_groups))],
             samples=samples,
+            copies=[{**one, "report": phrases(one["report"]), "training": phrases(one["training"])} for one in copies],
             kinds=[
                 {
                     "title": "each by its own metric",
@@ -336,6 +342,40 @@ class Explorer:
             back=_link("/cases", filters, page=None if at is None else at // ROWS + 1),
             json_link=_link(f"/case/{q}.json", {"rank": str(rank)}),
         )
+
+    def copies(self, request: Request) -> Response:
+        """Show what each set of reports shares with training reports, the longest shared runs first."""
+        copied: Any = self.cases.copied
+        sets, query = copied.sets, {key: value for key, value in request.query_params.items() if value}
+        chosen = _integer(query["set"], "set", len(sets) - 1) if "set" in query else None
+        filters = {} if chosen is None else {"set": str(chosen)}
+        number = _integer(query.get("page", "1"), "page", 1 << 60) or 1
+        total, _ = copied.worst(None if chosen is None else sets[chosen], 0, 0)
+        pages = max(1, -(-total // ROWS))
+        number = min(number, pages)
+        _, shown = copied.worst(None if chosen is None else sets[chosen], (number - 1) * ROWS, ROWS)
+        for row in shown:
+            row["place"] = self._place.get(row["query_id"])
+        return self._page(
+            "copies.html",
+            "Copies",
+            summary=copied.summary(),
+            is_masked=bool(copied.signature.get("masked")),
+            limits=(LIMITS[0], LONG, NOVELTY),
+            total=total,
+            rows=shown,
+            sets=[("all", _link("/copies", {}), chosen is None)]
+            + [(name, _link("/copies", {}, set=i), chosen == i) for i, name in enumerate(sets)],
+            page=number,
+            pages=pages,
+            previous=_link("/copies", filters, page=number - 1) if number > 1 else "",
+            next=_link("/copies", filters, page=number + 1) if number < pages else "",
+        )
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        """The position of each test report, by its id."""
+        return {study: q for q, study in enumerate(self.cases.ids)}
 
     def _image_link(self, q: int, study: str, which: str = "") -> str:
         """Return the address of an image of a test report's page, "" if there is none."""
@@ -369,6 +409,7 @@ class Explorer:
         with self._working:
             candidates = groups(cases, q, rank)
             samples = cases.samples_of(q)
+            copies = cases.copies_of(q)
         record = {"position": q + 1, "query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
         if samples is not None:
             record["samples"] = [
@@ -377,6 +418,15 @@ class Explorer:
                     "scores": {name: score for name, (score, _) in zip(samples["metrics"], row["scores"], strict=True)},
                 }
                 for row in samples["rows"]
+            ]
+        if copies:
+            record["copies"] = [
+                {
+                    **one,
+                    "scores": dict(one["scores"]),
+                    **{side: [dataclasses.asdict(segment) for segment in one[side]] for side in ("report", "training")},
+                }
+                for one in copies
             ]
         return _download({**record, "candidates": [_plain(group) for group in candidates]}, f"report-{q + 1}.json")
 

@@ -57,7 +57,15 @@ def test_lines_by_hand(index):
     assert value["model", "nearer to training: rouge-l"] == 1
     assert ("human", "nearer to training: rouge-l") not in value
     assert value["human", "same id"] == 0
-    assert found.pairs()["query_id"][0].as_py() == "s1"
+    pairs = found.pairs().to_pylist()
+    assert [pair["query_id"] for pair in pairs[:2]] == ["s1", "s0"]
+    assert [(pair["run_id"], pair["run_row"]) for pair in pairs] == [
+        ("1", 1),
+        *[("0", 0)] * 2,
+        *[("3", 3)] * 2,
+        ("2", 2),
+    ]
+    assert [pair["new_4grams"] for pair in pairs] == [0, 0, 0, None, None, 1]
     assert "text" not in found.pairs().column_names
     assert found.pairs(text=True)["text"][0].as_py() == model[1]
     assert found.sentences().to_pylist()[-2:] == [
@@ -131,6 +139,7 @@ def test_runs_with_and_without_a_table(index, monkeypatch, largest):
     ]
     found = shared_runs(asked, [index.part("words")], 2)
     assert found.longest.tolist() == [4, 11, 14, 1, 3, 0, 0]
+    assert found.row.tolist() == [0, 1, 2, 3, 1, -1, -1]
     assert found.shared.sum() == 3 + 10 + 13 + 4
 
 
@@ -146,14 +155,21 @@ def test_equal_to_brute_force(tmp_path, shard_rows):
     found = mo.overlap(index, few(model=asked), resamples=200).sets["model"]
     corpus = [text.split() for text in train]
 
+    def within(run, other):
+        return any(run == other[i : i + len(run)] for i in range(len(other) - len(run) + 1))
+
     def has(run):
-        n = len(run)
-        return any(run == other[i : i + n] for other in corpus for i in range(len(other) - n + 1))
+        return any(within(run, other) for other in corpus)
 
     for q, text in enumerate(asked):
         own = text.split()
         runs = [own[i:j] for i in range(len(own)) for j in range(i + 1, len(own) + 1)]
-        assert found.run[q] == max((len(run) for run in runs if has(run)), default=0)
+        longest = max((len(run) for run in runs if has(run)), default=0)
+        assert found.run[q] == longest
+        with_it = [
+            row for row, other in enumerate(corpus) if any(len(run) == longest and within(run, other) for run in runs)
+        ]
+        assert found.run_report["run_row"][q].as_py() == (with_it[0] if longest else -1)
         grams = [run for run in runs if len(run) == 4]
         assert found.n_grams[q] == len(grams)
         assert found.n_new[q] == sum(not has(run) for run in grams)
@@ -196,7 +212,7 @@ def test_runs_of_no_report_and_of_no_known_word(index):
     corpora = [index.part("words")]
     assert shared_runs([], corpora, 4).longest.tolist() == []
     runs = shared_runs([(), ("unheard", "foreign")], corpora, 2)
-    assert (runs.longest.tolist(), runs.shared.tolist()) == ([0, 0], [False])
+    assert (runs.longest.tolist(), runs.row.tolist(), runs.shared.tolist()) == ([0, 0], [-1, -1], [False])
 
 
 def test_texts_are_compared_without_case_space_and_unicode_form():

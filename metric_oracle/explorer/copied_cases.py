@@ -1,0 +1,186 @@
+"""Copies of training reports, from a file of `oracle overlap --pairs`: the worst ones, and those of one test report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
+from metric_oracle.copies.report import HUMAN, LIMITS
+from metric_oracle.errors import InputError
+from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut, rouge_spans
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.ngrams import tokenize_rouge
+from metric_oracle.retrieval.results import read_signed
+
+_NEW = f"new_{NOVELTY}grams"
+_STRINGS = ("set", "query_id", "candidate_id", "run_id", "text")
+_KINDS = {
+    **dict.fromkeys(("set", "query_id", "candidate_id", "run_id"), pa.large_string()),
+    **dict.fromkeys(("row", "longest_run", "run_row"), pa.int64()),
+    **dict.fromkeys((*NEAR, _NEW), pa.float64()),
+    "copy": pa.bool_(),
+}
+
+
+@dataclass(frozen=True)
+class CopiedCases:
+    """Reports of several sets, each with the training reports that are nearest to it.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The table of `Overlap.pairs`, the longest runs first.
+    signature : dict
+        The signature of the file.
+    """
+
+    table: pa.Table
+    signature: dict[str, Any]
+    _rows: dict[str, list[int]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows: dict[str, list[int]] = {}
+        for i, study in enumerate(self.table["query_id"].to_pylist()):
+            rows.setdefault(study, []).append(i)
+        object.__setattr__(self, "_rows", rows)
+
+    def check(self, ids: list[str], index: Index | None) -> None:
+        """Raise unless a test report is in the file, and the file was made with the index."""
+        if self._rows.keys().isdisjoint(ids):
+            raise InputError(
+                argument="copies",
+                rule="must have the ids of the test reports",
+                value="none of them",
+                step="Check that the files belong together.",
+            )
+        made_with = str(self.signature.get("index"))
+        if index is not None and made_with != index.fingerprint:
+            raise InputError(
+                argument="copies",
+                rule=f"must be made with index {index.fingerprint[:12]} ({index.folder})",
+                value=f"one made with {made_with[:12]}",
+                step="Pass the other index, or run overlap with this one.",
+            )
+
+    @property
+    def sets(self) -> list[str]:
+        """Names of the sets, the human test reports first."""
+        return sorted(set(self.table["set"].to_pylist()), key=lambda name: (name != HUMAN, name))
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return, for each set: name, number of reports, shares of copies, near copies and long runs, and means."""
+        names = np.array(self.table["set"].to_pylist(), object)
+        summed = []
+        for name in self.sets:
+            of_set = self.table.filter(pa.array(names == name))
+            run, new = of_set["longest_run"].to_numpy(), of_set[_NEW].drop_null().to_numpy()
+            summed.append(
+                {
+                    "name": name,
+                    "n": len(run),
+                    "copies": int(of_set["copy"].to_numpy().sum()),
+                    "near": int((of_set[NEAR[0]].to_numpy() >= LIMITS[0]).sum()),
+                    "long": int((run >= LONG).sum()),
+                    "median": int(np.sort(run)[(len(run) - 1) // 2]),
+                    "new": float(new.mean()) if len(new) else None,
+                }
+            )
+        return summed
+
+    def worst(self, name: str | None, first: int, count: int) -> tuple[int, list[dict[str, Any]]]:
+        """Return the number of reports of a set, or of all sets, and `count` of them from number `first` on."""
+        table = self.table
+        if name is not None:
+            table = table.filter(pa.array(np.array(table["set"].to_pylist(), object) == name))
+        return table.num_rows, [_shown(row) for row in table.slice(first, count).to_pylist()]
+
+    def of(self, study: str, texts: Mapping[str, str | None], index: Index | None) -> list[dict[str, Any]]:
+        """Return the rows of a test report with both texts, in which the longest shared run is marked.
+
+        Parameters
+        ----------
+        study : str
+            Id of the test report.
+        texts : mapping of str to str
+            Text of each set for this test report, where it is known; texts of the file take precedence.
+        index : Index or None
+            Index of the training reports.
+
+        Returns
+        -------
+        list of dict
+            Of each set, in the order of the file: the numbers of the row; the segments of the report and of the
+            training report with the run, empty where a text is not known; and a note that says why nothing is marked.
+        """
+        shown = []
+        for i in self._rows.get(study, ()):
+            (row,) = self.table.slice(i, 1).to_pylist()
+            text = row.get("text", texts.get(row["set"]))
+            other = None
+            if index is not None and 0 <= row["run_row"] < index.n_reports:
+                other = index.take("text", np.array([row["run_row"]]))[0].as_py()
+            if self.signature.get("masked"):
+                text, other = (None if one is None else masked(one) for one in (text, other))
+            shown.append({**_shown(row), **_marked(text, other, row["longest_run"])})
+        return shown
+
+
+def read_copies(path: str | Path) -> CopiedCases:
+    """Read a file of `oracle overlap --pairs`."""
+    return CopiedCases(*read_signed(Path(path), ("copies", "overlap --pairs"), _STRINGS, _checked))
+
+
+def _checked(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+    """Return the table with the right column types; raise an error if it is another table."""
+    if signature["command"] != "overlap":
+        raise ValueError
+    for name, kind in _KINDS.items():
+        column = table[name].cast(kind)
+        if column.null_count and name != _NEW:
+            raise ValueError
+        table = table.set_column(table.column_names.index(name), pa.field(name, kind), column)
+    return table
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what pages show of a row, without its text."""
+    same = [name.removeprefix("same_") for name, value in row.items() if name.startswith("same_") and value is True]
+    return {
+        "set": row["set"],
+        "query_id": row["query_id"],
+        "run": row["longest_run"],
+        "run_id": row["run_id"],
+        "run_row": row["run_row"],
+        "nearest_id": row["candidate_id"],
+        "nearest_row": row["row"],
+        "scores": [(name, row[name]) for name in NEAR],
+        "new": row[_NEW],
+        "is_copy": row["copy"],
+        "same": same,
+    }
+
+
+def _marked(text: str | None, other: str | None, n: int) -> dict[str, Any]:
+    """Return both texts as segments with their longest shared run marked, and a note."""
+    sides = [[] if one is None else [Segment(one)] for one in (text, other)]
+    note = ""
+    if text is None:
+        note = "The text of this report is not known: write the file of copies with --with-text."
+    elif other is None and n:
+        note = "The text of the training report is not known: pass --index."
+    elif other is not None:
+        spans = [rouge_spans(one) for one in (text, other)]
+        run = max(common_runs(tokenize_rouge(text), tokenize_rouge(other)), key=lambda run: run[2], default=(0, 0, 0))
+        if run[2] != n:
+            note = f"These texts share {run[2]} words in a row, not {n}: the report of the result file is another one."
+        elif None not in spans:
+            begins = run[:2]
+            sides = [
+                cut(one, [(span, Segment("", WHOLE, 1)) for span in of[begin : begin + n]])  # type: ignore[index]
+                for one, of, begin in zip((text, other), spans, begins, strict=True)
+            ]
+    return {"report": sides[0], "training": sides[1], "note": note}
