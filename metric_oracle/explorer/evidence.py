@@ -7,7 +7,7 @@ pages or terminals.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
@@ -98,7 +98,7 @@ def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
     for (begin, stop), mark in sorted(marks, key=lambda item: item[0]):
         if begin > end:
             segments.append(Segment(text[end:begin]))
-        segments.append(replace(mark, text=text[begin:stop]))
+        segments.append(Segment(text[begin:stop], mark.kind, mark.partner, mark.weight, mark.opposite))
         end = stop
     return [*segments, Segment(text[end:])] if end < len(text) else segments
 

@@ -130,6 +130,8 @@ def places_of_graphs(texts: tuple[str, str], graphs: tuple[Graph, Graph]) -> lis
     words that occur twice.
     """
     contradicting = of_graphs(*graphs)
+    if not contradicting:
+        return [{}, {}]
     places = []
     for side, (text, graph) in enumerate(zip(texts, graphs, strict=True)):
         targets: dict[str, set[str]] = {}
