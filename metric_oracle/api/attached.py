@@ -260,7 +260,8 @@ def reports(
     states : {"float32", "float16"}, optional
         Precision in which an index stores token states, by default "float32".
     bf16 : bool, default False
-        Whether to run the encoder in bfloat16, which is faster and changes the scores.
+        Whether to run the encoder in bfloat16, which changes the scores. It is faster on a GPU and on processors with
+        AVX-512 or AMX, and slower on others.
     rescale_table : path, optional
         Table of baselines of the package bert_score for this encoder.
     radgraph_encoder : path, optional

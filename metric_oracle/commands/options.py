@@ -552,8 +552,8 @@ Bf16 = Annotated[
     _flag(
         "--bf16",
         panel=BERTSCORE,
-        text="Run the encoder of BERTScore in bfloat16, which is faster and changes the scores. By default it runs in "
-        "float32.",
+        text="Run the encoder of BERTScore in bfloat16, which changes the scores. It is faster on a GPU and on "
+        "processors with AVX-512 or AMX, and slower on others. By default the encoder runs in float32.",
     ),
 ]
 Rescaling = Annotated[

@@ -11,7 +11,7 @@ import numpy as np
 from metric_oracle.choices import STATES
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.contract import Attachment, Source, ignore
 
@@ -69,7 +69,8 @@ def load_encoding(
         dtype of the stored states, by default float32; float16 takes half the disk space and moves scores by about
         1.5e-5.
     bf16 : bool
-        Whether the encoder runs in bfloat16, which is faster and gives other states.
+        Whether the encoder runs in bfloat16, which gives other states. It is faster on a GPU and on processors with
+        bfloat16 instructions, and several times slower on others: a note says so.
     rescale_table : path
         bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
         built in.
@@ -81,9 +82,15 @@ def load_encoding(
     states = states or "float32"
     if states not in STATES:
         raise InputError(argument="states", rule="must be float32 or float16", value=repr(states), step="Choose one.")
+    from metric_oracle.encoders.libraries import has_bf16
     from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 
     opened = TokenEncoder(encoder, layer=layer, device=device or "auto", dtype="bfloat16" if bf16 else "float32")
+    if bf16 and not has_bf16(opened.device):
+        tell(
+            "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
+            f"Leave out {option('bf16', True)} unless scores must equal those of another index that was built with it."
+        )
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
     check_max_memory(max_memory)

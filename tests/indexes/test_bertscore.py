@@ -18,7 +18,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
-from metric_oracle.errors import BackendError, IndexFormatError, InputError
+from metric_oracle.errors import BackendError, IndexFormatError, InputError, in_terms_of_caller
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
@@ -558,6 +558,19 @@ def test_baselines_that_are_none(tmp_path):
         refused(none)
     path.write_text("LAYER,P,R\n1,0.5,0.5\n")
     refused(r"^rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in")
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_note_where_bfloat16_is_slow(monkeypatch, has):
+    monkeypatch.setattr("metric_oracle.encoders.libraries.has_bf16", lambda device: has)
+    notes = []
+    assert load_encoding("fake", tell=notes.append).encoder.dtype == "float32"
+    assert notes == []
+    assert load_encoding("fake", bf16=True, tell=notes.append).encoder.dtype == "bfloat16"
+    assert [in_terms_of_caller(note) for note in notes] == [
+        "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
+        "Leave out --bf16 unless scores must equal those of another index that was built with it."
+    ][has:]
 
 
 def test_storage_that_is_none():
