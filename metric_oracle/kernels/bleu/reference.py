@@ -17,7 +17,7 @@ def score(candidate, reference, *, order, coco):
     coco : bool
         pycocoevalcap's form instead of fast_bleu's.
     """
-    matches = [sum((_ngrams(candidate, n) & _ngrams(reference, n)).values()) if n <= order else 0 for n in (1, 2, 3, 4)]
+    matches = [_matches(candidate, reference, n) if n <= order else 0 for n in (1, 2, 3, 4)]
     length = len(candidate)
     components = {
         f"precision_{n}": precision(matches[n - 1], max(length - n + 1, 0), coco) if matches[0] else 0.0
@@ -27,6 +27,18 @@ def score(candidate, reference, *, order, coco):
     return bleu(*matches, length, len(reference), order, coco), components
 
 
+def _matches(candidate, reference, n):
+    """Return the number of clipped matches of n-grams: each of the reference's matches once."""
+    free = Counter(_ngrams(reference, n))
+    matches = 0
+    for gram in _ngrams(candidate, n):
+        times = free.get(gram, 0)
+        if times:
+            free[gram] = times - 1
+            matches += 1
+    return matches
+
+
 def _ngrams(tokens, n):
-    """Return the n-grams of the tokens with their counts."""
-    return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
+    """Return an iterator over the n-grams of the tokens."""
+    return zip(*(tokens[i:] for i in range(n)), strict=False)

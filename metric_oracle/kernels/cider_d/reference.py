@@ -17,17 +17,17 @@ def score(candidate, reference):
         n-grams as a dict.
     """
     words, weights_of = reference
-    weight = {**weights_of(words), **weights_of(candidate)}
+    square = {gram: w * w for weights in (weights_of(words), weights_of(candidate)) for gram, w in weights.items()}
     similarities = []
     for n in range(1, ORDERS + 1):
         ours, theirs = _grams(candidate, n), _grams(words, n)
         counts, wanted, seen = Counter(ours), Counter(theirs), dict.fromkeys(ours, 0)
         shared = 0.0
         for gram in ours:
-            if seen[gram] < wanted[gram]:
-                shared += wanted[gram] * (weight[gram] * weight[gram])
+            if gram in wanted and seen[gram] < wanted[gram]:
+                shared += wanted[gram] * square[gram]
             seen[gram] += 1
-        similarities.append(similarity(shared, _square(ours, counts, weight), _square(theirs, wanted, weight)))
+        similarities.append(similarity(shared, _length(ours, counts, square), _length(theirs, wanted, square)))
     penalty = length_penalty(len(candidate), len(words))
     parts = {f"similarity_{n}": value for n, value in enumerate(similarities, 1)}
     return cider_d(*similarities, penalty), {**parts, "length_penalty": penalty}
@@ -38,9 +38,9 @@ def _grams(tokens, n):
     return [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
 
 
-def _square(grams, counts, weight):
+def _length(grams, counts, square):
     """Return the squared length of the weights of a text's n-grams of one order."""
     total = 0.0
     for gram in grams:
-        total += counts[gram] * (weight[gram] * weight[gram])
+        total += counts[gram] * square[gram]
     return total
