@@ -4,7 +4,7 @@ It has no files of its own and reads the n-grams that an index stores. The metri
 counted: the queries, which are the references of a test set, as in pycocoevalcap; or the corpus.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -13,12 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from metric_oracle.indexes.features import Encoded, FeatureDocuments, lookup
-from metric_oracle.indexes.ngrams import (
-    TOKENIZERS,
-    NgramIndex,
-    distinct_sequences,
-    index_queries,
-)
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
 from metric_oracle.kernels._overlap import Features
@@ -227,8 +222,8 @@ class WeightedIndex(FeatureDocuments):
 
     def encode(self, inputs: Inputs) -> "WeightedQueries":
         """Tokenize queries, look up their n-grams and weight them."""
-        items, which = distinct_sequences(inputs.texts, TOKENIZERS["coco"])
-        in_queries = Frequencies(index_queries(items, which, ORDERS))
+        which, items, words, flat, ptr = distinct_sequences(inputs.texts, "coco")
+        in_queries = Frequencies(index_sequences("queries", words, flat, ptr, which, ORDERS))
         features = in_queries.index.features
         n_features = np.diff(features.fwd_ptr)
         query = np.repeat(np.arange(len(items)), n_features)
@@ -344,7 +339,7 @@ class WeightedQueries(Encoded):
     ----------
     which : int64[Q]
         Distinct sequence of each query.
-    items : list of tuple of str
+    items : sequence of tuple of str
         The distinct sequences.
     batch : WeightedBatch
     frequencies : Frequencies
@@ -354,7 +349,7 @@ class WeightedQueries(Encoded):
     """
 
     which: np.ndarray
-    items: list[Words]
+    items: Sequence[Words]
     batch: WeightedBatch
     frequencies: Frequencies
     weight: np.ndarray

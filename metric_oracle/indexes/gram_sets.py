@@ -16,7 +16,7 @@ from metric_oracle.indexes.features import (
     lookup,
     pack_queries,
 )
-from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked, tokenize_rouge
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
@@ -97,14 +97,17 @@ class GramSets(FeatureDocuments):
 
     def encode(self, inputs: Inputs) -> "GramSetQueries":
         """Collect the n-grams of queries, and look up those that the corpus has."""
-        sequences, which = distinct_sequences(inputs.texts, tokenize_rouge)
+        which, sequences, *_ = distinct_sequences(inputs.texts, "words")
         number: dict[frozenset[Gram], int] = {}
-        of_sequence = [number.setdefault(grams_of(words, self.order), len(number)) for words in sequences]
+        of_sequence: list[int] = []  # the set of each sequence
+        example: list[tuple[str, ...]] = []  # a sequence with each set
+        for words in sequences:
+            q = number.setdefault(grams_of(words, self.order), len(number))
+            of_sequence.append(q)
+            if q == len(example):
+                example.append(words)
         which = np.array(of_sequence, np.int64)[which] if len(which) else which
-        example: dict[int, tuple[str, ...]] = {}  # a sequence with each set
-        for q, words in zip(of_sequence, sequences, strict=True):
-            example.setdefault(q, words)
-        query, gram = self._find(list(example.values()))
+        query, gram = self._find(example)
         sizes = np.array([[len(grams)] for grams in number], np.int32).reshape(-1, 1)
         n_grams = len(self.features.post_ptr) - 1
         return GramSetQueries(which, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))

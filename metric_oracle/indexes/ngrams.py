@@ -29,14 +29,12 @@ from metric_oracle.indexes.features import (
     load_features,
     lookup,
     most_features,
-    pack_queries,
     places_of_lists,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import (
     distinct_lists,
     number_grams,
-    occurrences,
     place_features,
     rank_features,
     renumber,
@@ -98,7 +96,7 @@ class NgramIndex(FeatureDocuments):
         4) or "words" (ROUGE tokens, order 1).
     features : Features
         Family n - 1 holds the n-grams of order n.
-    vocabulary : Strings
+    vocabulary : sequence of str
         Words in code-point order; the id of a word is its position.
     gram_key : int64[...]
         N-grams of order 2 and up: within an order, ascending keys (id of the first n - 1 words * vocabulary size + id
@@ -119,7 +117,7 @@ class NgramIndex(FeatureDocuments):
 
     kind: str
     features: Features
-    vocabulary: Strings
+    vocabulary: Sequence[str]
     gram_key: np.ndarray
     gram_ptr: np.ndarray
     repeat_key: np.ndarray
@@ -155,9 +153,9 @@ class NgramIndex(FeatureDocuments):
         return tuple(map(self.words.__getitem__, words.tolist()))
 
     def encode(self, inputs: Inputs) -> "NgramQueries":
-        """Tokenize the queries and look up their features."""
-        sequences, which = distinct_sequences(inputs.texts, TOKENIZERS[self.kind])
-        return NgramQueries(which, sequences, *encode_ngrams(sequences, self))
+        """Tokenize the queries and look up their features, each distinct one once."""
+        which, items, words, flat, ptr = distinct_sequences(inputs.texts, self.kind)
+        return self._encoded(which, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
         """Return the queries, which are rows of this index, as encoded queries made from its own documents."""
@@ -175,21 +173,20 @@ class NgramIndex(FeatureDocuments):
         """Look up the features of queries that were tokenized for another shard; each feature is looked up once."""
         if encoded is None:
             return self.encode(inputs)
-        query_index = encoded.query_index
-        words = self.ids_of_words(query_index)
-        queries = as_queries(query_index.features, self.ids_of(query_index))
-        return NgramQueries(
-            encoded.which, encoded.items, queries, words[query_index.sequence], query_index.sequence_ptr
-        )
+        return self._encoded(encoded.which, encoded.items, encoded.query_index)
 
-    def ids_of_words(self, other: "NgramIndex") -> np.ndarray:
-        """Return the id in this index of each word of another index, -1 if this index lacks it: int64[W]."""
-        get = self.word_id.get
-        return np.array([get(word, -1) for word in other.words], np.int64)
+    def _encoded(self, which: np.ndarray, items: Sequence[tuple[str, ...]], own: "NgramIndex") -> "NgramQueries":
+        """Return the queries whose distinct sequences are `items`, by an index of these."""
+        words = self.ids_of_words(own.words)[own.sequence]
+        return NgramQueries(which, items, as_queries(own.features, self.ids_of(own)), words, own.sequence_ptr, own)
+
+    def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
+        """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
+        return np.fromiter(map(self.word_id.get, words, repeat(-1)), np.int64, len(words))
 
     def ids_of(self, other: "NgramIndex") -> np.ndarray:
         """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
-        words = gram = self.ids_of_words(other)
+        words = gram = self.ids_of_words(other.words)
         n_words, n_other = len(self.vocabulary), max(len(other.vocabulary), 1)
         ids = []
         for order in range(len(self.family_ptr) - 1):
@@ -268,6 +265,20 @@ class Items(Sequence[tuple[str, ...]]):
 
 
 @dataclass(frozen=True)
+class Tokenized(Sequence[tuple[str, ...]]):
+    """The token sequences of some texts, cut by plain Python when one is read: few are, by the plain scorer."""
+
+    texts: Sequence[str]
+    tokenize: Callable[[str], list[str]]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: Any) -> Any:
+        return tuple(self.tokenize(self.texts[place]))
+
+
+@dataclass(frozen=True)
 class NgramQueries(Encoded):
     """Distinct token sequences of a batch of queries.
 
@@ -281,6 +292,8 @@ class NgramQueries(Encoded):
         Their features.
     words, words_ptr : int64[...], int64[len(items) + 1]
         Word ids of the sequences, -1 for words that the corpus lacks, and the offsets of each sequence.
+    own : NgramIndex or None
+        An index of the sequences, if there is one yet.
     """
 
     which: np.ndarray
@@ -288,6 +301,7 @@ class NgramQueries(Encoded):
     queries: Queries
     words: np.ndarray
     words_ptr: np.ndarray
+    own: NgramIndex | None = None
 
     @property
     def batch(self) -> SequenceBatch:
@@ -297,7 +311,11 @@ class NgramQueries(Encoded):
     @cached_property
     def query_index(self) -> NgramIndex:
         """An index of the queries themselves, with all their n-grams; each distinct query is one document."""
-        return index_queries(self.items, np.arange(len(self.items)), self.queries.sizes.shape[1])
+        if self.own is not None:
+            return self.own
+        words = sorted(set(chain.from_iterable(self.items)))
+        flat, ptr = flatten(self.items, {word: i for i, word in enumerate(words)})
+        return index_queries(words, flat.astype(np.int32), ptr, self.queries.sizes.shape[1])
 
     def item(self, q: int) -> tuple[str, ...]:
         """Return the tokens of a distinct query, for the plain scorer."""
@@ -316,20 +334,28 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distinct_sequences(
-    texts: Sequence[str], tokenize: Callable[[str], list[str]]
-) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Tokenize texts, each distinct one once, and return the distinct token sequences.
+    texts: Sequence[str], kind: str
+) -> tuple[np.ndarray, Tokenized, list[str], np.ndarray, np.ndarray]:
+    """Tokenize texts by compiled code, and return the distinct token sequences.
 
     Returns
     -------
-    sequences : list of tuple of str
-        In the order of first appearance.
     which : int64[n]
-        Index in `sequences` of each text's sequence.
+        Distinct sequence of each text; they are numbered by first appearance.
+    items : Tokenized
+        The distinct sequences.
+    words : list of str
+        The words, in code-point order.
+    flat, ptr : int32[T], int64[m + 1]
+        Word ids of the distinct sequences, and the offsets of each sequence.
     """
-    seen: dict[tuple[str, ...], int] = {}
-    of_text = {text: seen.setdefault(tuple(tokenize(text)), len(seen)) for text in dict.fromkeys(texts)}
-    return list(seen), np.fromiter(map(of_text.__getitem__, texts), np.int64, len(texts))
+    distinct = list(dict.fromkeys(texts))
+    number = dict(zip(distinct, count())).__getitem__
+    of_text = np.fromiter(map(number, texts), np.int64, len(texts))
+    words, flat, ptr = number_tokens(distinct, kind)
+    which, first = distinct_lists(ptr, flat)
+    ptr, flat = reorder(ptr, flat, first)
+    return which[of_text], Tokenized([distinct[i] for i in first.tolist()], TOKENIZERS[kind]), words, flat, ptr
 
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -349,23 +375,37 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
     number: dict[str, int] = defaultdict(count().__next__)
     parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for first in range(0, len(texts), BATCH):
-        raw = [_in_lower_case(text, kind) for text in texts[first : first + BATCH]]
-        content = b"".join(raw)
-        text_ptr = np.zeros(len(raw) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)), out=text_ptr[1:])
+        some = texts[first : first + BATCH]
+        lowered = " ".join(some).lower()
+        if lowered.isascii():
+            content = lowered.encode()
+            text_ptr = _ends(some) + np.arange(len(some) + 1)  # each text but the last with the blank after it
+            text_ptr[-1] = len(content)
+        else:
+            raw = [_in_lower_case(text, kind) for text in some]
+            content, text_ptr = b"".join(raw), _ends(raw)
         ids, ptr, begin, end = split_tokens(np.frombuffer(content, np.uint8), text_ptr, ROLES[kind])
         spans = zip(begin.tolist(), end.tolist(), strict=True)
-        words = [content[i:j].decode(errors="surrogatepass") for i, j in spans]
+        if lowered.isascii():
+            words = [lowered[i:j] for i, j in spans]
+        else:
+            words = [content[i:j].decode(errors="surrogatepass") for i, j in spans]
         renumber(ids, np.fromiter(map(number.__getitem__, words), np.int32, len(words)))
         parts.append(ids)
         lengths.append(np.diff(ptr))
-        release()  # the texts are read once and in order, so their pages are not needed again
+        if len(texts) > BATCH:
+            release()  # the texts are read once and in order, so their pages are not needed again
     words = sorted(number)
     rank = np.empty(len(words), np.int32)
     rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
     flat = np.concatenate(parts)
     renumber(flat, rank)
     return words, flat, np.cumsum(np.concatenate(lengths))
+
+
+def _ends(texts: Sequence[str] | Sequence[bytes]) -> np.ndarray:
+    """Return the offset of each text in all of them joined, and their total length: int64[n + 1]."""
+    return np.concatenate([[0], np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))])
 
 
 def _in_lower_case(text: str, kind: str) -> bytes:
@@ -417,7 +457,9 @@ def build_ngrams(
     rank[order] = np.arange(len(order))
     ptr, flat = reorder(ptr, flat, first[order])
     document_of_row = rank[document_of_text][row_text]
-    return index_sequences(kind, words, flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched)
+    return index_sequences(
+        kind, Strings(words), flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched
+    )
 
 
 def index_sequences(
@@ -477,7 +519,7 @@ def index_sequences(
     return NgramIndex(
         kind,
         features,
-        Strings(words),
+        words,
         np.concatenate(gram_keys),
         np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),
         np.concatenate(repeat_keys),
@@ -488,65 +530,6 @@ def index_sequences(
     )
 
 
-def index_queries(sequences: Sequence[tuple[str, ...]], document_of_row: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of tokenized queries, each one document, in the given order; see `index_sequences`."""
-    words = sorted(set(chain.from_iterable(sequences)))
-    flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
-    return index_sequences("queries", words, flat.astype(np.int32), ptr, document_of_row, max_order)
-
-
-def encode_ngrams(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[Queries, np.ndarray, np.ndarray]:
-    """Look up the features of tokenized queries.
-
-    Returns
-    -------
-    queries : Queries
-    flat : int64[...]
-        Word ids of the queries, -1 for words that the corpus lacks.
-    ptr : int64[Q + 1]
-        Offsets of each query in `flat`.
-    """
-    query, feature, sizes, flat, ptr = find_features(sequences, index)
-    return pack_queries(query, feature, sizes, index.family_ptr), flat, ptr
-
-
-def find_features(sequences: Sequence[tuple[str, ...]], index: NgramIndex) -> tuple[np.ndarray, ...]:
-    """Look up the n-grams of sequences, order by order, sequence by sequence.
-
-    Returns
-    -------
-    query : int64[P]
-        Sequence of each n-gram.
-    feature : int64[P]
-        Feature of each n-gram, -1 if the corpus lacks it.
-    sizes : int64[Q, orders]
-        Number of n-grams of each order in each sequence.
-    flat, ptr : int64[...], int64[Q + 1]
-        Word ids, -1 for words that the corpus lacks, and the offsets of each sequence.
-    """
-    flat, ptr = flatten(sequences, index.word_id)
-    max_order = len(index.family_ptr) - 1
-    n_words = len(index.vocabulary)
-    queries, features = [], []
-    sizes = np.maximum(np.diff(ptr)[:, None] - np.arange(max_order)[None, :], 0)
-    gram = flat
-    for order in range(1, max_order + 1):
-        position, query = positions(ptr, order)
-        if order == 1:
-            n_grams = n_words
-        else:
-            last = flat[position + order - 1]
-            key = np.where((gram[position] >= 0) & (last >= 0), gram[position] * n_words + last, -1)
-            keys = index.gram_key[index.gram_ptr[order - 1] : index.gram_ptr[order]]
-            gram = np.full(len(flat), -1, np.int64)
-            gram[position] = lookup(keys, key)
-            n_grams = len(keys)
-        feature = gram[position].copy()
-        occurrence = occurrences(query, feature, n_grams)
-        is_repeat = (occurrence > 0) & (feature >= 0)
-        keys = index.repeat_key[index.repeat_ptr[order - 1] : index.repeat_ptr[order]]
-        repeat_id = lookup(keys, feature[is_repeat] << 32 | occurrence[is_repeat])
-        feature[is_repeat] = np.where(repeat_id >= 0, n_grams + repeat_id, -1)
-        features.append(np.where(feature >= 0, feature + index.family_ptr[order - 1], -1))
-        queries.append(query)
-    return np.concatenate(queries), np.concatenate(features), sizes, flat, ptr
+def index_queries(words: Sequence[str], flat: np.ndarray, ptr: np.ndarray, max_order: int) -> NgramIndex:
+    """Index the n-grams of token sequences in the given order, without posting lists; see `index_sequences`."""
+    return index_sequences("queries", words, flat, ptr, np.arange(len(ptr) - 1), max_order, is_searched=False)

@@ -1,7 +1,7 @@
 """Representation of METEOR: the stems of words and their synonyms, made from the n-grams that an index stores."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
-from metric_oracle.indexes.features import Encoded, FeatureDocuments
+from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, places_of_lists
 from metric_oracle.indexes.ngrams import (
-    TOKENIZERS,
     NgramIndex,
     distinct_sequences,
-    encode_ngrams,
-    flatten,
+    index_queries,
     index_sequences,
+    positions,
 )
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
@@ -137,31 +136,36 @@ class StemIndex(FeatureDocuments):
 
     def encode(self, inputs: Inputs) -> "StemQueries":
         """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
-        words, which = distinct_sequences(inputs.texts, TOKENIZERS["ngrams"])
-        stem = stemmer()
-        stems = {word: stem(word) for word in set(chain.from_iterable(words))}
+        which, items, words, flat, ptr = distinct_sequences(inputs.texts, "ngrams")
+        word_id = self.ngrams.ids_of_words(words)
+        known, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
+        stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, known, strict=True)]
+        others = [self._stems_with_synonym.get(own, ()) for own in stems]
+        vocabulary = sorted({*stems, *chain.from_iterable(others)})
+        number = {stem: i for i, stem in enumerate(vocabulary)}.__getitem__
+        own = np.fromiter(map(number, stems), np.int32, len(stems))
+        n_others = np.fromiter(map(len, others), np.int64, len(others))
+        other_ptr = np.concatenate([[0], np.cumsum(n_others)])
+        other = np.fromiter(map(number, chain.from_iterable(others)), np.int32, other_ptr[-1])
         # Stems that each query can match: its own, then those with a synonym in it; and the word that each belongs to.
-        matchable, position_of = [], []
-        for sequence in words:
-            own_stems = [stems[word] for word in sequence]
-            by_synonym = [
-                (match, position)
-                for position, own_stem in enumerate(own_stems)
-                for match in self._stems_with_synonym.get(own_stem, ())
-            ]
-            matchable.append((*own_stems, *(match for match, _ in by_synonym)))
-            position_of += [*range(len(own_stems)), *(position for _, position in by_synonym)]
-        queries, flat, ptr = encode_ngrams(matchable, self.stems)
-        lengths = np.array([[len(sequence)] for sequence in words], np.int32).reshape(-1, 1)
+        place, text = positions(ptr, 1)
+        texts = np.concatenate([text, np.repeat(text, n_others[flat])])
+        by_text = np.argsort(texts, kind="stable")
+        reach = np.concatenate([own[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
+        reach_at = np.concatenate([place, np.repeat(place, n_others[flat])])[by_text] - ptr[texts[by_text]]
+        reach_ptr = np.concatenate([[0], np.cumsum(np.bincount(texts, minlength=len(items)))])
+        index = index_queries(vocabulary, reach, reach_ptr, 1)
+        queries = as_queries(index.features, self.stems.ids_of(index))
+        lengths = np.diff(ptr).astype(np.int32)[:, None]
         batch = StemBatch(
             queries._replace(sizes=lengths),
-            *flatten(words, self.ngrams.word_id),
-            flat,
-            np.array(position_of, np.int64),
+            word_id[flat],
             ptr,
+            self.stems.ids_of_words(vocabulary)[reach],
+            reach_at,
+            reach_ptr,
         )
-        items = [tuple(self._token(word, stems[word]) for word in sequence) for sequence in words]
-        return StemQueries(which, items, batch)
+        return StemQueries(which, items, dict(zip(words, map(self._token, words, stems), strict=True)), batch)
 
 
 class SynonymIndex(StemIndex):
@@ -180,15 +184,18 @@ class StemQueries(Encoded):
     ----------
     which : int64[Q]
         Distinct sequence of each query.
-    items : list of tuple of Token
+    items : sequence of tuple of str
         The distinct sequences.
+    token : dict of str to Token
+        The token of each word.
     batch : StemBatch
     """
 
     which: np.ndarray
-    items: list[tuple[Token, ...]]
+    items: Sequence[tuple[str, ...]]
+    token: dict[str, Token]
     batch: StemBatch
 
     def item(self, q: int) -> tuple[Token, ...]:
         """Return the tokens of a distinct query, for the plain scorer."""
-        return self.items[q]
+        return tuple(map(self.token.__getitem__, self.items[q]))

@@ -303,29 +303,6 @@ def rank_features(fwd_id, first, rank):
 
 
 @jit
-def occurrences(text, gram, n_grams):
-    """Return, for each n-gram, how often it occurred earlier in the same text; 0 for unknown n-grams (-1).
-
-    Parameters
-    ----------
-    text : int64[P]
-        Text that each n-gram is in, ascending.
-    gram : int64[P]
-        Number of each n-gram, -1 to n_grams - 1.
-    """
-    out = np.zeros(len(gram), np.int64)
-    seen_in = np.full(n_grams, -1, np.int64)
-    times = np.zeros(n_grams, np.int64)
-    for p in range(len(gram)):
-        g = gram[p]
-        if g >= 0:
-            times[g] = times[g] + 1 if seen_in[g] == text[p] else 0
-            seen_in[g] = text[p]
-            out[p] = times[g]
-    return out
-
-
-@jit
 def number_rows(words, n_bits):
     """Find the distinct rows of a matrix and number them in order of first use.
 

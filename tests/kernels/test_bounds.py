@@ -134,7 +134,7 @@ def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int
             name = f"bleu-{order}:coco" if coco else f"bleu-{order}"
             got = searched(bleu_cpu, ngrams, by_ngrams, len(distinct), k, name)
             assert got == [listed(np.array(s)[which].tolist(), k) for s in scores], (order, coco, k)
-    assert by_words.items == distinct  # plain words: both tokenisers agree
+    assert list(by_words.items) == list(distinct)  # plain words: both tokenisers agree
     scores = [
         [rouge_l(lcs, length, len(q)) for lcs, length in zip(subsequences(reports, list(q)), lengths, strict=True)]
         for q in distinct
