@@ -49,7 +49,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _OF_BLOCK = ("references", "stages", "closest_call", "truncated_queries")
 # Entries of the signature of a file that are of its part alone, and counts that each part has of all anchors.
 _OF_PART = ("part", "counts", "skipped", "row_groups", TABLE, SEALED)
-_OF_WHOLE = ("not scored", "not sound", "without a positive")
+_OF_WHOLE = ("not scored", "self-score below the best", "without a positive")
 _COUNTED = "counted"  # entry of a block
 _USED = tuple(field.name for field in fields(SearchOptions) if field.name != "prevalence")
 MOST = 1 << 22  # lines of the lists that are in memory at a time, where lists are searched deeper
@@ -68,7 +68,7 @@ class Mined(OneLine):
     counts : dict of str to int
         ``anchors``, ``pairs``, anchors with ``fewer than k`` candidates, those ``without any`` among them, and reports
         of the index that the metric cannot score (``not scored``); with `self_score` also anchors that were left out
-        (``not sound``), and with a margin those ``without a positive``.
+        (``self-score below the best``), and with a margin those ``without a positive``.
     quantiles : dict of float to float
         Quantiles of the scores of all pairs, by their probability: minimum, quartiles and maximum. The p-quantile is
         the lowest score that a share p of the pairs does not exceed. Empty if there are no pairs.
@@ -211,8 +211,11 @@ def mine(
             rows, positives[0], "no anchor has a positive.", "Give other anchors, or mine their positives."
         )
     if self_score:
-        rows, counts["not sound"] = _only(
-            rows, _sound(planned), "no anchor scores with itself as well as the best does.", "Give other anchors."
+        rows, counts["self-score below the best"] = _only(
+            rows,
+            _best_with_themselves(planned),
+            "no anchor scores with itself as well as the best does.",
+            "Give other anchors.",
         )
     search = _Search(planned, selection, text, positives)
     blocks = _blocks(planned.index, rows)
@@ -330,7 +333,7 @@ def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarra
     return np.unique(rows), n_left_out
 
 
-def _sound(planned: SearchPlan) -> np.ndarray:
+def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
     """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself.
 
     These are the anchors that `self_score` keeps.

@@ -78,17 +78,17 @@ def test_positives_are_those_of_the_rule(index, files, tmp_path):
     assert list(found.signature["options"]) == ["radgraph", "chexbert:agreement"]
 
 
-def test_sound_anchors_have_entities_and_relations(index, files, tmp_path):
+def test_anchors_with_the_best_self_score_have_entities_and_relations(index, files, tmp_path):
     _, sets = read(files)
     whole = [row for row, study in enumerate(index.strings("study_id").to_pylist()) if all(sets[study])]
     assert 300 < len(whole) < 490
     found = mo.mine(index, "radgraph", tmp_path / "p.parquet", k=1, self_score=True)
     assert parquet.read_table(found.path)["anchor_row"].to_pylist() == whole
     assert found.counts["anchors"] == len(whole)
-    assert found.counts["not sound"] == index.n_reports - len(whole)
+    assert found.counts["self-score below the best"] == index.n_reports - len(whole)
     assert found.signature["self_score"] is True
     every = mo.mine(index, "radgraph", tmp_path / "q.parquet", k=1)
-    assert "not sound" not in every.counts
+    assert "self-score below the best" not in every.counts
     bad = next(study for study in sets if not all(sets[study]))
     with pytest.raises(mo.MetricOracleError, match="no anchor scores with itself as well as the best does"):
         mo.mine(index, "radgraph", tmp_path / "r.parquet", anchors=[bad], self_score=True)
