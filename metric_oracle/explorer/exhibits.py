@@ -58,6 +58,8 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     if reference is None:
         return "The text of the test report is not known, because the page was made without the test reports."
     if text is None:
+        if row < 0:
+            return "The text of this candidate is not in the file; --with-text of oracle score keeps it."
         return (
             "The text of this candidate is not known: the result has no texts, and the page was made without the index."
         )

@@ -258,6 +258,17 @@ def test_a_candidate_is_read_without_the_test_report():
     assert '<p class="text" dir="auto">Large effusion.</p>' in page
 
 
+def test_a_model_without_texts_is_told_how_to_keep_them(prepared):
+    scores = mo.score(
+        prepared.folder / "TESTS",
+        dict(zip(prepared.queries.ids, prepared.queries.texts, strict=True)),
+        ["bleu-2"],
+        system="model",
+    )
+    page = client_of(read_cases([scores], prepared.index, prepared.queries)).get("/case/0").text
+    assert "The text of this candidate is not in the file; --with-text of oracle score keeps it." in page
+
+
 def test_steps_follow_the_filters(client, nasty):
     shown = places(client.get("/cases?sort=1&fallback=1").text)
     text = client.get(f"/case/{shown[1] - 1}?sort=1&fallback=1").text
