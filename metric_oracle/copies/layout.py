@@ -88,7 +88,8 @@ def views(overlap: Overlap, pairs: pa.Table) -> list[object]:
     for row in pairs.slice(0, SHOWN_PAIRS).to_pylist():
         shown.append(
             one_line(
-                f"{row['set']} {row['query_id']}: {row['longest_run']} words in a row; nearest {row['candidate_id']}, "
+                f"{row['set']} {row['query_id']}: {row['longest_run']} words in a row"
+                f"{' of ' + row['run_id'] if row['run_id'] else ''}; nearest {row['candidate_id']}, "
                 f"rouge-l {row['rouge-l']:.4f}"
             )
         )

@@ -287,6 +287,10 @@ def test_the_view_fits_and_shows_no_text(index, width):
             console.print(part)
         assert max(map(len, out.getvalue().splitlines())) <= width
         assert ("patient text" in out.getvalue()) == text
+        # The report with the run need not be the nearest one.
+        (worst, *_) = found.pairs().to_pylist()
+        line = f"{worst['longest_run']} words in a row of {worst['run_id']}; nearest {worst['candidate_id']}, rouge-l"
+        assert line in " ".join(out.getvalue().split())
     assert [len(table.rows) for table in layout(found)] == [20, 17]
 
 
