@@ -697,7 +697,7 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
             argument="weights",
             rule=f"must be given for metric {COMPOSITE!r}",
             value="none",
-            step="Pass the file that fit-composite wrote to retrieve; indexes are built for its parts.",
+            step="Pass the file that fit-composite wrote; an index is built for the metrics of its terms.",
         )
     if record is None:
         hint = _hint(metric, for_scores)

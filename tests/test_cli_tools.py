@@ -214,7 +214,7 @@ def test_annotate_several_reports_for_each_study(oracle, models, tmp_path, monke
 def test_annotate_refuses(fails, tmp_path):
     reports = write(tmp_path / "r.csv", TEXTS)
     out = ["--out", tmp_path / "g.json"]
-    match = r"annotate: one of radgraph, chexbert, entities must be given; got 0\. Run it once for each model\.$"
+    match = r"annotate: exactly one of radgraph, chexbert, entities must be given; got 0\. Pass one model at a time\.$"
     fails("annotate", reports, *out, match=match)
     both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
     fails("annotate", reports, *both, *out, match=match.replace("0", "2"))

@@ -83,10 +83,10 @@ def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[
     named = {name: given[name] for name in MODELS if given.get(name) is not None}
     if len(named) != 1:
         raise InputError(
-            argument=f"one of {', '.join(MODELS)}",
+            argument=f"exactly one of {', '.join(MODELS)}",
             rule="must be given",
             value=len(named),
-            step="Run it once for each model.",
+            step="Pass one model at a time.",
         )
     ((name, model),) = named.items()
     (source,) = (source_of(record.name) for record in ATTACHED if record.arguments[0] == name)

@@ -402,7 +402,7 @@ def _check(
             argument="reports and tests",
             rule="must be left out with an index",
             value="a size",
-            step="They are for a synthetic corpus.",
+            step="Leave them out: they are the sizes of a synthetic corpus.",
         )
     given = [name for name, value in loading.items() if value is not None]
     if index is None and given:

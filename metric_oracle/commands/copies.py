@@ -39,8 +39,8 @@ def overlap(
 ) -> None:
     """Measure what sets of reports copy from a training corpus, compared with the human test reports.
 
-    Lines: exact and near copies, the longest run of words shared with one training report, new 4-grams, and how often a
-    report is nearer to a training report than to the human report of its study.
+    The lines of the table are exact and near copies, the longest run of words shared with one training report, new
+    4-grams, and how often a report is nearer to a training report than to the human report of its study.
     """
     from metric_oracle import api
     from metric_oracle.copies.layout import RENDER, views, write_overlap
@@ -82,7 +82,10 @@ def _named(sets: list[str]) -> list[tuple[str, str]]:
         name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
         if not name or not path or name in result:
             raise InputError(
-                argument="sets", rule="must be FILE or NAME=FILE, each name once", value=repr(text), step="Correct it."
+                argument="sets",
+                rule="must be FILE or NAME=FILE, each name once",
+                value=repr(text),
+                step="Write NAME=FILE with another name.",
             )
         result[name] = path
     return [*result.items()]

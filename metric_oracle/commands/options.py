@@ -171,7 +171,7 @@ Sets = Annotated[
 ]
 HumanReports = Annotated[
     Path | None,
-    _file("--references", ROWS, f"Human test reports, from which each set has its difference: {_TESTS}."),
+    _file("--references", ROWS, f"Human test reports, with which each set of reports is compared: {_TESTS}."),
 ]
 Mask = Annotated[
     bool,
@@ -221,11 +221,14 @@ FolderOrNone = Annotated[
 ]
 
 
-Positives = Annotated[Path, typer.Argument(metavar="POSITIVES", help="Pairs that say the same: a file of oracle mine.")]
+Positives = Annotated[
+    Path, typer.Argument(metavar="POSITIVES", help="Pairs of reports that say the same: a file that oracle mine wrote.")
+]
 Negatives = Annotated[
     Path | None,
     typer.Argument(
-        metavar="NEGATIVES", help="Pairs that say something else: a file of oracle mine, of the same index."
+        metavar="NEGATIVES",
+        help="Pairs of reports that differ in what they say: a file that oracle mine wrote in the same index.",
     ),
 ]
 Shape = Annotated[
@@ -301,8 +304,8 @@ Part = Annotated[
         "--part",
         panel=SEARCH,
         metavar="I/N",
-        help="Search only the I-th of N parts, such as 3/16, so that N processes share the work: of a shard set, with "
-        "mine of the anchors. Needs --out; oracle merge joins the files of all parts.",
+        help="Search only the I-th of N parts, such as 3/16, so that N processes share the work. retrieve divides the "
+        "shards of a set, mine the anchors. Needs --out; oracle merge joins the files of all parts.",
     ),
 ]
 Parts = Annotated[
@@ -672,8 +675,8 @@ PresenceWeight = Annotated[
         "--presence-weight",
         panel=SEARCH,
         metavar="W",
-        help="Weight of the loss for the presence of errors, from 0 to 1. The loss for their number has the weight 1 - "
-        "W.",
+        help="Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
+        "rest of the weight.",
     ),
 ]
 Uncertain = Annotated[
@@ -980,7 +983,7 @@ OtherResults = Annotated[
     _several(
         "--results",
         "FILE",
-        "Results of retrieve, baseline or score (a file of --out), whose mean is compared with the curve. Repeatable.",
+        "Results that retrieve, baseline or score wrote with --out; their mean is compared with the curve. Repeatable.",
     ),
 ]
 
@@ -1069,8 +1072,8 @@ Ablations = Annotated[
     _several(
         "--ablation",
         "NAME=FILE",
-        "Scores of the pairs in the first rated set by a variant of a metric. NAME is that of the variant, the column "
-        "of the file that of the metric. Repeatable.",
+        "Scores of the pairs in the first rated set by a variant of a metric. NAME is the name of the variant; the "
+        "column of the scores in FILE has the name of the metric. Repeatable.",
     ),
 ]
 Times = Annotated[
@@ -1368,7 +1371,7 @@ Anchors = Annotated[
     _file(
         "--anchors",
         SEARCH,
-        "Table with an id column, or text file with an id a line: the reports to find others for. By default all.",
+        "Reports to find others for: a table with an id column, or a text file with one id per line. By default all.",
     ),
 ]
 
@@ -1400,8 +1403,8 @@ class Selection:
         _file(
             "--positives",
             SEARCH,
-            "File of mine with the positives that margins refer to. Reports without one are no anchors. By default "
-            "there are no margins.",
+            "File that oracle mine wrote, with the positives of each anchor, for the margins. Only reports that have a "
+            "positive are then anchors. By default there are no margins.",
         ),
     ] = None
     absolute_margin: Annotated[
@@ -1420,8 +1423,8 @@ class Selection:
             "--relative-margin",
             panel=SEARCH,
             metavar="SHARE",
-            help="The same, as a share of the positive's score: at 0.05 the score must be 5 % worse or more. By "
-            "default there is no such margin.",
+            help="Leave out candidates whose score is not worse by this share than that of the anchor's worst "
+            "positive: at 0.05, by 5 % of the positive's score. By default there is no such margin.",
         ),
     ] = None
     sampling_strategy: Annotated[
@@ -1430,7 +1433,8 @@ class Selection:
             "--sampling-strategy",
             STRATEGIES,
             SEARCH,
-            "Which of the candidates that are left are kept: {}. random needs --range-max.",
+            "How the -k candidates are chosen from those that are not left out: {}. top takes the best, random draws "
+            "them with equal probability and needs --range-max.",
         ),
         OneOf(STRATEGIES),
     ] = "top"

@@ -246,7 +246,7 @@ def fit_composite(
 ) -> None:
     """Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.
 
-    oracle retrieve -m composite searches under the result. With --scores or --samples, TABLE is a file of counted
+    oracle retrieve -m composite searches under the fitted sum. With --scores or --samples, TABLE is a file of counted
     errors as for oracle align.
     """
     from metric_oracle.presentation.paper_table import plain

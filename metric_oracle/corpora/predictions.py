@@ -470,7 +470,7 @@ def _collapse(
         study = study_of[image]
         if (keys.studies is not None and keys.studies[row] != study) or text_of.setdefault(image, text) != text:
             raise InputError(
-                f"{path} has image {shown_names([image])} with two texts, or in a study that the metadata deny.",
+                f"{path} has image {shown_names([image])} with two texts, or in another study than the metadata.",
                 "Repair the file.",
             )
         images_of.setdefault(study, []).append(image)

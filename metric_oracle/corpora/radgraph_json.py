@@ -425,7 +425,7 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
         argument="annotator",
         rule="must be one of those in the file",
         value=f"{annotator!r} where {shown_names([key])} in {path} has {listed}",
-        step="Pass one of these, or none where there is no such level.",
+        step="Pass one of these, or leave annotator out if the graphs of a report are not listed by annotator.",
     )
 
 

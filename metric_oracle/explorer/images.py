@@ -26,7 +26,7 @@ class Images:
                 argument="images",
                 rule="must be an existing folder",
                 value=self.folder,
-                step=f"Pass {option('images')} the folder with the files of the images.",
+                step=f"Pass the folder with the files of the images as {option('images', 'FOLDER')}.",
             )
 
     def of(self, study: str) -> Path | None:

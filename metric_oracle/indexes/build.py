@@ -229,7 +229,7 @@ def _check_own(building: Path) -> None:
         argument=str(building),
         rule="must be what an earlier build left",
         value=got,
-        step="Move it, or name another out.",
+        step="Move it, or name another folder for the index.",
     )
 
 

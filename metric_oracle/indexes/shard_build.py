@@ -161,9 +161,9 @@ def _begin(out: Path, plan: str) -> bool:
     elif begun != plan:
         raise InputError(
             argument="out",
-            rule="must be new, or a set under way of these very reports, files and options",
-            value=f"{out}, begun with others",
-            step="Give the same as then, or name another.",
+            rule="must be a new folder, or an unfinished set of the same reports, files and options",
+            value=f"{out}, which was begun with others",
+            step="Pass what it was begun with, or name another folder.",
         )
     return False
 

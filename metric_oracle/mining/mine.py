@@ -304,7 +304,7 @@ def _check_metric(planned: SearchPlan) -> None:
             argument="idf",
             rule="must be off, corpus or a table of weights for mining",
             value="'tests'",
-            step="The anchors are the corpus.",
+            step="Use corpus: the anchors are reports of the corpus.",
         )
 
 

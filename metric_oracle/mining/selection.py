@@ -112,7 +112,7 @@ def check_selection(selection: Selection, k: int) -> None:
             argument="positives",
             rule="must be given with a margin, and only then",
             value="None" if selection.positives is None else "no margin",
-            step="A margin is the least distance to the score of a positive.",
+            step="Give both, or neither: a margin is the least distance to the score of a positive.",
         )
 
 

@@ -129,7 +129,7 @@ def failure_modes(
             argument="rate",
             rule="must be between 0 and 1",
             value=str(rate),
-            step="The paper takes 0.01.",
+            step="Yu et al. take 0.01.",
         )
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     candidates = list(dict.fromkeys(rated.candidates or ()))

@@ -581,7 +581,7 @@ def check_resampling(resamples: int, seed: int) -> None:
             argument="resamples",
             rule=f"must be an int of at least {FEWEST}",
             value=repr(resamples),
-            step="The paper takes 1000.",
+            step="Yu et al. take 1000.",
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(

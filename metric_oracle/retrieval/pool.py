@@ -103,9 +103,9 @@ class MemoryLimit:
                 if before > self._bytes:
                     raise InputError(
                         argument="max_memory",
-                        rule=f"must be at least {before / 1e9 + 0.005:.2f} GB (held besides files)",
+                        rule=f"must be at least {before / 1e9 + 0.005:.2f} GB (memory in use without mapped files)",
                         value=f"{self._bytes / 1e9:g}",
-                        step="Give more, or fewer queries at once.",
+                        step="Allow more memory, or search fewer queries at once.",
                     )
             self._running += 1
         try:

@@ -115,7 +115,7 @@ def verify(
             argument="vectors",
             rule=f"must be left out for {what}",
             value="a value",
-            step="They choose the rows of baseline 'nearest'.",
+            step="Leave them out: only results of baseline 'nearest' need them.",
         )
     for name, value in (("sample", sample), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
@@ -293,7 +293,8 @@ class _Check:
                 continue
             if name not in (SELF, TEXT) and name not in self.queries.columns:
                 raise InputError(
-                    f"the test reports have no column {name!r}, which the search excluded by.", "Read it with them."
+                    f"the test reports have no column {name!r}, by which the search excluded rows.",
+                    "Pass test reports with this column.",
                 )
             wanted = query if name == SELF else folded(text) if name == TEXT else self.queries.columns[name][position]
             if name in (SELF, TEXT) or wanted != "":

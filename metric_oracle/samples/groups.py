@@ -72,7 +72,7 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
             argument="idf",
             rule="must be off, corpus or a table of weights for samples",
             value="'tests'",
-            step="Every group would have weights of its own.",
+            step="Use one of these: with tests, every group would have weights of its own.",
         )
     check_counted(counted, records, options.idf)
     return records

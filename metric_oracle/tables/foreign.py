@@ -78,7 +78,7 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(
                 argument="direction",
-                rule="must be higher or lower, and as a known name has it",
+                rule="must be higher or lower, and that of the metric if the column has the name of a known one",
                 value=f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
                 step="Correct it.",
             )

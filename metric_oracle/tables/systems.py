@@ -155,7 +155,7 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
     """Join two files of one row, which have different metrics, on the ids."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
-        raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Name one of them.")
+        raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Leave one of them out.")
     check_signatures({name: a, f"{name} (another file)": b}, [])
     row_of_id = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
     rows = [row_of_id.get(study) for study in a.table["query_id"].to_pylist()]

@@ -262,7 +262,7 @@ def test_metadata_that_does_not_fit(write, views):
         path,
         metadata=views,
     )
-    again = ".*p.csv has image '00000000-.*' with two texts, or in a study that the metadata deny. Repair"
+    again = ".*p.csv has image '00000000-.*' with two texts, or in another study than the metadata. Repair"
     fails(again, write("p.csv", f"study_id,dicom_id,report\n2,{DICOM[0]},{SECRET}\n"), metadata=views)
     fails(again, write("p.csv", f"dicom_id,report\n{DICOM[0]},{SECRET}\n{DICOM[0]},b\n"), metadata=views)
     path = write("p.csv", f"dicom_id,report\n{DICOM[0]},{SECRET}\n")

@@ -222,7 +222,8 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         make(table, tmp_path)
     match = (
-        r"^build_index: out must be new, or a set under way of these very reports, files and options; got .*, begun w"
+        r"^build_index: out must be a new folder, or an unfinished set of the same reports, files and options; got .*, "
+        r"which was begun w"
     )
     for given, options in ((table, {"shard_rows": 11}), (mo.reports(table, keep_empty=True), {})):
         with pytest.raises(InputError, match=match):

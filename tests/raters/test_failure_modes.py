@@ -255,7 +255,7 @@ def test_errors(rated, tmp_path):
         failure_modes(rated.long, direction=">")
     for rate in (0, 1, float("nan")):
         with pytest.raises(
-            InputError, match=r"^failure_modes: rate must be between 0 and 1; got .*\. The paper takes 0\.01"
+            InputError, match=r"^failure_modes: rate must be between 0 and 1; got .*\. Yu et al\. take 0\.01"
         ):
             failure_modes(rated.long, rate=rate)
     match = r"^failure_modes: categories must be among '1', .*, '6'; got '7'\. Correct --category\.$"

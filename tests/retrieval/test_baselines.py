@@ -432,7 +432,7 @@ def test_rows_that_are_not_nearest(world, vectors):
     check_refused(match, api.verify, index, right, queries, corpus_vectors=vectors[0])
     for kind, what in (("identity", "baseline 'identity'"), (None, "an oracle's answers")):
         found = api.baseline(index, queries, kind, "bleu") if kind else api.retrieve(index, queries, "bleu")
-        match = rf"^verify: vectors must be left out for {what}; got a value\. They choose the rows of baseline"
+        match = rf"^verify: vectors must be left out for {what}; got a value\. Leave them out: only results of baseline"
         check_refused(match, api.verify, index, found, queries, **given)
 
 

@@ -85,8 +85,8 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     assert released == pytest.approx([1.3e9])
     monkeypatch.setattr(pool, "release", lambda: None)
     match = (
-        r"^retrieve: max_memory must be at least 0\.91 GB \(held besides files\); got 0\.1\. "
-        r"Give more, or fewer queries at once\.$"
+        r"^retrieve: max_memory must be at least 0\.91 GB \(memory in use without mapped files\); got 0\.1\. "
+        r"Allow more memory, or search fewer queries at once\.$"
     )
     held[0] = 0.9e9
     with pytest.raises(InputError, match=match):

@@ -196,7 +196,7 @@ def test_bertscore_reads_an_encoder(fake_encoder):
          r"weighted must be left out for samples without log-probabilities; got True\. Add the column logprobs"),
         ({"metrics": "bleu", "options": mo.SearchOptions(k=3)}, r"k must be left out for samples"),
         ({"metrics": "bertscore", "options": mo.SearchOptions(idf="tests")},
-         r"idf must be off, corpus or a table of weights for samples; got 'tests'\. Every group would have"),
+         r"idf must be off, corpus or a table of weights for samples; got 'tests'\. Use one of these: with tests"),
     ],
 )  # fmt: skip
 def test_misuse_is_one_line(options, match):

@@ -112,8 +112,8 @@ def test_other_studies_are_refused(files, tmp_path):
          r".*\. Add --direction NAME=higher or NAME=lower\.$"),
         ("id,green\na,word\n", {}, r".* has no column of numbers whose direction is known"),
         ("id,green\na,1\na,2\n", {}, r"an id occurs more than once in the ids of .*: 'a'"),
-        ("id,green\na,1\n", {"green": "lower"}, r"direction must be higher or lower, and as a known name has it; got "
-         r"'green'=lower, of which higher is better\. Correct it\.$"),
+        ("id,green\na,1\n", {"green": "lower"}, r"direction must be higher or lower, and that of the metric if the "
+         r"column has the name of a known one; got 'green'=lower, of which higher is better\. Correct it\.$"),
         ("id,x\na,1\n", {"x": "up"}, r"direction must be higher or lower, .*; got 'x'=up\. Correct it\.$"),
     ],
 )  # fmt: skip
