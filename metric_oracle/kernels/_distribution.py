@@ -98,7 +98,7 @@ def _finest(least, greatest):
 
 @inner
 def _find(rank, home, n, scratch):
-    """Return the score at a rank within one bin of the histogram.
+    """Return the score at a rank within bin `home` of the histogram.
 
     `rank` counts rows from 1, beginning with the lowest score of the bin. The first n entries of `scratch.home`,
     `scratch.value` and `scratch.weight` hold bin, score and number of rows of the documents of the wanted bins. The

@@ -37,8 +37,6 @@ def jit(function: Callable[..., Any]) -> Any:
     """Compile the decorated function for CPUs at its first call.
 
     The machine code is stored on disk if a folder for it can be written; otherwise each process compiles it again.
-
-    The machine code is stored on disk if a folder for it can be written; otherwise each process compiles it again.
     """
     return _kept(function, _FLAGS)
 

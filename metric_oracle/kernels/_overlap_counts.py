@@ -200,7 +200,7 @@ def _best_ratio(count, buckets, lo, hi, query_size):
 def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
     """Return the document of the buckets lo .. hi - 1 with the largest weighted count, and its bucket.
 
-    Both -1 if all are 0.
+    Both are -1 if all counts are 0.
     """
     bucket, value = np.int64(-1), np.int32(0)
     for j in range(lo, hi):
@@ -221,7 +221,7 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 def raise_minimum(counts, scorer, theta):
     """Raise the minimum overlap of each bucket (`OneFamily.minimum`) to what the threshold theta demands.
 
-    Two families have none.
+    For `TwoFamilies`, which have no minimum overlap, nothing is done.
     """
     raise NotImplementedError
 
@@ -239,15 +239,15 @@ def reach(counts, scorer, d, j, i):
 def bucket_weights(counts, j):
     """Return the factors by which the counts of both families of a document of bucket j are multiplied.
 
-    (1, 0) for one family.
+    They are (1, 0) for `OneFamily`.
     """
     raise NotImplementedError
 
 
 def filter_reach(counts, scorer, d, j, i, of_bucket):
-    """Return an upper bound on the score of document d: the one on which `next_passing` decides.
+    """Return the upper bound on the score of document d that corresponds to the decision of `next_passing`.
 
-    `of_bucket` are the weights of bucket j, see `bucket_weights`.
+    It is less strict than `reach`, or equal to it. `of_bucket` are the weights of bucket j, see `bucket_weights`.
     """
     raise NotImplementedError
 
@@ -271,9 +271,9 @@ def next_passing(counts, begin, end, of_bucket, least):
 
 
 def most_promising(counts, buckets, lo, hi):
-    """Return the document of the buckets lo .. hi - 1 that should score best by its count, and its bucket.
+    """Return the document of the buckets lo .. hi - 1 whose count promises the best score, and its bucket.
 
-    Both -1 if no document has a match.
+    Both are -1 if no document has a match.
     """
     raise NotImplementedError
 

@@ -97,7 +97,7 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
     scan_tiles = make_scan(_count, estimate, WORDS)
 
     def scan(corpus, queries, families, tile, selection, collect):
-        """Score all documents for one query a block; parameters and what is written as in `_scan.py`.
+        """Score all documents for one query per block; parameters and what is written as in `_scan.py`.
 
         Exactness
         ---------
@@ -105,8 +105,8 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
 
         Cost
         ----
-        4 bytes and one shared atomic addition a posting; one score a document that matches anything. Expected limit:
-        shared atomics and L2, see the README of `kernels`.
+        4 bytes and one shared atomic addition per posting; one score per document that matches anything. Expected
+        limit: shared atomics and L2, see the README of `kernels`.
         """
         scan_tiles(corpus, queries, families, tile, selection, collect)
 

@@ -141,12 +141,18 @@ def new_workspace(features: Features, extra: Any = None) -> Workspace:
 
 
 def score(scorer: Any, d: Any, j: int) -> float:
-    """Return the exact score of document d of bucket j. Each metric registers its own version."""
+    """Return the exact score of document d, which lies in length bucket j, with the query that `scorer` contains.
+
+    Each metric registers its own version; see the docstring of the module.
+    """
     raise NotImplementedError
 
 
 def is_excluded(scorer: Any, d: int) -> bool:
-    """Return whether document d is to be ignored by this search. Each metric registers its own version."""
+    """Return whether document d must not be listed by the search of the query that `scorer` contains.
+
+    Each metric registers its own version; see the docstring of the module.
+    """
     raise NotImplementedError
 
 
@@ -413,14 +419,14 @@ def require_bounds(work: Workspace) -> None:
             raise ExactnessError(
                 argument="the bound of a document",
                 rule="must be at least its score",
-                value=f"{ratio:.12g} of it ({stage})",
+                value=f"{ratio:.12g} times its score ({stage})",
                 step="This is a defect: please report it with the index fingerprint.",
             )
     if dropped <= 1.0:
         raise ExactnessError(
             argument="a dropped document",
             rule="must score below the last one listed",
-            value=f"{dropped:.12g} of its score there",
+            value=f"one whose score times {dropped:.12g} is that of the last one listed",
             step="This is a defect: please report it with the index fingerprint.",
         )
 

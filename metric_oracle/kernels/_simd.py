@@ -73,7 +73,9 @@ def _keep_maxima(builder, cosines, tokens, columns, row):
 
 
 def make_dots(blocks: int, path: Path | None = None) -> Any:
-    """Return `dots(query, n_steps, pads, tokens, n_tokens, row, column)`: maxima of float32 products both ways.
+    """Return the function `dots(query, n_steps, pads, tokens, n_tokens, row, column)`.
+
+    It multiplies the tokens of a report with those of a query in float32, and keeps the greatest product of each.
 
     query    float32[width, 16 * blocks]
     n_steps  width
@@ -155,7 +157,9 @@ def dot(typingctx, a, b, n):
 
 
 def make_products(blocks: int, path: Path | None = None) -> Any:
-    """Return `products(codes, n_steps, queries, n_queries, out, stride, greatest)`: all products, and the greatest.
+    """Return the function `products(codes, n_steps, queries, n_queries, out, stride, greatest)`.
+
+    It writes all products of the codes of documents with those of queries, and the greatest product of each query.
 
     codes     float32[width, 16 * blocks]
     n_steps   width

@@ -36,10 +36,11 @@ from metric_oracle.kernels._target import Path
 def make_bounds(blocks: int, path: Path | None = None) -> Any:
     """Return a function that bounds the cosines of a report's tokens with those of a query.
 
-    `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)`
-    writes
-    maxima both ways of an upper bound on cosines: with `sum` the product of the codes,
-    table[cell] * terms[0] + sum * unit * terms[1] + rest * terms[2] + terms[3] + slack * terms[4].
+    It is `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row,
+    column)`, and writes, for each token of either text, the greatest upper bound on a cosine. With `sum` the product of
+    the codes, the bound is
+
+        table[cell] * terms[0] + sum * unit * terms[1] + rest * terms[2] + terms[3] + slack * terms[4].
 
     query    int8[width / 4, 16 * blocks, 4]
     n_steps  width / 4
@@ -149,7 +150,7 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
             return ir.Constant(element, [x] * element.count)
 
         def doubled(v):
-            """Repeat each of 8 lanes."""
+            """Return a vector of 16 lanes in which each of the 8 lanes of `v` occurs twice, side by side."""
             return builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), pairs)
 
         total = cgutils.alloca_once_value(builder, constant(0.0))
@@ -220,13 +221,18 @@ def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: 
 
 
 def make_near(blocks: int, path: Path | None = None) -> Any:
-    """Return `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`: products of codes, and maxima.
+    """Return the function `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`.
 
-    query    int8[width / 4, 16 * blocks, 4] n_steps  width / 4 lanes    int32[16 * blocks], as for `make_bounds`; then
-    float32[16 * blocks], step of each lane codes    uint8[n_tokens, width], 128 added terms    float32[n_tokens, 2],
-    step and margin of each token out      float32[n_tokens, 16 * blocks], products of the codes times both steps row
-    float32[n_tokens], raised to the greatest product of each token column   float32[16 * blocks], raised to the
-    greatest product less the token's margin
+    It multiplies the codes of a report's tokens with those of a query's, and keeps the greatest product of each token.
+
+    query    int8[width / 4, 16 * blocks, 4]
+    n_steps  width / 4
+    lanes    int32[16 * blocks], as for `make_bounds`; then float32[16 * blocks], step of each lane
+    codes    uint8[n_tokens, width], 128 added
+    terms    float32[n_tokens, 2], step and margin of each token
+    out      float32[n_tokens, 16 * blocks], products of the codes times both steps
+    row      float32[n_tokens], raised to the greatest product of each token
+    column   float32[16 * blocks], raised to the greatest product less the token's margin
     """
 
     @intrinsic
@@ -317,7 +323,10 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
         magnitude = ir.Constant(vector(I32), [0x7FFFFFFF] * STEP)
 
         def over_groups(visit, element, start=0.0):
-            """Loop over the groups of a token, updating a vector; return it."""
+            """Emit a loop over the groups of 16 numbers of a token.
+
+            `visit` takes the index of a group and the vector so far, and returns the next vector. Return the last one.
+            """
             so_far = cgutils.alloca_once_value(builder, ir.Constant(vector(element), [start] * STEP))
             builder.store(ir.Constant(vector(element), [start] * STEP), so_far)
             with cgutils.for_range(builder, n_groups) as group:
@@ -337,7 +346,10 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
                 return load(builder, at, v16, builder.mul(index, I64(4 * STEP)))
 
             def add_square(index, total):
-                """Apply the butterflies within a group too."""
+                """Rotate the 16 numbers of one group in place, and add the squares of the former ones to `total`.
+
+                It is the step of the Hadamard transform within a group.
+                """
                 x = group_at(index)
                 turned = x
                 for h in (1, 2, 4, 8):

@@ -23,7 +23,7 @@ class Answers(NamedTuple):
     scores : float64[L, k]
         Their scores.
     ties : int64[L, k]
-        For each, the number of corpus rows with exactly that score, without the rows that the list excludes.
+        For each entry of `rows`, the number of corpus rows with exactly its score, without rows that the list excludes.
     limit : float64[Q]
         Input: rows with a worse score may be left out, because k rows of other shards have this score or a better one.
         Without such a limit -inf, or inf if lower scores are better.
@@ -145,7 +145,7 @@ class Kernel(Protocol):
         return {}
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Return the scratch arrays of one thread, which `search` gets."""
+        """Return the scratch arrays of one thread, which are passed to `search`."""
         return None
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:

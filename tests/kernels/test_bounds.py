@@ -538,7 +538,9 @@ def test_a_broken_bound_of_a_document_that_survives_is_an_error(metric):
         assert work.closest[stage] < SLACK
         alone = work._replace(closest=np.where(np.arange(3) == stage, work.closest, np.inf))
         name = driver.STAGES[stage]
-        rule = rf"^the bound of a document must be at least its score; got 0\.\d+ of it \({name}\)\. This is a "
+        rule = (
+            rf"^the bound of a document must be at least its score; got 0\.\d+ times its score \({name}\)\. This is a "
+        )
         with pytest.raises(ExactnessError, match=rule):
             driver.require_bounds(alone)
 
@@ -552,7 +554,10 @@ def test_broken_bounds_of_documents_that_are_dropped_are_an_error(metric):
     kept = set(work.best.document[: work.best.state[0]].tolist())
     assert len(kept) < 10
     work.closest[: driver.DROPPED] = np.inf
-    rule = r"^a dropped document must score below the last one listed; got \d\.\d+(e-05)? of its score there\. "
+    rule = (
+        r"^a dropped document must score below the last one listed; "
+        r"got one whose score times \d\.\d+(e-05)? is that of the last one listed\. "
+    )
     with pytest.raises(ExactnessError, match=rule):
         driver.require_bounds(work)
 

@@ -133,7 +133,10 @@ def part_of(part, precision, recall):
 
 @jit
 def bound_of(part, precision, recall, offset):
-    """Return a bound on a score plus `offset`, from bounds on precision and recall the sign of whose sum is certain."""
+    """Return a bound on a score plus `offset`, from bounds on precision and recall.
+
+    The sign of precision + recall must be certain; see `cascade.is_sure`.
+    """
     value = part_of(part, precision, recall)
     return value + offset + TINY * (abs(value) + abs(offset))
 

@@ -72,9 +72,9 @@ class Lists:
         self._blocks: dict[int, tuple[Future, set[int]]] = {}
 
     def take(self, q, n, listed, make):
-        """Return the list of query q of n, and forget it.
+        """Return the list of query q, one of n queries; each list may be taken once.
 
-        `make` computes the lists, of `listed` items each, of consecutive queries.
+        If there is no list yet, `make` computes those of a block of consecutive queries, with `listed` items each.
         """
         size = min(max(ENTRIES // listed, 1), AHEAD)
         first = q // size * size

@@ -45,7 +45,7 @@ class Piece:
     ptr: Any
 
     def to(self, device):
-        """Return the piece on a device."""
+        """Return a copy of the piece whose arrays are on a device."""
         moved = (x.to(device) for x in (self.codes, self.ids, self.document, self.ptr))
         return Piece(self.first, self.lengths, *moved)
 
@@ -67,7 +67,7 @@ class Weighed:
     most: Any
 
     def to(self, device):
-        """Return the values on a device."""
+        """Return a copy whose arrays are on a device."""
         return Weighed(self.share.to(device), self.mean.to(device), self.most.to(device))
 
 

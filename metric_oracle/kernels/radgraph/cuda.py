@@ -1,4 +1,4 @@
-"""RadGraph F1 search on a GPU: it counts shared entities and relations; the host scores the best documents exactly.
+"""RadGraph F1 search on a GPU: it counts shared entities and relations from posting lists.
 
 The host scores the documents that may be listed.
 """

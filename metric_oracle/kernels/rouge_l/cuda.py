@@ -93,7 +93,11 @@ def _find(word, key, base, size):
 
 @device_function
 def _count_short(words, start, length, key, bits, size):
-    """Return the length of the longest common subsequence of a document and a query of up to `BITS` words."""
+    """Return the length of the longest common subsequence of a document and a query of up to `BITS` words.
+
+    The document's words begin at index `start` of `words` and lie `GROUP` apart, see `Corpus`. `key` and `bits` are a
+    hash table of `size` slots: the query's distinct words, and the bits of their positions.
+    """
     v = ONES
     for i in range(length):
         word = words[start + i * GROUP]
@@ -108,7 +112,9 @@ def _count_short(words, start, length, key, bits, size):
 def _count_long(words, start, length, queries, base, size, state):
     """Return the length of the longest common subsequence of a document and a query of any length.
 
-    See `cpu.count_lcs`.
+    The document's words are as for `_count_short`. The query's words are a hash table of `size` slots that begins at
+    index `base` of ``queries.key``; `state` is scratch with one word of 64 bits for each block of the query. The
+    algorithm is that of `cpu.count_lcs`.
     """
     n_blocks = len(state)
     for j in range(n_blocks):

@@ -123,7 +123,7 @@ def _count_excluded(exclusion, place, step, best):
 
 @inner
 def _n_rows(document, row_ptr, best):
-    """Return how many rows of a document no list of the query excludes, at least."""
+    """Return a lower bound on the number of a document's rows that a list of the query may contain."""
     return row_ptr[document + 1] - row_ptr[document] - best.excluded[document]
 
 

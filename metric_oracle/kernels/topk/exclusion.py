@@ -48,7 +48,10 @@ class Exclusion(NamedTuple):
         return rows[self.document[rows] >= 0]
 
     def row_ptr(self, q: int, row_ptr: np.ndarray) -> np.ndarray:
-        """Return offsets int64[D + 1] of the rows of each document that no list of query q excludes, at least."""
+        """Return offsets, int64[D + 1], whose differences are lower bounds on the rows that a document adds to a list.
+
+        A document adds those of its rows that the lists of query q do not exclude.
+        """
         if not len(self.first):
             return row_ptr
         least = np.diff(row_ptr)
