@@ -41,8 +41,8 @@ class Positions(NamedTuple):
         Entries of slot s are ``ptr[s] : ptr[s + 1]``.
     block : int64[E]
         Block of each entry, ascending within a slot.
-    bits : uint64[E]
-        Bit i of an entry is set if the query's word 64 * block + i is the slot's word.
+    bits : uint64[E + 1]
+        Bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last entry is 0.
     """
 
     ptr: np.ndarray
@@ -81,7 +81,7 @@ def find_positions(words, slot):
     for s in range(n_slots + 1):
         ptr[s + 1] += ptr[s]
     block = np.full(ptr[n_slots + 1], -1, np.int64)
-    bits = np.zeros(ptr[n_slots + 1], np.uint64)
+    bits = np.zeros(ptr[n_slots + 1] + 1, np.uint64)
     cursor = ptr.copy()
     for i in range(n):
         if words[i] >= 0:
@@ -121,10 +121,8 @@ def count_lcs(sequence, begin, end, slot, positions, state):
     if len(state) == 1:
         v = ONES
         for p in range(begin, end):
-            s = slot[sequence[p]]
-            if s > 0:
-                u = v & positions.bits[s - 1]
-                v = (v + u) | (v - u)
+            u = v & positions.bits[slot[sequence[p]] - 1]  # a word that the query lacks reads the last entry, 0
+            v = (v + u) | (v - u)
         return _zeros(v)
     state[:] = ONES
     for p in range(begin, end):
