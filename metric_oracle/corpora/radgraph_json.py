@@ -257,7 +257,10 @@ def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 def _within(
     ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the indices of the parts (mentions or relations) of the chosen graphs, and the offset of each graph's."""
+    """Return the indices of the parts (mentions or relations) of the chosen graphs, graph after graph: int64[m].
+
+    Also return the offsets of the chosen graphs in this array: int64[n + 1].
+    """
     sizes = np.diff(ptr)[chosen]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return np.repeat(ptr[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1]), bounds

@@ -125,7 +125,7 @@ class Chosen:
     column, low, high
         Show only test reports whose value in this column lies in [low, high].
     words : str
-        Show only test reports that contain these words, or whose candidates do. Case is ignored.
+        Show only test reports that contain this string, or for which a file's best candidate does, ignoring case.
     label : int or None
         Show only test reports for which this CheXbert label is positive.
     """
@@ -367,7 +367,7 @@ class Cases:
         return order[is_shown[order]]
 
     def _contains(self, words: str) -> np.ndarray:
-        """Return, for each test report, whether its text or a candidate's contains the string `words`: bool[Q].
+        """Return, for each test report, whether its text or that of a file's best candidate contains `words`: bool[Q].
 
         The string is searched as a whole, ignoring case.
         """

@@ -277,7 +277,8 @@ class WeightedIndex(FeatureDocuments):
     def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """Return the weight of each n-gram of the corpus, at its first feature: float64[V].
 
-        Parameters as for `query_weight`, without the features that the corpus lacks.
+        An n-gram that no query has gets the weight of one that occurs in a single query. The parameters are those of
+        `query_weight`, without n-grams that the corpus lacks.
         """
         weight = np.full(len(self.in_corpus.gram), inverse_frequency(in_queries.texts, 1))
         weight[self.in_corpus.gram[feature]] = in_queries.weight[gram]

@@ -141,8 +141,8 @@ def mine(
     k : int, optional
         Candidates of each anchor; replaces that of `options`.
     anchors : sequence of str or path, optional
-        Ids of the anchors, or a file that has them: a table with an id column, or a text file with an id a line. By
-        default all reports that the metric can score.
+        Ids of the anchors, or a file that has them: a table with an id column, or a text file with one id per
+        line. By default all reports that the metric can score.
     self_score : bool, default False
         Whether anchors are left out whose score with themselves is not the best that any report of the index has with
         itself, up to a relative difference of 1e-6. Under RadGraph F1 these are reports without entities or without

@@ -446,7 +446,10 @@ def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, in
 def _check_rows(
     names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
 ) -> None:
-    """Raise InputError unless the options name rows of the table, and pairs of different rows, each pair once."""
+    """Raise InputError unless `random`, `oracles` and `paired` name rows of the table.
+
+    `oracles` also need `random`, and each pair must have two different rows and occur once.
+    """
     named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
     named["paired"] = [name for pair in paired for name in pair]
     for argument, rows in named.items():

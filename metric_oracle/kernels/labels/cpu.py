@@ -66,5 +66,5 @@ class Backend(ScoredWhole):
         return _scores(counts, self.measure), self.components(corpus, batch, query, document, None)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return how many labels of each pair are missing in neither report: int64[n]."""
+        """Return, by the name "compared", how many labels are missing in neither report of each pair: int64[n]."""
         return {"compared": np.sum((batch.vectors[query] != 0) & (corpus.vectors[document] != 0), axis=-1)}

@@ -52,6 +52,9 @@ class Backend(bertscore.Backend):
         return distance(parts["precision"], parts["recall"]), parts
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the mean cosines in both directions for pairs of a distinct query and a document."""
+        """Return, by the names "precision" and "recall", the mean cosines of pairs in both directions: float64[n] each.
+
+        Pairs consist of a distinct query and a document.
+        """
         parts = super().components(corpus, batch, query, document, scores)
         return {"precision": parts["precision"], "recall": parts["recall"]}
