@@ -574,6 +574,13 @@ MUTANTS = [
         "                    value = score(scorer, d, j)\n                    note_bound(reach",
         "kernels/test_bounds.py -k scored_early_is_listed_once",
     ),
+    Mutant(
+        "kernels/_overlap_search.py",
+        "buckets above the others of a group read the lists that they lack",
+        "for a, b in ((lo, first), (end, hi)):",
+        "for a, b in ((lo, first), (hi, hi)):",
+        "kernels/test_bounds.py -k bucket_of_a_group",
+    ),
     # ---- statistics, sets of shards, the search of several queries ----
     Mutant(
         "statistics.py",

@@ -105,6 +105,21 @@ def count_at_least(count, begin, end, least):
 
 
 @inner
+def _count_bytes(count, begin, end, least):
+    """Return how many of the documents begin .. end - 1 have a count of at least `least` (1 to 255)."""
+    limit = np.uint8(least)
+    n = np.int64(0)
+    while begin < end:
+        block = count[begin : min(begin + 2 * BLOCK, end)]
+        of_block = np.uint8(0)  # at most 2 * BLOCK, so that the sum stays a byte and more counts fit into a register
+        for i in range(len(block)):
+            of_block = np.uint8(of_block + np.uint8(block[i] >= limit))
+        n += np.int64(of_block)
+        begin += 2 * BLOCK
+    return n
+
+
+@inner
 def _next_at_least(count, begin, end, least):
     """Return the first of the documents begin .. end - 1 whose count is at least `least` (1 to 255), else `end`."""
     limit = np.uint8(least)
@@ -134,10 +149,10 @@ def largest(count, begin, end):
 @inner
 def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
     """Return how many of the documents begin .. end - 1 have ``count_a * weight_a + count_b * weight_b >= least``."""
-    n = np.int64(0)
+    n = np.int32(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
-        n += np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least
-    return n
+        n += np.int32(np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least)
+    return np.int64(n)
 
 
 @inner
@@ -290,21 +305,26 @@ def read_postings(counts, feature, begin, end, index, saturate):
 
 @compiled_for(raise_minimum, OneFamily)
 def _(counts, scorer, theta):
-    # By bisection, because a bound never falls; a search that begins with a threshold raises all from 1 on.
+    # A bound never falls, so the minimum is found by steps from a guess: it rises by as much as in the bucket before.
     n, limit = counts.n_lists, theta * SLACK
+    rise = np.int64(0)
     for j in range(len(counts.minimum)):
-        below = counts.minimum[j]
-        if below > n or bound(scorer, j, below, 0) >= limit:
-            continue
-        least = n + 1 if bound(scorer, j, n, 0) < limit else n
-        if least > n:
-            below = n
+        first = counts.minimum[j]
+        below, least = first - 1, np.int64(n + 1)  # the minimum is above `below` and at most `least`
+        trial, step = min(first + rise, n), np.int64(1)
         while least - below > 1:
-            middle = (below + least) >> 1
-            if bound(scorer, j, middle, 0) < limit:
-                below = middle
+            if bound(scorer, j, trial, 0) < limit:
+                below = trial
             else:
-                least = middle
+                least = trial
+            if least > n:
+                trial = min(below + step, n)
+            elif below < first:
+                trial = max(least - step, first)
+            else:
+                trial = (below + least) >> 1
+            step += step
+        rise = least - first
         counts.minimum[j] = least
 
 
@@ -370,7 +390,7 @@ def _(counts, j, i, of_bucket, theta):
 
 @compiled_for(n_passing, OneFamily)
 def _(counts, begin, end, of_bucket, least):
-    return count_at_least(counts.matched, begin, end, least)
+    return _count_bytes(counts.matched, begin, end, least)
 
 
 @compiled_for(n_passing, TwoFamilies)

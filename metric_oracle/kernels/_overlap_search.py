@@ -50,6 +50,8 @@ from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, thres
 
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
 SCORE_COST = 256  # postings that take as long to read as one document takes to score
+LIST_COST = 128  # postings that take as long to read as a list takes to find, and its bucket's counts to compare
+GROUP = 4096  # documents of neighbouring buckets for which lists are read together, at least
 FIRST_START = 1000  # postings read before the first document is scored
 LATER_START = 64_000  # the same where a threshold is known
 START_GROWTH = 8
@@ -103,9 +105,11 @@ class Visits(NamedTuple):
     order : int64[C]
         Scratch: buckets in the order in which their documents are scored. Any order gives the same results.
     stop : int64[C]
-        Scratch: number of posting lists that were read for each bucket.
+        Scratch: number of posting lists that were read for each bucket, -1 once its documents are scored or dropped.
     minimum : int64[C]
         Scratch for `OneFamily.minimum`.
+    least : int32[C]
+        Scratch: the least weighted count that passes the filter (`least_passing`), 0 for buckets out of reach.
     """
 
     sizes: np.ndarray
@@ -113,6 +117,7 @@ class Visits(NamedTuple):
     order: np.ndarray
     stop: np.ndarray
     minimum: np.ndarray
+    least: np.ndarray
 
 
 @inner
@@ -120,7 +125,9 @@ def new_visits(sizes):
     """Allocate a `Visits` for length buckets whose documents have these sizes, int64[C]."""
     n = len(sizes)
     ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
-    return Visits(sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+    return Visits(
+        sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
+    )
 
 
 def new_workspace(features: Features, extra: Any = None) -> Workspace:
@@ -197,6 +204,53 @@ def note_bound(limit, value, stage, closest):
         closest[stage] = min(closest[stage], limit / value)
 
 
+@inner
+def _group(counts, scorer, j, theta, stop, buckets):
+    """Return the first and the end of a run of buckets around bucket j, none of them finished.
+
+    It holds `GROUP` documents if its neighbours have as many. Its first and last buckets are within reach, as j is.
+    """
+    lo, hi = j, j + 1
+    has_grown = True
+    while has_grown and buckets[hi - 1, 1] - buckets[lo, 0] < GROUP:
+        has_grown = False
+        if hi < len(buckets) and stop[hi] >= 0:
+            hi += 1
+            has_grown = True
+        if lo > 0 and stop[lo - 1] >= 0:
+            lo -= 1
+            has_grown = True
+    while is_out_of_reach(counts, scorer, lo, 0, theta):
+        lo += 1
+    while is_out_of_reach(counts, scorer, hi - 1, 0, theta):
+        hi -= 1
+    return lo, hi
+
+
+@inner
+def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
+    """Read, for the buckets lo .. hi - 1, every list that was read for one of them; return how many lists that are.
+
+    Buckets leave the first loop of `find_best` from both ends, so those that lack a list are at the ends of the run.
+    """
+    i, n_lists = stop[lo], stop[lo]
+    for j in range(lo, hi):
+        i, n_lists = min(i, stop[j]), max(n_lists, stop[j])
+    while i < n_lists:
+        first = lo
+        while first < hi and stop[first] <= i:
+            first += 1
+        end = hi
+        while end > first and stop[end - 1] <= i:
+            end -= 1
+        for a, b in ((lo, first), (end, hi)):
+            if a < b:
+                p, p_end = postings(ids[i], buckets, a, b, index)
+                read_postings(counts, ids[i], p, p_end, index, saturate)
+        i += 1
+    return n_lists
+
+
 @jit_borrowing
 def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     """Find the k best documents of one query among those that share a feature with it.
@@ -230,7 +284,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     Invariant: a document that was not inserted so far scores below the threshold, or shares no feature with the query,
     or is excluded, or lies in a list that is still to be read for its bucket, or has a count above 0. The first loop
     keeps it, because a bucket leaves [lo, hi) only when its documents with a count of 0 are out of reach; the second
-    loop ends the last case, bucket by bucket. The threshold only rises, so what once was below it stays there.
+    loop ends the last case, group by group of neighbouring buckets. The threshold only rises, so what once was below it
+    stays there.
     """
     by_size_difference(visits, size)
     n_lists = len(ids)
@@ -275,38 +330,53 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
         n_read += end - begin
     stop[lo:hi] = n_lists
-    for j in visits.order:
-        if is_out_of_reach(counts, scorer, j, 0, theta):
+    least = visits.least
+    for near in visits.order:
+        if stop[near] < 0 or is_out_of_reach(counts, scorer, near, 0, theta):
             continue
-        first, last = buckets[j, 0], buckets[j, 1]
-        of_bucket = bucket_weights(counts, j)
-        # Extend the traversal of lists for this bucket while that is cheaper than scoring what would be left.
-        least = least_passing(counts, j, stop[j], of_bucket, theta)
-        while stop[j] < n_lists:
-            begin, end = postings(ids[stop[j]], buckets, j, j + 1, index)
-            if n_passing(counts, first, last, of_bucket, least) * SCORE_COST <= end - begin:
-                break
-            read_postings(counts, ids[stop[j]], begin, end, index, n_lists > FULL)
-            stop[j] += 1
-            least = least_passing(counts, j, stop[j], of_bucket, theta)
-        d = first
+        lo, hi = _group(counts, scorer, near, theta, stop, buckets)
+        i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL)
+        for j in range(lo, hi):
+            least[j] = 0 if is_out_of_reach(counts, scorer, j, 0, theta) else 1
+        # Read further lists for this group while that is cheaper than scoring what would be left.
         while True:
-            d = next_passing(counts, d, last, of_bucket, least)
-            if d == last:
+            n = np.int64(0)
+            for j in range(lo, hi):
+                if least[j] > 0:
+                    of_bucket = bucket_weights(counts, j)
+                    least[j] = least_passing(counts, j, i, of_bucket, theta)
+                    n += n_passing(counts, buckets[j, 0], buckets[j, 1], of_bucket, least[j])
+            if n == 0 or i == n_lists:
                 break
-            if not _contains(started, n_started, d) and not is_excluded(scorer, d):
-                value = score(scorer, d, j)
-                note_bound(filter_reach(counts, scorer, d, j, stop[j], of_bucket), value, FILTER, work.closest)
-                n_scored += 1
-                if value > 0.0:
-                    insert(d, value, index.row_ptr, k, best)
-                if threshold(best, k) > theta:
-                    theta = threshold(best, k)
-                    raise_minimum(counts, scorer, theta)
-                    if is_out_of_reach(counts, scorer, j, 0, theta):
-                        break
-                    least = max(least, least_passing(counts, j, stop[j], of_bucket, theta))
-            d += 1
+            begin, end = postings(ids[i], buckets, lo, hi, index)
+            if n * SCORE_COST <= end - begin + LIST_COST:
+                break
+            read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
+            i += 1
+        for j in range(lo, hi):
+            stop[j] = -1
+            if n == 0 or least[j] == 0 or is_out_of_reach(counts, scorer, j, 0, theta):
+                continue
+            of_bucket = bucket_weights(counts, j)
+            passing = max(least[j], least_passing(counts, j, i, of_bucket, theta))
+            d, last = buckets[j, 0], buckets[j, 1]
+            while True:
+                d = next_passing(counts, d, last, of_bucket, passing)
+                if d == last:
+                    break
+                if not _contains(started, n_started, d) and not is_excluded(scorer, d):
+                    value = score(scorer, d, j)
+                    note_bound(filter_reach(counts, scorer, d, j, i, of_bucket), value, FILTER, work.closest)
+                    n_scored += 1
+                    if value > 0.0:
+                        insert(d, value, index.row_ptr, k, best)
+                    if threshold(best, k) > theta:
+                        theta = threshold(best, k)
+                        raise_minimum(counts, scorer, theta)
+                        if is_out_of_reach(counts, scorer, j, 0, theta):
+                            break
+                        passing = max(passing, least_passing(counts, j, i, of_bucket, theta))
+                d += 1
     for i in range(n_started):  # a later search may ask which documents this one met
         set_count(counts, started[i], np.uint8(1))
     work.n_pairs[0] += n_scored

@@ -27,7 +27,7 @@ from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import sample_size
 from metric_oracle.kernels._jit import compiled_for, jit
-from metric_oracle.kernels._overlap import SLACK, by_rarity
+from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu, brevity
 from metric_oracle.kernels.cider_d import cpu as cider_cpu
@@ -598,6 +598,81 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
             silent.append(query)
     assert not silent
     assert stopped == n_stopped  # bounds of BLEU and CIDEr-D are seldom close: the other lists are right all the same
+
+
+@examples(200)
+@given(st.data())
+def test_every_bucket_of_a_group_has_read_the_same_lists(data):
+    sizes = data.draw(st.lists(st.integers(1, 3 * driver.GROUP // 4), min_size=1, max_size=9))
+    ends = np.cumsum(sizes)
+    buckets = np.stack([ends - sizes, ends] + [np.arange(len(sizes))] * 6, axis=1).astype(np.int64)
+    n_left = data.draw(st.integers(0, len(sizes)))
+    stops = data.draw(st.lists(st.integers(0, 5), min_size=len(sizes), max_size=len(sizes)))
+    stop = np.array(sorted(stops[:n_left]) + sorted(stops[n_left:], reverse=True), np.int64)
+    reachable = np.array(data.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes))))
+    n_lists = 6
+    # One posting for each document in each list; matches beyond 255 stay 255, so few lists are counted exactly.
+    every = np.arange(ends[-1], dtype=np.int32)
+    posted = np.arange(n_lists + 1, dtype=np.int64) * len(every)
+    nothing = np.zeros(0, np.int64)
+    features = Features(
+        posted, np.tile(every, n_lists), nothing, nothing.astype(np.int32), np.zeros((1, 0), np.int32),
+        np.full(n_lists, -1, np.int32), np.zeros((0, 1), np.int32), nothing, nothing,
+    )  # fmt: skip
+    minimum = np.where(reachable, 1, n_lists + 1).astype(np.int64)
+    counts = counts_of.OneFamily(np.repeat(stop, sizes).astype(np.uint8), minimum, n_lists, 3)
+    finished = []
+    for near in data.draw(st.permutations(range(len(sizes)))):
+        if stop[near] < 0 or not reachable[near]:
+            continue
+        lo, hi = grouped(counts, near, stop, buckets)
+        assert lo <= near < hi
+        assert reachable[lo]
+        assert reachable[hi - 1]
+        assert (stop[lo:hi] >= 0).all()
+        n_read = read_up(counts, np.arange(n_lists, dtype=np.int32), lo, hi, stop, features, buckets)
+        assert n_read == stop[lo:hi].max()
+        assert (counts.matched[buckets[lo, 0] : buckets[hi - 1, 1]] == n_read).all()
+        finished += range(lo, hi)
+        stop[lo:hi] = -1
+    assert len(set(finished)) == len(finished)
+    assert set(np.flatnonzero(reachable)) <= set(finished)
+
+
+@jit
+def grouped(counts, j, stop, buckets):
+    return driver._group(counts, 0, j, 0.0, stop, buckets)
+
+
+@jit
+def read_up(counts, ids, lo, hi, stop, index, buckets):
+    return driver._read_up(counts, ids, lo, hi, stop, index, buckets, False)
+
+
+@pytest.mark.parametrize("metric", ["bleu-2", "rouge-l", "radgraph"])
+def test_buckets_of_several_groups_hold_the_best_documents(metric):
+    rng = np.random.default_rng(8)
+    words = [f"w{i}" for i in range(60)]
+    lengths = np.minimum(rng.geometric(0.08, 9000), 60)
+    documents = list(dict.fromkeys(tuple(rng.choice(words, n, replace=metric != "radgraph")) for n in lengths.tolist()))
+    assert len(documents) > 2 * driver.GROUP
+    index, _ = planted_index(metric, [list(document) for document in documents], ["w0"])
+    record = METRICS[metric]
+    backend = load_kernel(record, "cpu")
+    for document in documents[:: len(documents) // 12]:
+        query = [*document[:-1], "w7", "unknown"][: 2 + len(document) // 2 * 2]
+        encoded = index.encode(inputs_of(metric, query))
+        corpus = index.corpus(record, encoded)
+        scores = next(backend.score_all(corpus, encoded.batch, [0])).copy()
+        for k, limit in ((1, -np.inf), (7, -np.inf), (3, float(np.sort(scores)[-5]))):
+            found = Answers(
+                np.full((1, k), -1, np.int64), np.zeros((1, k)), np.zeros((1, k), np.int64), np.full(1, limit)
+            )
+            backend.search(corpus, encoded.batch, 0, 1, k, found, backend.new_workspace(corpus))
+            rows = np.argsort(-scores[index.document_of_row], kind="stable")[:k]
+            expected = scores[index.document_of_row[rows]]
+            assert (found.rows[0] == np.where(expected > 0, rows, -1)).all()
+            assert (found.scores[0] == expected).all()
 
 
 def test_the_sample_grows_as_queries_become_fewer():
