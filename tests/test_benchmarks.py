@@ -226,6 +226,26 @@ def test_radcliq_is_measured_beside_bertscore(state_rows, data, tmp_path):
 
 
 @needs_encoder
+@pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
+def test_a_study_is_timed_as_a_user_runs_it(state_rows, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(workloads, "ALL", ("bleu",))  # all seven metrics take too long for a test
+    monkeypatch.setattr(workloads, "OF_STATES", ())
+    states = benchmark_data.prepare_states(data, 60, 4)
+    found = workloads._study(SimpleNamespace(states=states, scratch=tmp_path))
+    columns = found.columns
+    assert {"strong", "fair", "weak", "unrelated", "chexbert-labels-oracle", "random-expected"} <= set(columns["rows"])
+    steps = {"reading", "unrelated", "bleu-2 oracle: search", "random (expected): bleu-2", "table"}
+    assert steps <= columns["steps_s"].keys()
+    assert list(columns["steps_cpu_s"]) == list(columns["steps_s"])
+    assert list(columns["steps_s"])[-2:] == ["random (expected)", "table"]
+    assert 0 < sum(columns["steps_s"].values()) <= found.median
+    row = state_rows["single-bertscore"] | {"name": "study", "title": "a study", **columns}
+    text = report.markdown([row])
+    assert "| Step of a study | Time | Processor time |" in text
+    assert "| random (expected): bleu-2 |" in text
+
+
+@needs_encoder
 @pytest.mark.parametrize("name", ["bertscore-library", "bertscore-maxsim"])
 def test_libraries_score_as_we_do(state_rows, data, name):
     states = benchmark_data.prepare_states(data, 60, 4)
