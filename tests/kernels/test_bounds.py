@@ -689,7 +689,7 @@ def test_a_search_with_a_broken_bound_raises(metric):
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
     backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
     work.closest[driver.FILTER] = 0.875
-    with pytest.raises(ExactnessError, match=r"got 0\.875 of it \(filter\)"):
+    with pytest.raises(ExactnessError, match=r"got 0\.875 times its score \(filter\)"):
         backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
 
 

@@ -304,7 +304,7 @@ def test_command_plots(oracle, files, tmp_path):
     [
         (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Write both parts"),
         (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Write both"),
-        (["A={0}", "A={1}"], "table: the files of 'A' have metric bleu-2 twice. Name one"),
+        (["A={0}", "A={1}"], "table: the files of 'A' have metric bleu-2 twice. Leave one of them out"),
         (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Write both"),
         (
             ["A={0}", "--oracle", "bleu=A", "--oracle", "bleu=B"],
