@@ -22,12 +22,12 @@ from metric_oracle import api
 from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
-from metric_oracle.indexes.contract import EncodedQueries
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
+from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
@@ -141,14 +141,15 @@ class Study(NamedTuple):
 
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
-    """Time a search of all queries, from reports in memory to the table of results, then their encoding alone."""
-    results: list[api.Results] = []
-    encoded: list[EncodedQueries] = []
-    # The whole search comes first: it must find what a search finds, and no encoding that was just made.
-    total = timed(lambda: results.append(api.retrieve(index, queries, metric, backend=backend)))
+    """Time a search of all queries, from reports in memory to the table of results, and the encoding within it."""
+    times = [time.perf_counter()]
     plan = api.plan(index, metric, api.SearchOptions(backend=backend))
-    encode = timed(lambda: encoded.append(plan.encode(queries)))
-    return Study(total, encode, results[0].signature.get("stages", {}), len(np.unique(encoded[0].which)))
+    answered = search(index, queries, plan.metric, plan.options, progress=lambda n: times.append(time.perf_counter()))
+    results = answered.results(queries.ids)
+    total = time.perf_counter() - times[0]
+    encode = times[1] - times[0]  # the first call of `progress` comes when the queries are encoded
+    distinct = len(np.unique(plan.encode(queries).which))
+    return Study(total, encode, results.signature.get("stages", {}), distinct)
 
 
 def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:

@@ -67,7 +67,8 @@ def search(
     A set whose documents are joined (`is_joined`) is searched like an index. Otherwise the k-th best scores so far are
     passed to the shards that follow, which leave out rows that score worse. `limit`, float64[Q], has those of shards
     that were searched elsewhere. If fewer than k rows are found, a list ends with row -1. `encoded` holds queries that
-    were encoded in another process, None if they were not.
+    were encoded in another process, None if they were not. `progress` is called with 0 once the queries are encoded,
+    then with numbers of queries that were answered.
     """
     k = options.k
     reserve = cache(partial(fallback_row, index, record)) if record.fallback and not options.is_restricted else None
@@ -88,6 +89,8 @@ def search(
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
             encoded = of_shard = encode_for(shard, representation, queries, options.settings)
+            if progress is not None:
+                progress(0)  # encoded, none answered
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
         part, of_part, exact = search_shard(
