@@ -27,9 +27,7 @@ class Shared:
     index: o.Index
     queries: o.Queries
     bertscore: o.Bertscore
-    files: o.Files
-    models: o.Models
-    reading: o.Reading
+    inputs: o.Inputs
     metric: o.Metric = o.BLEU
 
     def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:
@@ -38,8 +36,8 @@ class Shared:
 
         options = api.SearchOptions(text=own.pop("text", True), **given(self.bertscore))
         plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
-        check_encoder(plan.scores, self.queries, self.files)
-        return plan, load_tests(self.queries, self.files, self.models, self.reading, plan.scores.index)
+        check_encoder(plan.scores, self.queries, self.inputs)
+        return plan, load_tests(self.queries, self.inputs, plan.scores.index)
 
 
 def _baseline(kind: str, shared: Shared, to: Destination, with_text: bool, **own: Any) -> None:

@@ -174,7 +174,7 @@ def _is_printable(text: str, may_be_report: bool) -> bool:
     return bool(_ENDING.search(text)) or (not re.search(r"\s", text) and (not may_be_report or "/" in text))
 
 
-def metric_names(metrics: Sequence[str] | None, *, for_scores: bool = False) -> list[str] | None:
+def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
     """Return the names given with --metric, repeated or separated by commas; None if the option was not given.
 
     Raises
@@ -194,7 +194,7 @@ def metric_names(metrics: Sequence[str] | None, *, for_scores: bool = False) -> 
                 step="Choose one.",
             )
         if name != COMPOSITE:
-            get_metric(name, for_scores=for_scores)
+            get_metric(name)
     return names
 
 
@@ -223,8 +223,8 @@ def one_metric(metrics: Sequence[str]) -> str:
 def named(
     texts: Sequence[str] | None,
     argument: str,
-    form: str,
-    mark: str,
+    form: str = "NAME=FILE",
+    mark: str = "=",
     *,
     repeatable: bool = False,
 ) -> list[tuple[str, str]]:

@@ -1,16 +1,14 @@
 """The command overlap."""
 
-from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command
-from metric_oracle.commands.output import Destination, csv_lines, note, progress
+from metric_oracle.commands.output import Destination, note, page_lines, progress, table_lines
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -61,17 +59,8 @@ def overlap(
     if to.plot is not None:
         plot_overlap(result, to.plot)
         note(f"{to.plot}: {len(read)} sets")
-    texts: dict[str, Callable[[], Iterable[str]]] = {
-        "jsonl": api.Results(result.table, result.signature).json_lines,
-        "csv": lambda: csv_lines(result.table),
-        **{form: partial(_lines, render, result) for form, render in RENDER.items()},
-    }
+    texts = {**table_lines(api.Results(result.table, result.signature)), **page_lines(RENDER, result)}
     to.deliver(lambda: views(result, listed), texts, result.summary(), partial(write_overlap, result))
-
-
-def _lines(render: Any, result: Any) -> list[str]:
-    """Return the report on copies as lines in a format."""
-    return [render(result).removesuffix("\n")]
 
 
 def _named(sets: list[str]) -> list[tuple[str, str]]:

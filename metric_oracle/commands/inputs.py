@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.commands.command import given, used
-from metric_oracle.commands.options import CrepeFiles, Files, Models, Reading, SamplesReading
+from metric_oracle.commands.options import CrepeFiles, Inputs, Models, Reading, SampleInputs
 from metric_oracle.commands.output import note, progress
 from metric_oracle.errors import not_installed
 
@@ -18,11 +18,17 @@ def check_installed(files: Any, *models: object) -> None:
     api.check_installed([*api.named_models(given(files)), *models])
 
 
-def check_device(files: Any, models: Models) -> None:
+def check_device(inputs: Inputs | SampleInputs) -> None:
     """Raise BackendError if --device cuda is given, a model would run on it, and this machine has no GPU."""
     from metric_oracle import api
 
-    api.check_device(models.device, [models.encoder, *api.named_models(given(files))])
+    api.check_device(inputs.models.device, [inputs.models.encoder, *api.named_models(given(inputs.files))])
+
+
+def check_models(inputs: Inputs | SampleInputs, *others: object) -> None:
+    """Raise BackendError if a library or device of the models that `inputs` or `others` name is missing."""
+    check_installed(inputs.files, inputs.models.encoder, *others)
+    check_device(inputs)
 
 
 def check_web() -> None:
@@ -32,15 +38,17 @@ def check_web() -> None:
         raise not_installed("a page", missing[0], "web")
 
 
-def load_tests(
-    queries: Path | str, files: Files, models: Models, reading: Reading, *others: Any, keep: Sequence[str] = ()
-) -> Any:
-    """Read test reports, from a file or one text, with their sources; print what was recognised and left out."""
+def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequence[str] = ()) -> Any:
+    """Read test reports, from a file or one text, with their sources; print what was recognised and left out.
+
+    By default their section is that of `results`, which are indexes or results.
+    """
     from metric_oracle import api
 
-    check_device(files, models)
+    check_device(inputs)
+    reading = inputs.reading
     read: Any = queries
-    options = {**used(files), **used(models)}
+    options = {**used(inputs.files), **used(inputs.models)}
     kept = {"keep": keep} if keep else {}
     if isinstance(queries, str):
         read = [queries]
@@ -48,22 +56,28 @@ def load_tests(
     elif api.is_prepared(queries):
         options |= used(reading, Reading())
     else:
-        like = api.section_of(*others)
-        read = api.read_reports(queries, **({"section": like} if like else {}) | used(reading) | kept)
+        section = api.section_of(*results)
+        read = api.read_reports(queries, **({"section": section} if section else {}) | used(reading) | kept)
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     tests = api.reports(read, **options, tell=note)
-    if not api.named_models(given(files)):
+    if not api.named_models(given(inputs.files)):
         return tests.load()
     with progress("test reports") as step:
         return tests.load(progress=step)
 
 
-def attached(reports: Path, files: Files, models: Models, reading: Reading | SamplesReading, **more: Any) -> Any:
-    """Return a file of reports with its sources and the options for reading it; `more` are options of `api.reports`."""
+def attached(reports: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
+    """Return a file of reports with its sources and `options` of `api.reports`."""
     from metric_oracle import api
 
-    return api.reports(reports, **given(files), **used(models), **used(reading), tell=note, **more)
+    of_models = used(inputs.models)
+    return api.reports(reports, **given(inputs.files), **of_models, **used(inputs.reading), tell=note, **options)
+
+
+def given_options(inputs: Inputs) -> dict[str, Any]:
+    """Return the options of a file of reports that were given, by the names of their arguments in Python."""
+    return {**used(inputs.files), **used(inputs.models), **used(inputs.reading, Reading())}
 
 
 def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[str, Any]:

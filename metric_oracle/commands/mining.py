@@ -9,7 +9,6 @@ import typer
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, one_metric, used
 from metric_oracle.commands.output import Destination, progress
-from metric_oracle.errors import InputError, option
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -45,14 +44,13 @@ def mine(
     from metric_oracle.mining.mine import mine as run
     from metric_oracle.mining.selection import Selection
 
-    if to.out is None:
-        raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+    out = to.file()
     options = api.SearchOptions(k, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running))
     with progress("anchors") as step:
-        found = run(
+        mined = run(
             api.open_index(index),
             one_metric(metric),
-            to.out,
+            out,
             anchors=anchors,
             self_score=self_score,
             text=with_text,
@@ -60,7 +58,7 @@ def mine(
             options=options,
             progress=step,
         )
-    report(to, found)
+    report(to, mined)
 
 
 @command(
@@ -85,12 +83,11 @@ def pairs(
     from metric_oracle import api
     from metric_oracle.mining.pairs import pairs as write
 
-    if to.out is None:
-        raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+    out = to.file()
     corpus = None if index is None else api.open_index(index)
     with progress("blocks") as step:
-        found = write(positives, negatives, shape=shape, out=to.out, index=corpus, progress=step)
-    _report(to, found.counts, found.summary())
+        written = write(positives, negatives, shape=shape, out=out, index=corpus, progress=step)
+    _report(to, written.counts, written.summary())
 
 
 def report(to: Destination, mined: Any) -> None:

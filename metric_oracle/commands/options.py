@@ -932,6 +932,24 @@ class SamplesReading:
     separator: Separator = None
 
 
+@dataclass
+class Inputs:
+    """Options of the reports that a command reads: their sources, the models that make them, and the file itself."""
+
+    files: Files
+    models: Models
+    reading: Reading
+
+
+@dataclass
+class SampleInputs:
+    """Options of a file with several reports for each study, as in `Inputs`."""
+
+    files: Files
+    models: Models
+    reading: SamplesReading
+
+
 Sampled = Annotated[
     Path | None,
     _file(

@@ -9,10 +9,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError, in_terms_of_caller
+from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError, in_terms_of_caller, option
 from metric_oracle.progress import Progress, silent
 
 LONG = 1.0  # seconds of compilation after which the progress bar mentions it
@@ -106,6 +107,12 @@ class Destination:
 
             check_plot(self.plot, [Path(given) for given in self.inputs if given])
 
+    def file(self) -> Path:
+        """Return the file of --out; raise InputError if it was not given."""
+        if self.out is None:
+            raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+        return self.out
+
     def deliver(
         self,
         view: Callable[[], Iterable[Any]],
@@ -181,6 +188,20 @@ def csv_lines(table: Any) -> Iterator[str]:
     yield buffer.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
+def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
+    """Return the functions that make the lines of a table of results as JSON Lines and as CSV."""
+    return {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
+
+
+def page_lines(renderers: Mapping[str, Callable[..., str]], *content: Any) -> dict[str, Callable[[], list[str]]]:
+    """Return, for each format in `renderers`, the function that makes the lines of `content` in that format."""
+
+    def lines(render: Callable[..., str]) -> list[str]:
+        return [render(*content).removesuffix("\n")]
+
+    return {form: partial(lines, render) for form, render in renderers.items()}
+
+
 def deliver_results(
     to: Destination,
     results: Any,
@@ -189,8 +210,7 @@ def deliver_results(
     write: Callable[[Path], object] | None = None,
 ) -> None:
     """Deliver a result with a table and a method that writes it, such as `Results` and `Scores`."""
-    texts = {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
-    to.deliver(view, texts, summary, write or results.write)
+    to.deliver(view, table_lines(results), summary, write or results.write)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from typing import Any
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, used
-from metric_oracle.commands.inputs import check_installed, check_web, load_tests
+from metric_oracle.commands.command import command
+from metric_oracle.commands.inputs import check_installed, check_web, given_options, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError, option
@@ -26,9 +26,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore --index INDEX",
 )
 def explore(
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     rated: o.Rated,
     to: Destination,
     results: o.ResultFiles = None,
@@ -54,7 +52,7 @@ def explore(
             value="neither",
             step=f"Name result files, or an index with {option('index')}.",
         )
-    check_installed(files)
+    check_installed(inputs.files)
     from metric_oracle.explorer.images import Images
 
     folder = None if images is None else Images(images)
@@ -65,7 +63,7 @@ def explore(
         from metric_oracle.explorer.pages import Explorer
 
         read = [*(results or []), *others]
-        explorer = Explorer(_cases(read, index, queries, files, models, reading, rated, sampled, copies), images=folder)
+        explorer = Explorer(_cases(read, index, queries, inputs, rated, sampled, copies), images=folder)
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -82,9 +80,7 @@ def explore(
     endings=(".html",),
 )
 def report(
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     rated: o.Rated,
     to: Destination,
     results: o.ResultFiles = None,
@@ -106,11 +102,11 @@ def report(
             value="one of them or none",
             step=f"Name result files, and {option('out', 'page.html')}.",
         )
-    check_installed(files)
+    check_installed(inputs.files)
     from metric_oracle.explorer.report import write_report
 
     others = [scores for _, scores in read_foreign_files(foreign, direction)]
-    cases = _cases([*results, *others], index, queries, files, models, reading, rated)
+    cases = _cases([*results, *others], index, queries, inputs, rated)
     with progress("writing"):
         write_report(cases, to.out, text=with_text)
     note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
@@ -120,9 +116,7 @@ def _cases(
     results: Any,
     index: Any,
     queries: Any,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     rated: o.Rated,
     sampled: Any = None,
     copies: Any = None,
@@ -135,7 +129,7 @@ def _cases(
     from metric_oracle.explorer.sampled_cases import SampledCases
     from metric_oracle.raters.ratings import read_ratings
 
-    attached = {**used(files), **used(models), **used(reading, o.Reading())}
+    attached = given_options(inputs)
     if queries is None and attached:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in attached)
         raise InputError(
@@ -154,7 +148,7 @@ def _cases(
     opened = None if index is None else api.open_index(index)
     with progress("reading results"):
         results = [read_result(result) for result in results]
-    batch = None if queries is None else load_tests(queries, files, models, reading, opened, *results)
+    batch = None if queries is None else load_tests(queries, inputs, opened, *results)
     with progress("joining results"):
         counted = rated.ratings and RatedCases(
             read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())

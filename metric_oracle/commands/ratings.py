@@ -9,7 +9,7 @@ import typer
 from metric_oracle.choices import TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, metric_names, named, split_names
-from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
+from metric_oracle.commands.output import Destination, note, page_lines, progress, signed, table_lines
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -49,7 +49,7 @@ def align(
 
     # Columns of other tools have names of their own.
     names = metric_names(metric) if not scores else metric and split_names(metric)
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
+    directions = dict(named(direction, "direction", "NAME=higher|lower"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("align"):
         result = metric_agreement.align(
@@ -108,10 +108,10 @@ def compare_metrics(
     from metric_oracle.raters import plots as ratings_plots
     from metric_oracle.raters.metric_agreement_layout import comparison_tables
 
-    ratings = dict(named(sets, "sets", "NAME=FILE", "="))
+    ratings = dict(named(sets, "sets"))
     of_set: dict[str, dict[str, Any]] = {name: {"scores": [], "samples": None} for name in ratings}
     for argument, given in (("scores", scores), ("samples", samples)):
-        for name, file in named(given, argument, "NAME=FILE", "=", repeatable=argument == "scores"):
+        for name, file in named(given, argument, repeatable=argument == "scores"):
             if name not in ratings:
                 raise InputError(
                     argument=argument,
@@ -125,7 +125,7 @@ def compare_metrics(
                 of_set[name]["samples"] = file
     if scatter is not None:
         check_plot(scatter, [Path(given) for given in to.inputs if given])
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
+    directions = dict(named(direction, "direction", "NAME=higher|lower"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("compare-metrics"):
         result = metric_agreement.compare_metrics(
@@ -134,7 +134,7 @@ def compare_metrics(
             directions=directions,
             paired=pairs,
             times=times,
-            ablations=dict(named(ablation, "ablation", "NAME=FILE", "=")),
+            ablations=dict(named(ablation, "ablation")),
             resample_raters=resample_raters,
             resamples=resamples,
             seed=seed,
@@ -217,11 +217,10 @@ def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any)
     def write(path: Any) -> None:
         paper_table.write_tables(path, every, numbers, result.signature)
 
+    renderers = {"md": paper_table.markdown, "tex": paper_table.latex}
     texts = {
-        "jsonl": api.Results(numbers, result.signature).json_lines,
-        "csv": lambda: csv_lines(numbers),
-        "md": lambda: [paper_table.markdown(every, result.signature).removesuffix("\n")],
-        "tex": lambda: [paper_table.latex(every, result.signature).removesuffix("\n")],
+        **table_lines(api.Results(numbers, result.signature)),
+        **page_lines(renderers, every, result.signature),
     }
     to.deliver(view, texts, result.summary(), write)
 

@@ -7,8 +7,8 @@ import typer
 from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names
-from metric_oracle.commands.inputs import attached, check_device, check_installed
-from metric_oracle.commands.output import Destination, csv_lines, note, progress, signed
+from metric_oracle.commands.inputs import attached, check_models
+from metric_oracle.commands.output import Destination, note, page_lines, progress, signed, table_lines
 from metric_oracle.commands.search import PLAIN
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -33,10 +33,8 @@ def _check(to: Destination, path: Path | None, argument: str) -> None:
 )
 def consensus(
     candidates: o.SampledReports,
-    files: o.Files,
-    models: o.Models,
+    inputs: o.SampleInputs,
     bertscore: o.Bertscore,
-    reading: o.SamplesReading,
     to: Destination,
     metric: o.Metrics = o.BLEU,
     weighted: o.Weighted = False,
@@ -62,12 +60,11 @@ def consensus(
     out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
     for argument, written in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
         _check(to, written, argument)
-    check_installed(files, models.encoder)
-    check_device(files, models)
-    asked = attached(candidates, files, models, reading, layer=layer, rescale_table=rescale_table)
+    check_models(inputs)
+    samples = attached(candidates, inputs, layer=layer, rescale_table=rescale_table)
     with progress("consensus") as step:
         chosen = choose(
-            asked,
+            samples,
             names,
             weighted=weighted,
             index=index,
@@ -82,7 +79,7 @@ def consensus(
     to.out = next(iter(paths), out)
     to.deliver(
         lambda: [consensus_table(chosen)],
-        {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)},
+        table_lines(results),
         ", also ".join([f"{len(chosen.samples.ids):,} reports", *map(str, list(paths)[1:])]),
         lambda path: chosen.write(out or path),
         lambda: [consensus_table(chosen)],
@@ -103,11 +100,9 @@ def consensus(
 def best_of(
     candidates: o.SampledReports,
     references: o.Corpus,
-    files: o.Files,
+    inputs: o.Inputs,
     predicted_files: o.PredictedFiles,
-    models: o.Models,
     bertscore: o.Bertscore,
-    reading: o.Reading,
     to: Destination,
     metric: o.Metrics = o.BLEU,
     column: o.Column = None,
@@ -135,15 +130,14 @@ def best_of(
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
     _check(to, best_scores, "scores")
-    check_installed(files, models.encoder)
-    check_device(files, models)
+    check_models(inputs)
     sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
     written = api.reports(candidates, **sources, id_column=predicted_id_column, text_column=predicted_text_column)
-    asked = attached(references, files, models, reading, layer=layer, rescale_table=rescale_table)
+    tests = attached(references, inputs, layer=layer, rescale_table=rescale_table)
     with progress("best of n") as step:
         best = measure(
             written,
-            asked,
+            tests,
             names,
             column=column,
             inner=inner,
@@ -160,13 +154,7 @@ def best_of(
         scores = best.to_scores()
         scores.write(best_scores)
         note(f"{best_scores}: {scores.signature['system']}, {scores.table.num_rows:,} studies")
-    numbers = best.to_results()
-    texts = {
-        "jsonl": numbers.json_lines,
-        "csv": lambda: csv_lines(numbers.table),
-        "md": lambda: [markdown_of(best).removesuffix("\n")],
-        "tex": lambda: [latex_of(best).removesuffix("\n")],
-    }
+    texts = {**table_lines(best.to_results()), **page_lines({"md": markdown_of, "tex": latex_of}, best)}
     to.deliver(
         lambda: [*best_of_tables(best), signed(best.signature)],
         texts,

@@ -1,6 +1,6 @@
 """The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, used
-from metric_oracle.commands.inputs import attached, check_device, check_installed, checkpoint, load_tests
-from metric_oracle.commands.output import Destination, deliver_results, note, progress, signed
+from metric_oracle.commands.inputs import attached, check_installed, check_models, checkpoint, load_tests
+from metric_oracle.commands.output import Destination, deliver_results, note, page_lines, progress, signed
 from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError, option
 
@@ -31,11 +31,9 @@ def score(
     references: o.References,
     predictions: o.Predictions,
     predicted: o.Predicted,
-    files: o.Files,
-    models: o.Models,
+    inputs: o.Inputs,
     bertscore: o.Bertscore,
     crepe_files: o.CrepeFiles,
-    reading: o.Reading,
     to: Destination,
     metric: o.Metrics = None,
     system: o.System = None,
@@ -61,18 +59,17 @@ def score(
     if published_names:
         to.check((".csv",), PLAIN)
     names = metric_names(metric)
-    check_installed(files, models.encoder, crepe)
-    check_device(files, models)
+    check_models(inputs, crepe)
     of_predictions = given(predicted)
     inner = of_predictions.pop("inner")
     of_predictions |= given(of_predictions.pop("predicted_files"))
     of_predictions = {name.removeprefix("predicted_"): value for name, value in of_predictions.items()}
-    split = reading.split if of_predictions["ids"] is not None else None
+    split = inputs.reading.split if of_predictions["ids"] is not None else None
     with progress("scoring") as step:
         predicted_reports = api.reports(
-            predictions, **of_predictions, split=split, seed=seed, **_of_text(predictions, reading)
+            predictions, **of_predictions, split=split, seed=seed, **_of_text(predictions, inputs.reading)
         )
-        reference_reports = attached(references, files, models, reading, layer=layer, rescale_table=rescale_table)
+        reference_reports = attached(references, inputs, layer=layer, rescale_table=rescale_table)
         scores = api.score(
             reference_reports,
             predicted_reports,
@@ -81,7 +78,7 @@ def score(
             index=index,
             inner=inner,
             text=with_text or published_names,
-            crepe=checkpoint(crepe, crepe_files, models) or None,
+            crepe=checkpoint(crepe, crepe_files, inputs.models) or None,
             options=api.SearchOptions(**given(bertscore)),
             progress=step,
         )
@@ -141,12 +138,8 @@ def table(
     from metric_oracle.tables.comparison import compare
     from metric_oracle.tables.comparison_layout import write
 
-    files: dict[str, list[Any]] = {}
-    for name, file in named(systems, "systems", "NAME=FILE", "=", repeatable=True):
-        files.setdefault(name, []).append(file)
-    for name, scores in read_foreign_files(foreign, direction):
-        files.setdefault(name, []).append(scores)
-    oracles = dict(named(oracle, "oracle", "METRIC=NAME", "="))
+    files = _grouped([*named(systems, "systems", repeatable=True), *read_foreign_files(foreign, direction)])
+    oracles = dict(named(oracle, "oracle", "METRIC=NAME"))
     pairs = named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("table") as step:
         compared = compare(
@@ -167,12 +160,20 @@ def table(
     _deliver_comparison(to, compared, partial(write, compared), compared.summary())
 
 
+def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
+    """Return the files or scores of each name."""
+    groups: dict[str, list[Any]] = {}
+    for name, file in pairs:
+        groups.setdefault(name, []).append(file)
+    return groups
+
+
 def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] | None) -> list[tuple[str, Any]]:
     """Return pairs of the name of a system and its scores by another tool, from --foreign and --direction."""
     from metric_oracle.tables.foreign import read_foreign
 
-    directions = dict(named(direction, "direction", "NAME=higher|lower", "="))
-    files = named(foreign, "foreign", "NAME=FILE", "=", repeatable=True)
+    directions = dict(named(direction, "direction", "NAME=higher|lower"))
+    files = named(foreign, "foreign", repeatable=True)
     if directions and not files:
         raise InputError(
             argument="direction",
@@ -186,13 +187,10 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
 def _deliver_comparison(to: Destination, compared: Any, write: Any, summary: str, brief: Any = None) -> None:
     from metric_oracle.tables.comparison_layout import RENDER, layout
 
-    texts = {name: partial(_lines, render, compared) for name, render in RENDER.items()}
     shown = None if brief is None else partial(brief, compared)
-    to.deliver(lambda: [*layout(compared), signed(compared.signature)], texts, summary, write, shown)
-
-
-def _lines(render: Any, compared: Any) -> list[str]:
-    return [render(compared).removesuffix("\n")]
+    to.deliver(
+        lambda: [*layout(compared), signed(compared.signature)], page_lines(RENDER, compared), summary, write, shown
+    )
 
 
 @command(
@@ -205,9 +203,7 @@ def _lines(render: Any, compared: Any) -> list[str]:
 def study(
     index: o.Index,
     queries: o.Queries,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     to: Destination,
     model_files: o.ModelFiles,
     metric: o.Metrics = None,
@@ -247,34 +243,17 @@ def study(
             step=f"Add {option('out', 'FOLDER')}, or drop it.",
         )
     names = metric_names(metric)
-    check_installed(files, models.encoder)
-    written = dict(named(model, "model", "NAME=FILE", "="))
-    of_model: dict[str, dict[str, Any]] = {}
-    own = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
+    check_installed(inputs.files, inputs.models.encoder)
+    sources = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
+    files = {**sources, "ids": model_ids, "metadata": model_metadata}
     columns = {"id_column": model_id_column, "text_column": model_text_column}
-    words = {**columns, "section": model_section}
-    for setting, values in {**own, "ids": model_ids, "metadata": model_metadata, **words}.items():
-        form = "NAME=COLUMN" if setting in columns else "NAME=FILE"
-        for name, path in named(values, f"model_{setting}", form, "="):
-            if name not in written:
-                raise InputError(
-                    argument=f"model_{setting}",
-                    rule="must name a model",
-                    value=f"{name!r}, which has no {option('model')}",
-                    step="Add it.",
-                )
-            of_model.setdefault(name, {})[setting] = path if setting in words else Path(path)
-            if setting == "ids" and reading.split is not None:
-                of_model[name]["split"] = reading.split
-    rows = {name: api.reports(Path(path), **of_model.get(name, {})) for name, path in written.items()}
-    further: dict[str, list[Any]] = {}
-    for name, file in named(scores, "scores", "NAME=FILE", "=", repeatable=True):
-        further.setdefault(name, []).append(file)
+    rows = _models_of_study(model, files, columns, model_section, inputs.reading.split)
+    further = _grouped(named(scores, "scores", repeatable=True))
     opened = api.open_index(index)
     both = []
     if overlap and not api.is_prepared(queries):
-        both = [name for name in api.reports(queries, **used(reading)).column_names() if name in opened.columns]
-    batch = load_tests(queries, files, models, reading, opened, keep=both)
+        both = [name for name in api.reports(queries, **used(inputs.reading)).column_names() if name in opened.columns]
+    batch = load_tests(queries, inputs, opened, keep=both)
     copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)
@@ -305,6 +284,38 @@ def study(
         note(f"{out / 'overlap.md'}: {copies.summary()}")
 
 
+def _models_of_study(
+    models: Sequence[str] | None,
+    files: Mapping[str, Sequence[str] | None],
+    columns: Mapping[str, Sequence[str] | None],
+    sections: Sequence[str] | None,
+    split: str | None,
+) -> dict[str, Any]:
+    """Return the reports of each model of a study, from --model and the options of form NAME=VALUE for a model.
+
+    `files` and `columns` are the values of these options by the argument of `api.reports` that each of them sets. The
+    split applies to models whose ids are in a file of their own.
+    """
+    from metric_oracle import api
+
+    paths = dict(named(models, "model"))
+    options: dict[str, dict[str, Any]] = {name: {} for name in paths}
+    for setting, values in {**files, **columns, "section": sections}.items():
+        argument = f"model_{setting}"
+        for name, value in named(values, argument, "NAME=COLUMN" if setting in columns else "NAME=FILE"):
+            if name not in paths:
+                raise InputError(
+                    argument=argument,
+                    rule="must name a model",
+                    value=f"{name!r}, which has no {option('model')}",
+                    step="Add it.",
+                )
+            options[name][setting] = Path(value) if setting in files else value
+            if setting == "ids" and split is not None:
+                options[name]["split"] = split
+    return {name: api.reports(Path(path), **options[name]) for name, path in paths.items()}
+
+
 def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int, threads: int | None) -> Any:
     """Return the report on copies in the models' reports, and in the test reports that every model has."""
     from metric_oracle.copies.report import overlap
@@ -333,16 +344,13 @@ def crg(
     id_column: o.IdColumn = None,
 ) -> None:
     """Score predicted labels of any kind with CRG (Hamamci et al. 2025)."""
-    from metric_oracle import api
     from metric_oracle.tables.crg import parse_levels, score_crg
     from metric_oracle.tables.views import crg_table
 
     levels = parse_levels(level) if level else None
-    scored = score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column)
-    if scored.unused:
-        note(f"predictions without a reference, not used: {scored.unused:,}")
-    results = api.Results(scored.table, scored.signature)
-    deliver_results(to, results, lambda: [crg_table(scored)], scored.summary(), results.write)
+    _deliver_labels(
+        to, score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column), crg_table
+    )
 
 
 @command(
@@ -357,8 +365,9 @@ def f1_chexbert(
 ) -> None:
     """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels."""
     from metric_oracle.tables.f1_chexbert import score_f1_chexbert
+    from metric_oracle.tables.views import f1_table
 
-    _deliver_f1(to, score_f1_chexbert(reference, predicted, id_column=id_column))
+    _deliver_labels(to, score_f1_chexbert(reference, predicted, id_column=id_column), f1_table)
 
 
 @command(
@@ -371,15 +380,16 @@ def f1_chexbert(
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted SRR-BERT labels (findings with their status) with F1."""
     from metric_oracle.tables.f1_chexbert import score_f1_srr
-
-    _deliver_f1(to, score_f1_srr(reference, predicted))
-
-
-def _deliver_f1(to: Destination, scored: Any) -> None:
-    from metric_oracle import api
     from metric_oracle.tables.views import f1_table
+
+    _deliver_labels(to, score_f1_srr(reference, predicted), f1_table)
+
+
+def _deliver_labels(to: Destination, scored: Any, view: Callable[[Any], Any]) -> None:
+    """Deliver scores of predicted labels, which `view` turns into a table for the terminal."""
+    from metric_oracle import api
 
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
     results = api.Results(scored.table, scored.signature)
-    deliver_results(to, results, lambda: [f1_table(scored)], scored.summary(), results.write)
+    deliver_results(to, results, lambda: [view(scored)], scored.summary())

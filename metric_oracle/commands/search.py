@@ -12,7 +12,7 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
-from metric_oracle.commands.inputs import attached, check_device, check_installed, checkpoint, load_tests, with_ids
+from metric_oracle.commands.inputs import attached, check_installed, check_models, checkpoint, load_tests, with_ids
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
 from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
@@ -35,9 +35,7 @@ PLAIN = ("table", "jsonl", "csv")
 def build_index(
     reports: o.Corpus,
     out: o.NewFolder,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     running: o.Running,
     to: Destination,
     metric: o.Metrics = None,
@@ -57,8 +55,7 @@ def build_index(
     from metric_oracle import api
 
     names = metric_names(metric)
-    check_installed(files, models.encoder)
-    check_device(files, models)
+    check_models(inputs)
     if out.exists() and shard_rows is None:
         raise InputError(
             argument="out",
@@ -68,7 +65,7 @@ def build_index(
         )
     with progress("building") as step:
         encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
-        corpus = attached(reports, files, models, reading, **encoding)
+        corpus = attached(reports, inputs, **encoding)
         index = api.build_index(
             corpus,
             out,
@@ -94,9 +91,7 @@ def build_index(
 def retrieve(
     index: o.Index,
     bertscore: o.Bertscore,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     running: o.Running,
     to: Destination,
     *,
@@ -117,7 +112,7 @@ def retrieve(
         raise InputError(
             f"give either QUERIES or {option('text')}; got {got}.", "Name a file, or one report in quotes."
         )
-    of_file = {name: value for name, value in given(reading).items() if name not in ("section", "profile")}
+    of_file = {name: value for name, value in given(inputs.reading).items() if name not in ("section", "profile")}
     ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
     if text is not None and ignored:
         raise InputError(
@@ -139,8 +134,8 @@ def retrieve(
         k, text=with_text, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running)
     )
     plan = api.plan(index, name, options)
-    check_encoder(plan, tests, files)
-    batch = load_tests(tests, files, models, reading, plan.index, keep=plan.columns)
+    check_encoder(plan, tests, inputs)
+    batch = load_tests(tests, inputs, plan.index, keep=plan.columns)
     with progress("test reports") as step:
         results = plan.run(batch, step)
     if results.signature.get("truncated_queries"):
@@ -168,9 +163,7 @@ def rerank(
     crepe: o.Crepe,
     crepe_files: o.CrepeFiles,
     bertscore: o.Bertscore,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     to: Destination,
     pool: o.Pool = "radcliq:200",
     weights: o.Weights = None,
@@ -189,10 +182,10 @@ def rerank(
     """
     from metric_oracle import api
 
-    check_installed(files, crepe)
+    check_installed(inputs.files, crepe)
     options = api.SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
-    plan = api.plan_rerank(index, checkpoint(crepe, crepe_files, models), pool, audit, recall, seed, options)
-    batch = load_tests(queries, files, models, reading, plan.index)
+    plan = api.plan_rerank(index, checkpoint(crepe, crepe_files, inputs.models), pool, audit, recall, seed, options)
+    batch = load_tests(queries, inputs, plan.index)
     with progress("rerank") as step:
         results = plan.run(batch, step)
     show_answers(to, results, batch, components)
@@ -214,20 +207,18 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
         from metric_oracle.commands.mining import report
         from metric_oracle.mining.mine import merge_mined
 
-        if to.out is None:
-            raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
-        report(to, merge_mined(parts, to.out))
+        report(to, merge_mined(parts, to.file()))
         return
     show_answers(to, api.merge(parts), None, components)
 
 
-def check_encoder(plan: Any, queries: Path | str, files: o.Files) -> None:
+def check_encoder(plan: Any, queries: Path | str, inputs: o.Inputs) -> None:
     """Raise if the encoder of a plan's metric, or a model among the files, cannot run on this machine."""
     from metric_oracle import api
 
     # A prepared folder contains token states; other reports are encoded by the model that the index names.
     needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not api.is_prepared(queries))
-    check_installed(files, f"metric {plan.metric.name!r}" if needs_encoder else None)
+    check_installed(inputs.files, f"metric {plan.metric.name!r}" if needs_encoder else None)
 
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
@@ -253,9 +244,7 @@ def verify(
     index: o.Index,
     results: o.ResultFile,
     queries: o.Queries,
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     to: Destination,
     sample: o.Sample = 20,
     seed: o.Seed = 0,
@@ -270,17 +259,17 @@ def verify(
     """
     from metric_oracle import api
 
-    check_installed(files)
+    check_installed(inputs.files)
     with checking():
         opened = api.open_index(index)
-        found = api.read_results(results)
-    excluded_by = found.signature.get("exclude", ())
-    batch = load_tests(queries, files, models, reading, opened, keep=[x for x in excluded_by if x in opened.columns])
+        answers = api.read_results(results)
+    excluded_by = answers.signature.get("exclude", ())
+    batch = load_tests(queries, inputs, opened, keep=[x for x in excluded_by if x in opened.columns])
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = api.verify(
             opened,
-            found,
+            answers,
             batch,
             sample=sample,
             seed=seed,

@@ -42,7 +42,7 @@ def create(
     from metric_oracle.survey.create import SurveyOptions, create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
-    files: dict[str, Any] = dict(named(candidates, "candidates", "NAME=FILE", "="))
+    files: dict[str, Any] = dict(named(candidates, "candidates"))
     options = SurveyOptions(
         studies=studies,
         seed=seed,
@@ -85,7 +85,7 @@ def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False,
     """
     from metric_oracle.survey.export import export_survey
 
-    reasons = dict(named(leave_out, "leave_out", "NAME=REASON", "="))
+    reasons = dict(named(leave_out, "leave_out", "NAME=REASON"))
     exported = export_survey(survey, out, partial=partial, leave_out=reasons)
     for warning in exported.warnings():
         note(warning)

@@ -4,7 +4,7 @@ import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, split_names, used
-from metric_oracle.commands.inputs import check_installed
+from metric_oracle.commands.inputs import check_installed, given_options
 from metric_oracle.commands.output import Destination, note, progress, put, show
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -104,9 +104,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     plot=True,
 )
 def bench(
-    files: o.Files,
-    models: o.Models,
-    reading: o.Reading,
+    inputs: o.Inputs,
     to: Destination,
     index: o.IndexOrNone = None,
     queries: o.QueriesOrNone = None,
@@ -124,8 +122,6 @@ def bench(
     from metric_oracle.bench import search as timings
     from metric_oracle.bench.view import bench_tables
 
-    loading = {**given(files), **given(models), **given(reading)}
-    usual = {**given(o.Files()), **given(o.Models()), **given(o.Reading())}
     with progress("bench") as step:
         rows = timings.run_bench(
             index,
@@ -136,7 +132,7 @@ def bench(
             tests=tests,
             repetitions=repetitions,
             progress=step,
-            **{name: value for name, value in loading.items() if value != usual[name]},
+            **given_options(inputs),
         )
     if to.plot is not None:
         from metric_oracle.bench.plot import write_plot
