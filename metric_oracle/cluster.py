@@ -98,15 +98,15 @@ class WorkerProgress:
 
     def __init__(self) -> None:
         self.done = 0
-        self.said = ""
+        self.step = ""
 
     def add(self, n: int) -> None:
         """Add to the number of finished steps."""
         self.done += n
 
-    def say(self, what: str) -> None:
+    def say(self, step: str) -> None:
         """Set the name of the current step."""
-        self.said = what
+        self.step = step
 
 
 class Beat(NamedTuple):
@@ -115,7 +115,7 @@ class Beat(NamedTuple):
     pid: int
     node: str
     done: int
-    said: str
+    step: str
     age: float
 
 
@@ -139,31 +139,31 @@ class Board:
     def __init__(self) -> None:
         self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
 
-    def beat(self, name: str, pid: int, node: str, done: int, said: str) -> None:
+    def beat(self, name: str, pid: int, node: str, done: int, step: str) -> None:
         """Store the sign of life of a task."""
-        self._beats[name] = (pid, node, done, said), time.monotonic()
+        self._beats[name] = (pid, node, done, step), time.monotonic()
 
     def read(self) -> dict[str, Beat]:
         """Return the last sign of life of every task."""
         now = time.monotonic()
-        return {name: Beat(*said, now - at) for name, (said, at) in self._beats.items()}
+        return {name: Beat(*beat, now - at) for name, (beat, at) in self._beats.items()}
 
 
-def work(asked: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
+def work(job: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
     """Run a task in a worker; return, pickled, whether it succeeded, and its result or its error."""
     try:
-        found = _versions()
-        if found != asked.versions:
-            package = next(package for package in COMPARED if found[package] != asked.versions[package])
+        versions = _versions()
+        if versions != job.versions:
+            package = next(package for package in COMPARED if versions[package] != job.versions[package])
             raise BackendError(
-                f"a worker on {os.uname().nodename} has {package} {found[package]}, and this process has "
-                f"{asked.versions[package]}.",
+                f"a worker on {os.uname().nodename} has {package} {versions[package]}, and this process has "
+                f"{job.versions[package]}.",
                 "Install the same versions on all machines.",
             )
-        module, _, function = asked.target.partition(":")
+        module, _, function = job.target.partition(":")
         with _alive(board, name) as progress:
             result = getattr(import_module(module), function)(
-                _unpacked(asked.run, shared),
+                _unpacked(job.run, shared),
                 progress,
                 *pickle.loads(arguments),  # noqa: S301 - of our own process
             )
@@ -202,7 +202,7 @@ def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
 
     def beat() -> Any:
         """Send one sign of life."""
-        return board.beat.remote(name, os.getpid(), node, progress.done, progress.said)
+        return board.beat.remote(name, os.getpid(), node, progress.done, progress.step)
 
     def beat_on() -> None:
         """Send signs of life every second until the body ends."""
@@ -365,7 +365,7 @@ def _run(
         scheduling_strategy="SPREAD",
         max_calls=0,
     )(work)
-    asked = Asked(uuid4().hex, _versions(), target)
+    job = Asked(uuid4().hex, _versions(), target)
     stored = ray.put(ray.cloudpickle.dumps(shared))
     under_way: dict[Any, Task] = {}
     n_finished, killed = 0, set[tuple[str, int]]()
@@ -379,7 +379,7 @@ def _run(
                 more = False
                 break
             arguments = ray.cloudpickle.dumps(task.arguments)
-            under_way[remote.remote(asked, board, task.name, stored, arguments)] = task
+            under_way[remote.remote(job, board, task.name, stored, arguments)] = task
         if not under_way and not more:
             return
         if time.monotonic() - had_room >= SILENT:

@@ -58,9 +58,9 @@ def _check(
     if unknown is not None:
         similar = get_close_matches(unknown, known, n=1)
         step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
-        own = unknown.removeprefix("predicted_")
-        if own in homes:
-            step = f"Write {homes[own].format(f'{own}=...')}."
+        counterpart = unknown.removeprefix("predicted_")
+        if counterpart in homes:
+            step = f"Write {homes[counterpart].format(f'{counterpart}=...')}."
         raise ArgumentError(f"there is no argument {unknown!r}.", step)
     step = f"The call is {name}({_call(function)})."
     try:

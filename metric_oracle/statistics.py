@@ -366,13 +366,13 @@ def subset_means(values: Array, resamples: int, seed: int) -> Array:
     return np.concatenate([means(rng.integers(0, 2, (some, n), np.int8)) for some in sizes])
 
 
-def bootstrap_p(resampled: Array, at: float = 0.0) -> float:
-    """Return the two-sided p-value of a resampled statistic: twice the share on the other side of `at`, at most 1.
+def bootstrap_p(resampled: Array) -> float:
+    """Return the two-sided p-value of a resampled statistic: twice the share on the other side of 0, at most 1.
 
     One resample more is counted on either side, so that N resamples give no p-value under 2 / (N + 1).
     """
     n = len(resampled)
-    sides = ((resampled <= at).sum() + 1) / (n + 1), ((resampled >= at).sum() + 1) / (n + 1)
+    sides = ((resampled <= 0).sum() + 1) / (n + 1), ((resampled >= 0).sum() + 1) / (n + 1)
     return float(min(1.0, 2 * min(sides)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, say, split
+from metric_oracle.api.given import Given, given_of, say
 from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called
@@ -66,7 +66,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     tell = side.models.get("tell")
     if read.left_out:
         say(read.left_out, tell)
-    opened = source.open(model, {**split(given, FILES), "device": given.get("device")})
+    opened = source.open(model, {**given_of(given, FILES), "device": given.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
     annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)

@@ -6,8 +6,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.api.given import MODELS, READING, Given, is_prepared, opened, reports_of, say, section_of
-from metric_oracle.api.given import split as given_of
+from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
 from metric_oracle.corpora.reports import Reports, check_left_out, check_profile, check_section, column_names
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.errors import InputError, called, option
@@ -106,7 +105,7 @@ class AttachedReports:
         inputs = load_inputs(
             reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
         ).completed()
-        inputs = replace(inputs, columns=reports.columns, section=reports.said)
+        inputs = replace(inputs, columns=reports.columns, section=reports.known_section)
         return with_prepared(inputs, prepared)
 
     def read(

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.predictions import as_predictions
@@ -20,28 +20,24 @@ from metric_oracle.sources.inputs import Inputs
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
 
-
-class Reading(TypedDict, total=False):
-    """Options for reading reports, such as columns and splits; see `corpora.reports.read_reports`."""
-
-    section: str
-    id_column: str | None
-    text_column: str | None
-    split: str | None
-    split_file: str | Path | None
-    profile: str
-    keep_empty: bool
-    encoding: str | None
-    separator: str | None
-    keep: Sequence[str]
-
-
-READING = tuple(Reading.__annotations__)
+# Options for reading reports; see `corpora.reports.read_reports`.
+READING = (
+    "section",
+    "id_column",
+    "text_column",
+    "split",
+    "split_file",
+    "profile",
+    "keep_empty",
+    "encoding",
+    "separator",
+    "keep",
+)
 # Options of the models, how uncertain labels count, and the function that gets notes.
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
-def split(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+def given_of(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return those arguments that are not None, only from `names` if names are given."""
     return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
 

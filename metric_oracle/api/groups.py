@@ -83,9 +83,9 @@ def _by_text(value: Any, texts: Sequence[str]) -> Any:
     if not isinstance(value, Mapping) or not any(text in value for text in texts):
         return value
 
-    def answer(asked: list[str]) -> dict[str, Any]:
+    def answer(texts_asked: list[str]) -> dict[str, Any]:
         """Return the values of these texts in the form of a source: a dict from position to value."""
-        return {str(i): value[text] for i, text in enumerate(asked) if text in value}
+        return {str(i): value[text] for i, text in enumerate(texts_asked) if text in value}
 
     return answer
 
@@ -153,13 +153,13 @@ def pairwise(
     if sizes[0] is not None and sizes[1] is not None and not (sizes[0].sum() and sizes[1].sum()):
         matrices = [np.zeros(shape) for shape in zip(sizes[1].tolist(), sizes[0].tolist(), strict=True)]
     else:
-        asked, written = _loaded(truth.reports, candidates.reports)
+        truth_inputs, written = _loaded(truth.reports, candidates.reports)
         n_references, n_candidates = (
             np.array([len(inputs.ids)]) if side.sizes is None else side.sizes
-            for side, inputs in ((truth, asked), (candidates, written))
+            for side, inputs in ((truth, truth_inputs), (candidates, written))
         )
         counted = None if index is None else opened(index)
-        matrices = score_groups(asked, written, (n_references, n_candidates), record, options, counted)
+        matrices = score_groups(truth_inputs, written, (n_references, n_candidates), record, options, counted)
     if candidates.keys is None:
         return matrices[0]
     return dict(zip(candidates.keys, matrices, strict=True)) if candidates.is_keyed else matrices

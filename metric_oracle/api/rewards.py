@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.api.given import MODELS, opened, split
+from metric_oracle.api.given import MODELS, given_of, opened
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_options
 from metric_oracle.errors import InputError, called, option
@@ -220,10 +220,10 @@ class Scorer:
             if encoder is None:
                 rule = f"must be given for metric {record.name!r}"
                 raise InputError(argument="encoder", rule=rule, value="None", step="Add a name or a folder.")
-            encoding = load_encoding(encoder, **split(given, ("device",)))
+            encoding = load_encoding(encoder, **given_of(given, ("device",)))
         kept = {name: _Remembered(model) for name, model in models.items()}
         pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
-        return cls(record, models, kept, split(given, ("uncertain",)), encoding, counted, pair_model)
+        return cls(record, models, kept, given_of(given, ("uncertain",)), encoding, counted, pair_model)
 
     def named(self, rewarded: Callable[..., Any], kind: str) -> Any:
         """Set the name of a reward function, which a trainer shows, to the kind of reward and the metric; return it."""
@@ -241,8 +241,8 @@ class Scorer:
             return np.zeros(0)
         if self.pair_model is not None:
             return sign * self._read_together(candidates, references or candidates, sizes)
-        asked, written = self._inputs(candidates, references)
-        return sign * score_cells(asked, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
+        truth, written = self._inputs(candidates, references)
+        return sign * score_cells(truth, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
 
     def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> np.ndarray:
         """Return the scores by a model that reads reference and candidate together, group after group: float64[...].

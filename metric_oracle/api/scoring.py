@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.attached import AttachedReports, attached
-from metric_oracle.api.given import Given, names_of, opened, say, section_of, split
+from metric_oracle.api.given import Given, given_of, names_of, opened, say, section_of
 from metric_oracle.corpora.reports import JOINED, Reports, check_left_out, check_options
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.errors import InputError, called, option
@@ -91,27 +91,29 @@ def score(
     names, options = names_of(metrics), options or DEFAULTS
     records = [get_metric(name, for_scores=True) for name in names or ()]
     options.check_used(("idf", "rescale"), "scores of given reports")
-    asked, written = attached(references), attached(predictions)
-    models, encoded = shared_models(asked, written)
+    given_references, written = attached(references), attached(predictions)
+    models, encoded = shared_models(given_references, written)
     corpus = None if index is None else opened(index)
     check_counted(corpus, records, options.idf)
     of_crepe = {} if crepe is None else open_crepe(crepe, models.get("device"))
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
-    asked_reports, prepared = asked.read(like=section_of(corpus, written.data))
+    asked_reports, prepared = given_references.read(like=section_of(corpus, written.data))
     report(f"references: {_counted(asked_reports)}")
     written_reports, prepared_too = written.read(predictions=True)
     report(f"predictions: {_counted(written_reports)}")
     if corpus is not None:
-        check_sections(asked_reports.said, corpus.section, ("references", "index"))
+        check_sections(asked_reports.known_section, corpus.section, ("references", "index"))
     first, second = str(asked_reports.section), str(written_reports.section)
     step = f"Pass {option('section', second, python=f'mo.reports(references, section={second})')}"
     if (first, second) == ("impression", JOINED):
         step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
     step += f", or {option('predicted_section', first, python=f'mo.reports(predictions, section={first})')} "
     step += "where that is what the model writes"
-    warning = check_sections(asked_reports.said, written_reports.said, step=step, option_of_other="predicted_section")
+    warning = check_sections(
+        asked_reports.known_section, written_reports.known_section, step=step, option_of_other="predicted_section"
+    )
     if warning:
         say(warning, tell)
     return _pairs.score(
@@ -120,10 +122,10 @@ def score(
         names,
         system=system or written.name or "predictions",
         inner=inner,
-        files=dict(asked.sources),
-        predicted_files=own_sources(asked, written),
+        files=dict(given_references.sources),
+        predicted_files=own_sources(given_references, written),
         prepared=(prepared, prepared_too),
-        models=models | split({"progress": progress}),
+        models=models | given_of({"progress": progress}),
         encoding=None if encoded is None else encoded.open_encoding(progress),
         options=options,
         text=text,
@@ -181,7 +183,7 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
     """
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
-    named = {CREPE[name]: value for name, value in split(given).items() if name in CREPE}
+    named = {CREPE[name]: value for name, value in given_of(given).items() if name in CREPE}
     return open_pair_models(named, str(given["device"]) if given.get("device") else device)
 
 

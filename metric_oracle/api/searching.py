@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.attached import attached, with_prepared
-from metric_oracle.api.given import Given, names_of, opened, say, split
+from metric_oracle.api.given import Given, given_of, names_of, opened, say
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
@@ -111,15 +111,15 @@ def build_index(
         check_shard_rows(shard_rows)
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None and may_stream(given.data, given.reading):
-        of_encoder = {**given.encoding, **split({"max_memory": max_memory, "progress": progress})}
-        opening = {**of_encoder, **split(given.models, ("device", "tell"))} if given.encoding else {}
+        of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}
+        opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.encoding else {}
         return build_streamed(
             Path(given.data),
             out,
             shard_rows,
             {**given.reading, **({"keep": list(columns)} if columns else {})},
             dict(given.sources),
-            dict(given.models) | split({"progress": progress}),
+            dict(given.models) | given_of({"progress": progress}),
             opening,
             names,
             progress,
@@ -137,7 +137,7 @@ def build_index(
         given.models["tell"](f"reports: {corpus.source}")
     elif corpus.words:
         say(f"reports: {corpus.source}", None)
-    encoding = given.open_encoding(progress, **split({"max_memory": max_memory}))
+    encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
     inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
     inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)
     if shard_rows is not None:
@@ -146,7 +146,7 @@ def build_index(
     described: dict[str, Any] = {
         "source": corpus.source,
         "states": states_of(corpus),
-        "section": corpus.said,
+        "section": corpus.known_section,
     }
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
@@ -162,7 +162,7 @@ def loaded(queries: Given, index: Index, progress: Progress | None = None, keep:
 
 def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
     """Return search options in which the given arguments that are not None replace those of `options`."""
-    return replace(options or DEFAULTS, **split(given))
+    return replace(options or DEFAULTS, **given_of(given))
 
 
 @called("retrieve")

@@ -120,7 +120,7 @@ def build_streamed(
                 partial(_inputs_of, reports, number == 0),
                 reports.source,
                 states_of(reports),
-                reports.said,
+                reports.known_section,
             )
 
     make_all = None
@@ -155,7 +155,9 @@ def build_cut(
         for first in range(0, len(inputs.ids), n):
             states = states_of(reports) if first == 0 else dict.fromkeys(STATES, 0)
             run = slice(first, first + n)
-            yield Slice(inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.said)
+            yield Slice(
+                inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.known_section
+            )
 
     return build_set(slices, out, plan, metrics=metrics, progress=progress)
 

@@ -41,9 +41,10 @@ def overlap(
     4-grams, and how often a report is nearer to a training report than to the human report of its study.
     """
     from metric_oracle import api
-    from metric_oracle.copies.layout import RENDER, views, write_overlap
+    from metric_oracle.copies.layout import layout, views, write_overlap
     from metric_oracle.copies.plot import plot_overlap
     from metric_oracle.copies.report import overlap as measure
+    from metric_oracle.presentation.paper_table import RENDERERS
 
     if pairs is not None:
         api.check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
@@ -59,7 +60,10 @@ def overlap(
     if to.plot is not None:
         plot_overlap(result, to.plot)
         note(f"{to.plot}: {len(read)} sets")
-    texts = {**table_lines(api.Results(result.table, result.signature)), **page_lines(RENDER, result)}
+    texts = {
+        **table_lines(api.Results(result.table, result.signature)),
+        **page_lines(RENDERERS, layout(result), result.signature),
+    }
     to.deliver(lambda: views(result, listed), texts, result.summary(), partial(write_overlap, result))
 
 

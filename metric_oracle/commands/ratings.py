@@ -217,10 +217,9 @@ def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any)
     def write(path: Any) -> None:
         paper_table.write_tables(path, every, numbers, result.signature)
 
-    renderers = {"md": paper_table.markdown, "tex": paper_table.latex}
     texts = {
         **table_lines(api.Results(numbers, result.signature)),
-        **page_lines(renderers, every, result.signature),
+        **page_lines(paper_table.RENDERERS, every, result.signature),
     }
     to.deliver(view, texts, result.summary(), write)
 

@@ -124,9 +124,10 @@ def best_of(
     oracle baseline write.
     """
     from metric_oracle import api
+    from metric_oracle.presentation.paper_table import RENDERERS
     from metric_oracle.samples.best_of import best_of as measure
     from metric_oracle.samples.curve_plot import plot_best_of
-    from metric_oracle.samples.layout import best_of_tables, latex_of, markdown_of, write_best_of
+    from metric_oracle.samples.layout import best_of_tables, write_best_of
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
     _check(to, best_scores, "scores")
@@ -154,10 +155,10 @@ def best_of(
         scores = best.to_scores()
         scores.write(best_scores)
         note(f"{best_scores}: {scores.signature['system']}, {scores.table.num_rows:,} studies")
-    texts = {**table_lines(best.to_results()), **page_lines({"md": markdown_of, "tex": latex_of}, best)}
+    tables = best_of_tables(best)
     to.deliver(
-        lambda: [*best_of_tables(best), signed(best.signature)],
-        texts,
+        lambda: [*tables, signed(best.signature)],
+        {**table_lines(best.to_results()), **page_lines(RENDERERS, tables, best.signature)},
         best.summary(),
         lambda path: write_best_of(best, path),
     )

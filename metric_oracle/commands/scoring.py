@@ -250,10 +250,12 @@ def study(
     rows = _models_of_study(model, files, columns, model_section, inputs.reading.split)
     further = _grouped(named(scores, "scores", repeatable=True))
     opened = api.open_index(index)
-    both = []
+    kept_in_both = []
     if overlap and not api.is_prepared(queries):
-        both = [name for name in api.reports(queries, **used(inputs.reading)).column_names() if name in opened.columns]
-    batch = load_tests(queries, inputs, opened, keep=both)
+        kept_in_both = [
+            name for name in api.reports(queries, **used(inputs.reading)).column_names() if name in opened.columns
+        ]
+    batch = load_tests(queries, inputs, opened, keep=kept_in_both)
     copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)

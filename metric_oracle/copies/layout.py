@@ -11,8 +11,6 @@ from metric_oracle.presentation.paper_table import (
     Entry,
     PaperTable,
     entry,
-    latex,
-    markdown,
     plain,
     write_tables,
 )
@@ -124,9 +122,3 @@ def write_overlap(overlap: Overlap, path: str | Path) -> None:
     >>> mo.write_overlap(mo.overlap(index, {"strong": "strong.csv"}, resamples=1000), "copies.md")
     """
     write_tables(Path(path), layout(overlap), overlap.table, overlap.signature)
-
-
-RENDER: dict[str, Callable[[Overlap], str]] = {
-    "md": lambda overlap: markdown(layout(overlap), overlap.signature),
-    "tex": lambda overlap: latex(layout(overlap), overlap.signature),
-}

@@ -141,10 +141,10 @@ def _are_in(index: Index, column: str, values: Sequence[str]) -> np.ndarray:
     """Return whether a column of the corpus has each value: bool[n]; False for an empty value."""
     import pyarrow.compute as pc
 
-    asked = Strings(values).arrow
-    found = np.array([value != "" for value in values], np.bool_)
-    in_shards = [pc.is_in(asked, value_set=shard.strings(column)).to_numpy() for shard in index.shards()]
-    return found & np.any(in_shards, axis=0)
+    wanted = Strings(values).arrow
+    is_present = np.array([value != "" for value in values], np.bool_)
+    in_shards = [pc.is_in(wanted, value_set=shard.strings(column)).to_numpy() for shard in index.shards()]
+    return is_present & np.any(in_shards, axis=0)
 
 
 def _are_copies(index: Index, texts: Sequence[str]) -> np.ndarray:
@@ -155,15 +155,15 @@ def _are_copies(index: Index, texts: Sequence[str]) -> np.ndarray:
     """
     import pyarrow.compute as pc
 
-    asked = set(texts)
-    held: set[str] = set()
-    letters = _letters(to_arrow(list(asked)))
+    wanted = set(texts)
+    copied: set[str] = set()
+    letters = _letters(to_arrow(list(wanted)))
     for shard in index.shards():
         for first in range(0, len(shard.distinct), BATCH):
             column = shard.distinct["text"].slice(first, BATCH).combine_chunks()
             like = np.isin(_letters(column), letters) | ~pc.string_is_ascii(column).to_numpy(zero_copy_only=False)
-            held.update(map(folded, column.take(to_arrow(np.flatnonzero(like))).to_pylist()))
-    return np.array([text in held for text in texts], np.bool_)
+            copied.update(map(folded, column.take(to_arrow(np.flatnonzero(like))).to_pylist()))
+    return np.array([text in copied for text in texts], np.bool_)
 
 
 def _letters(texts: pa.Array) -> np.ndarray:

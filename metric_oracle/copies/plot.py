@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metric_oracle.copies.report import HUMAN, Overlap
-from metric_oracle.presentation.matplotlib_io import check_plot, literal, new_figure, write_figure
+from metric_oracle.presentation.matplotlib_io import literal, new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
 
 if TYPE_CHECKING:
@@ -69,6 +69,4 @@ def plot_overlap(overlap: Overlap, path: str | Path) -> None:
     >>> index = mo.build_index("train.csv", "INDEX", metrics="rouge-l,bleu-2")
     >>> mo.plot_overlap(mo.overlap(index, {"strong": "strong.csv"}, resamples=1000), "copies.png")
     """
-    path = Path(path)
-    check_plot(path)
-    write_figure(path, draw(overlap))
+    write_figure(Path(path), draw(overlap))

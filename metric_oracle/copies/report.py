@@ -264,13 +264,13 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
     """Return the reports of each set, those of the models in the order of the references."""
     read: dict[str, Reports] = {}
     if references is not None:
-        asked = attached(references)
-        both = [name for name in asked.column_names() if name in index.columns] if index.columns else []
-        keep = () if isinstance(asked.data, Reports) else both
-        human, prepared = asked.read(like=section_of(index), keep=keep)
+        tests = attached(references)
+        both = [name for name in tests.column_names() if name in index.columns] if index.columns else []
+        keep = () if isinstance(tests.data, Reports) else both
+        human, prepared = tests.read(like=section_of(index), keep=keep)
         columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in both}
         read[HUMAN] = replace(human, columns=columns)
-        _say(human, asked)
+        _say(human, tests)
     for name, data in sets.items():
         written = attached(data)
         reports, _ = written.read(predictions=True)

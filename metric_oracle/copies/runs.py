@@ -59,28 +59,28 @@ def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramInd
         # Words by their number among the distinct ones of the reports; -1 for others, and after each report.
         own, of_corpus = _separated(word, ptr), _separated(number[corpus.sequence], corpus.sequence_ptr)
         own[own >= 0] = gram
-        asked = np.flatnonzero(own >= 0)
+        begins = np.flatnonzero(own >= 0)
         place = np.flatnonzero(of_corpus >= 0)
         of_place, n = of_corpus[place], 1
         is_longer = np.zeros(len(sequences), np.bool_)  # than in the shards before
         first_of, begin_of = _first_rows(corpus), corpus.sequence_ptr[:-1] + np.arange(len(corpus.sequence_ptr) - 1)
-        while len(asked):
-            at = asked - report_of[asked]
-            is_longer[report_of[asked[longest[report_of[asked]] < n]]] = True
-            np.maximum.at(longest, report_of[asked], n)
+        while len(begins):
+            at = begins - report_of[begins]
+            is_longer[report_of[begins[longest[report_of[begins]] < n]]] = True
+            np.maximum.at(longest, report_of[begins], n)
             if n == order:
                 is_shared[at] = True
-            last, of_last, last_place, of_last_place = report_of[asked], gram, place, of_place
-            asked, key = _longer(own, asked, gram, n, n_words)
+            last, of_last, last_place, of_last_place = report_of[begins], gram, place, of_place
+            begins, key = _longer(own, begins, gram, n, n_words)
             keys, gram = np.unique(key, return_inverse=True)
             place, key = _longer(of_corpus, place, of_place, n, n_words)
             of_place = _numbers(keys, n_grams * n_words, key)
             place, of_place = place[of_place >= 0], of_place[of_place >= 0]
-            held = np.zeros(len(keys), np.bool_)
-            held[of_place] = True
-            asked, gram = asked[held[gram]], gram[held[gram]]
+            in_corpus = np.zeros(len(keys), np.bool_)
+            in_corpus[of_place] = True
+            begins, gram = begins[in_corpus[gram]], gram[in_corpus[gram]]
             ends = is_longer.copy()  # reports whose runs do not go on
-            ends[report_of[asked]] = False
+            ends[report_of[begins]] = False
             if ends.any():
                 is_wanted = np.zeros(n_grams, np.bool_)
                 is_wanted[of_last[ends[last]]] = True

@@ -357,16 +357,16 @@ class _Text:
 
     def sign(self) -> str:
         """Return the next character that is not blank, and move behind it."""
-        found = self.next()
+        sign = self.next()
         self._place += 1
-        return found
+        return sign
 
     def value(self) -> Any:
         """Parse and return the next JSON value, and move behind it."""
         self.next()
         while True:
             try:
-                found, end = self._decode(self._text, self._place)
+                value, end = self._decode(self._text, self._place)
             except ValueError:
                 # It may go on in the next piece.
                 if len(self._text) - self._place > LONGEST or not self._read_on():
@@ -374,7 +374,7 @@ class _Text:
                 continue
             if end < len(self._text) or not self._read_on():
                 self._place = end
-                return found
+                return value
 
 
 def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:

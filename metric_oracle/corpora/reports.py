@@ -105,7 +105,7 @@ class Reports:
     columns: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def said(self) -> tuple[str | None, str]:
+    def known_section(self) -> tuple[str | None, str]:
         """The section, and how it is known."""
         return self.section, self.section_by
 
@@ -166,7 +166,7 @@ class _Source:
     what: str
     ids: list[str]
     texts: Callable[[Sequence[int]], list[str | None]]
-    said: tuple[str | None, str]
+    known_section: tuple[str | None, str]
     splits: list[Any] | None = None
     first_images: list[int] | None = None
     kept: dict[str, list[str]] = field(default_factory=dict)
@@ -383,9 +383,9 @@ def _from_texts(
             raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass an id for each text.")
         check_unique(keys, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
-    said = (section, "caller" if section else "")
+    known_section = (section, "caller" if section else "")
     reports = dict(zip(keys, texts, strict=True))
-    return sort_out(reports, where, counts, where, keep_empty=keep_empty, section=said)
+    return sort_out(reports, where, counts, where, keep_empty=keep_empty, section=known_section)
 
 
 def _chosen(
@@ -412,13 +412,15 @@ def _chosen(
     columns = {
         name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
     }
-    reports = sort_out(first, source.what, counts, path, keep_empty=keep_empty, section=source.said)
+    reports = sort_out(first, source.what, counts, path, keep_empty=keep_empty, section=source.known_section)
     return with_columns(reports, columns)
 
 
 def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:
     """Return reports with kept columns: name -> id -> value."""
-    return replace(reports, columns={name: [of[study] for study in reports.ids] for name, of in columns.items()})
+    return replace(
+        reports, columns={name: [values[study] for study in reports.ids] for name, values in columns.items()}
+    )
 
 
 def sort_out(
@@ -507,8 +509,8 @@ def table_source(
     if id_name == "path_to_image":
         ids, first_images = chexpert_studies(ids, where)
     names, of_section = _text_names(table, section or USUAL, text_column)
-    said = (of_section, "column") if of_section else (section, "caller" if section else "")
-    columns = {name: table.column(name, "text_column", is_text=True) for name in names}
+    known_section = (of_section, "column") if of_section else (section, "caller" if section else "")
+    columns = {name: table.column(name, is_text=True) for name in names}
 
     def texts(rows: Sequence[int]) -> list[str | None]:
         """Return the texts of some rows."""
@@ -524,9 +526,9 @@ def table_source(
 
     layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
     what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
-    splits = table.column("split", "split") if "split" in table.names else None
-    kept = {name: kept_values(table.column(name, "keep")) for name in check_kept(keep)}
-    return _Source(what, ids, texts, said, splits, first_images, kept)
+    splits = table.column("split") if "split" in table.names else None
+    kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
+    return _Source(what, ids, texts, known_section, splits, first_images, kept)
 
 
 def section_of_column(name: str) -> str | None:
@@ -564,10 +566,12 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
     return [text_column], section_of_column(text_column)
 
 
-def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> dict[str, str | None]:
+def one_text_each(
+    ids: Sequence[str], texts: Sequence[str | None], path: str | Path, step: str = "Keep one row for each id."
+) -> dict[str, str | None]:
     """Return the text of each id, from its first row.
 
-    Rows with the same id are images of one study and must have one text.
+    Rows with the same id are images of one study and must have one text; the error for several ends with `step`.
     """
     first: dict[str, str | None] = {}
     differing: dict[str, None] = {}
@@ -576,7 +580,7 @@ def one_text_each(ids: list[str], texts: list[str | None], path: str | Path) -> 
             differing[study] = None
     if differing:
         named = shown_names(list(differing)[:3])
-        raise InputError(f"{path} has {len(differing)} ids with several texts: {named}.", "Keep one row for each id.")
+        raise InputError(f"{path} has {len(differing)} ids with several texts: {named}.", step)
     return first
 
 

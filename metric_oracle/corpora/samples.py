@@ -208,12 +208,12 @@ def read_samples(
     if section is not None:
         check_section(section)
     if isinstance(data, Samples):
-        own = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
-        own |= {"encoding": encoding, "separator": separator}
-        check_left_out([name for name, value in own.items() if value is not None], (), "samples that are read")
+        reading = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
+        reading |= {"encoding": encoding, "separator": separator}
+        check_left_out([name for name, value in reading.items() if value is not None], (), "samples that are read")
         return data
     if isinstance(data, str | Path):
-        path = existing_file(Path(data), "candidates")
+        path = existing_file(Path(data))
         table = read_table(path, encoding=encoding, separator=separator)
     else:
         given = {"encoding": encoding, "separator": separator}
@@ -229,11 +229,12 @@ def read_samples(
         )
     ids = canonical_ids(id_cells[0], f"{id_cells[1]!r} in {table.path}")
     name = _text_name(table, text_column)
-    cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, "", is_text=True)]
-    said = (section, "caller") if section else (section_of_column(name), "column" if section_of_column(name) else "")
+    cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
+    of_column = section_of_column(name)
+    known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
     if any(isinstance(cell, list | tuple) for cell in cells):
-        return _of_lists(table, ids, cells, column, said)
-    return _of_rows(table, ids, cells, column, said)
+        return _of_lists(table, ids, cells, column, known_section)
+    return _of_rows(table, ids, cells, column, known_section)
 
 
 def _in_memory(data: Any) -> Table:
@@ -308,7 +309,7 @@ def _of_rows(
     reports = _checked(["" if cell is None and is_typed else cell for cell in cells], places, is_list=False)
     labels = [""] * table.n_rows
     if SAMPLE in table.names:
-        labels = canonical_ids(table.column(SAMPLE, ""), f"{SAMPLE!r} in {table.path}", mimic=False)
+        labels = canonical_ids(table.column(SAMPLE), f"{SAMPLE!r} in {table.path}", mimic=False)
         first: dict[tuple[str, str], int] = {}
         for row, key in enumerate(zip(ids, labels, strict=True)):
             if first.setdefault(key, row) != row:
@@ -375,7 +376,7 @@ def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
 def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
     """Return a column with a finite number for each sample, one list for each study."""
     lists = []
-    for row, (cell, group) in enumerate(zip(table.column(name, "", is_text=True), texts, strict=True)):
+    for row, (cell, group) in enumerate(zip(table.column(name, is_text=True), texts, strict=True)):
         cell = cell.tolist() if hasattr(cell, "tolist") else cell
         if not isinstance(cell, list | tuple) or len(cell) != len(group):
             got = f"{len(cell)} numbers" if isinstance(cell, list | tuple) else "no list"
@@ -389,7 +390,7 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
 
 def _numbers(table: Table, name: str) -> list[float]:
     """Return a column with a finite number for each row."""
-    return [_finite(cell, table, name, row) for row, cell in enumerate(table.column(name, ""))]
+    return [_finite(cell, table, name, row) for row, cell in enumerate(table.column(name))]
 
 
 def _finite(cell: Any, table: Table, name: str, row: int) -> float:

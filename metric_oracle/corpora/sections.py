@@ -44,12 +44,12 @@ _MIT_VIEWS = re.compile(
 )
 
 
-def extract_yu2023(report: str, section: str = "impression") -> str:
+def extract_yu2023(report: str) -> str:
     """Return the impression by the rule of CXR-RePaiR, "" where there is none.
 
     From the first line that begins with one blank and `IMPRESSION` (else ` FINDINGS AND IMPRESSION:`) to the end of the
     report, lines joined with nothing between, the header deleted wherever it occurs. No rule was published for other
-    sections, so `section` is "impression"; `read_reports` checks it.
+    sections.
     """
     lines = report.splitlines()
     for start, header in ((" IMPRESSION", "IMPRESSION:"), (" FINDINGS AND IMPRESSION:", "FINDINGS AND IMPRESSION:")):

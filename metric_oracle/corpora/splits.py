@@ -41,9 +41,9 @@ def ids_of_split(
     import polars as pl
 
     if split_file is not None:
-        path = existing_file(Path(split_file), "split_file")
+        path = existing_file(Path(split_file))
         table = read_table(path)
-        names = table.column("split", "split_file")
+        names = table.column("split")
         ids = _split_file_ids(table, set(ids))
     elif names is None:
         raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
@@ -79,7 +79,7 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     seen: set[str] = set()
     for name in table.names:
         if name.lower() in STUDY_ID_NAMES:
-            cells = table.column(name, "split_file")
+            cells = table.column(name)
             ids = canonical_ids(cells, f"{name!r} in {table.path}")
             seen |= set(ids)
             n_found = len(report_ids.intersection(ids))

@@ -85,7 +85,7 @@ def stream_reports(
     def piece() -> Reports:
         """Return the rows read so far as Reports."""
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
-        made = sort_out(reports, source.what, counts, path, keep_empty=keep_empty, section=source.said)
+        made = sort_out(reports, source.what, counts, path, keep_empty=keep_empty, section=source.known_section)
         return with_columns(made, columns)
 
     for table in _pieces(path, encoding, separator):

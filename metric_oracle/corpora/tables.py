@@ -93,11 +93,8 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
-    def column(self, name: str, argument: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the column `name`; `argument` is the option that named it, for error messages.
-
-        Missing cells are None; so are empty ones unless `is_text`.
-        """
+    def column(self, name: str, *, is_text: bool = False) -> list[Any]:
+        """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
         matches = [number for number, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
@@ -146,7 +143,7 @@ class Table:
         Study-level names win over image-level ones, because the unit of analysis is the study.
         """
         if id_column is not None:
-            return self.column(id_column, "id_column"), id_column
+            return self.column(id_column), id_column
         if self.keys is not None:
             return list(self.keys), "object key"
         image_name = self.image_name
@@ -160,7 +157,7 @@ class Table:
                     f"Pass {option('id_column', 'NAME')}.",
                 )
             if names:
-                return self.column(names[0], "id_column"), names[0]
+                return self.column(names[0]), names[0]
         return None
 
 
@@ -197,7 +194,7 @@ def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) ->
                 )
             ids.append(text)
     if mimic:
-        ids = [found[1] if found else text for text, found in zip(ids, map(_MIMIC_ID.fullmatch, ids), strict=True)]
+        ids = [match[1] if match else text for text, match in zip(ids, map(_MIMIC_ID.fullmatch, ids), strict=True)]
     if all(map(_NUMBER.fullmatch, ids)):
         ids = [text.removesuffix(".0") for text in ids]
     return ids

@@ -32,7 +32,7 @@ _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
 _STEP = f"Save the file in UTF-8, or name its encoding: {option('encoding', 'NAME')} for tables of reports."
 
 
-def existing_file(path: Path, argument: str = "path") -> Path:
+def existing_file(path: Path) -> Path:
     """Return `path` if it is a regular file. Pipes are refused: reading one could block for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"{path} is a pipe or device.", "Write it to a file first.")

@@ -129,7 +129,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
         raise InputError(argument="ids", rule=f"must be {rule}", value=f"{ids} for {path}", step="Pass ids once.")
     if ids is not None:
         where = str(ids)
-        id_list = read_ids(existing_file(Path(ids), "ids"))
+        id_list = read_ids(existing_file(Path(ids)))
     else:
         where = f"the ids of {path}"
         id_list = canonical_ids(own_ids or [], where)
@@ -143,7 +143,7 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
     case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
     `id_column` is for ids under an unusual name.
     """
-    return labels_of_table(read_table(existing_file(Path(path))), id_column=id_column)
+    return labels_of_table(read_table(Path(path)), id_column=id_column)
 
 
 def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
@@ -159,9 +159,7 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
         class_of = _CLASS_OF_INDEX if is_snake else _CLASS_OF_VALUE
         if LABELS[place] == "No Finding":
             class_of = _NO_FINDING_CLASS
-        values[:, place] = _classes(
-            table.column(name, "path"), class_of, f"column {name!r}", path, may_miss=not is_snake
-        )
+        values[:, place] = _classes(table.column(name), class_of, f"column {name!r}", path, may_miss=not is_snake)
 
     id_cells = table.id_cells(id_column)
     if id_cells is None:
@@ -189,7 +187,7 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
     id_column : str, optional
         Column of the ids, if its name is not a usual one.
     """
-    return label_table_of(read_table(existing_file(Path(path))), id_column)
+    return label_table_of(read_table(Path(path)), id_column)
 
 
 def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool = False) -> LabelTable:
@@ -212,7 +210,7 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
             and not name.startswith("Unnamed:")
             and (id_cells is None or name != id_cells[1])
         ]
-        columns = [table.column(name, "path") for name in names]
+        columns = [table.column(name) for name in names]
         values = np.array(
             [
                 _classes(cells, _CLASS_OF_VALUE, f"label column {place} ({shown_names([name])})", path, may_miss=True)

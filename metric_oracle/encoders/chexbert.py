@@ -46,7 +46,7 @@ class CheXbert(Encoder):
     def _open(self, *, vocabulary: str | Path | None = None) -> dict[str, str]:
         from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
-        existing_file(self._path, "checkpoint")
+        existing_file(self._path)
         model = _build_model(_read_tensors(self._path), self._path)
         self._model = model.eval().to(self._device)
         config = model["bert"].config
@@ -191,7 +191,7 @@ def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: 
     """Return the file of word pieces, of which there must be one for each embedding of the model."""
     default = checkpoint.with_name("vocab.txt")
     if vocabulary is not None:
-        path = existing_file(Path(vocabulary), "vocabulary")
+        path = existing_file(Path(vocabulary))
     elif default.is_file():
         path = default
     else:

@@ -206,14 +206,14 @@ def _is_uncased(vocabulary: Path) -> bool:
 def _find_weights(checkpoint: Path) -> Path:
     """Return the file of weights, which may be given by its folder."""
     if not checkpoint.is_dir():
-        return existing_file(checkpoint, "crepe")
+        return existing_file(checkpoint)
     return _find(None, checkpoint, WEIGHTS, "crepe")
 
 
 def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument: str) -> Path:
     """Return the path of a file: `path` or, if it is None, the first of `names` that exists in the folder."""
     if path is not None:
-        return existing_file(Path(path).expanduser(), argument)
+        return existing_file(Path(path).expanduser())
     paths = [folder / name for name in names if (folder / name).is_file()]
     if not paths:
         raise InputError(

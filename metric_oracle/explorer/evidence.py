@@ -202,8 +202,8 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
         }
         counts[f"matched_{n}"] = sum(shared.values())
         for gram, count in shared.items():
-            for of, level, new, inside in zip(starts_by_gram, before, highest, in_runs, strict=True):
-                ranked = sorted((i not in inside, -sum(level[i : i + n]), i) for i in of[gram])
+            for begins, level, new, inside in zip(starts_by_gram, before, highest, in_runs, strict=True):
+                ranked = sorted((i not in inside, -sum(level[i : i + n]), i) for i in begins[gram])
                 for _, _, i in ranked[:count]:
                     new[i : i + n] = [max(n, old) for old in new[i : i + n]]
     counts = dict(sorted(counts.items()))
@@ -346,7 +346,10 @@ def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph
         by_words: dict[str, set[bool]] = {}
         for entity in graph.entities:
             by_words.setdefault(entity[0], set()).add(entity in both)
-        kinds = {words: WHOLE if of == {True} else PARTLY if True in of else LACKING for words, of in by_words.items()}
+        kinds = {
+            words: WHOLE if matches == {True} else PARTLY if True in matches else LACKING
+            for words, matches in by_words.items()
+        }
         sides.append(cut(text, find_phrases(text, {w: Segment("", kind, number.get(w)) for w, kind in kinds.items()})))
     note = "Graphs have no positions in the text: every occurrence of an entity's words is marked."
     return Evidence(sides[0], sides[1], score, {**counts, **components}, rows, ("kind", "feature", "in"), note)

@@ -5,6 +5,7 @@ Means, intervals and differences are those of `oracle table` on the files that h
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,13 +279,14 @@ def telling(cases: Cases, shown: Sequence[Strip]) -> list[Telling]:
     furthest below its oracle, and furthest above it, as a share of the metric's axis.
     """
     chosen = oracle_texts(cases)
-    taken: set[int] = set()
-    cards = []
-    for rule in (_disagreement, _contradiction, _furthest_below, _furthest_above):
-        card = rule(cases, shown, chosen, taken)
+    first = _disagreement(cases, chosen)
+    cards = [] if first is None else [first]
+    contradiction = partial(_contradiction, cases, chosen)
+    below, above = partial(_furthest, cases, shown, -1), partial(_furthest, cases, shown, 1)
+    for rule in (contradiction, below, above):
+        card = rule({card.q for card in cards})
         if card is not None:
             cards.append(card)
-            taken.add(card.q)
     return cards
 
 
@@ -299,7 +301,7 @@ def _scored(cases: Cases, i: int, q: int) -> str:
     return f"{title(cases.columns[i].metric)} {cases.columns[i].values[q]:.2f}"
 
 
-def _disagreement(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
+def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
     """Return the test report for which the oracles chose the most different reports, None if they agree on all.
 
     Among several, choose the one whose chosen reports share the fewest words.
@@ -320,8 +322,8 @@ def _disagreement(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: s
     return Telling("Metrics disagree most", q, shown_texts[:3])
 
 
-def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
-    """Return a test report that an oracle's report contradicts, None if there is none.
+def _contradiction(cases: Cases, chosen: Chosen, shown_before: set[int]) -> Telling | None:
+    """Return a test report, not yet shown, that an oracle's report contradicts, None if there is none.
 
     Among several, choose the one whose score ranks highest among all scores of its oracle.
     """
@@ -331,7 +333,7 @@ def _contradiction(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: 
         better = column.values if column.is_higher_better else -column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
         for q, line in _opposed(cases, i, texts):
-            if q not in taken and (best is None or rank[q] > best[0]):
+            if q not in shown_before and (best is None or rank[q] > best[0]):
                 best = float(rank[q]), i, q, texts[q], line
     if best is None:
         return None
@@ -388,24 +390,16 @@ def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] 
     return both
 
 
-def _furthest_below(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
-    return _furthest(cases, shown, taken, -1)
-
-
-def _furthest_above(cases: Cases, shown: Sequence[Strip], chosen: Chosen, taken: set[int]) -> Telling | None:
-    return _furthest(cases, shown, taken, 1)
-
-
-def _furthest(cases: Cases, shown: Sequence[Strip], taken: set[int], side: int) -> Telling | None:
-    """Return the test report on which a model's score is furthest from the oracle's, None if there is none.
+def _furthest(cases: Cases, strips: Sequence[Strip], side: int, shown_before: set[int]) -> Telling | None:
+    """Return the test report, not yet shown, on which a model's score is furthest from the oracle's; None without any.
 
     `side` is 1 for scores better than the oracle's, -1 for worse ones.
     """
     best: tuple[float, Strip, Mark, int] | None = None
-    for strip in shown:
+    for strip in strips:
         for model in strip.models if strip.oracle else ():
             away = side * signed_distance(cases, strip, model) / (strip.high - strip.low)
-            away[[*taken]] = np.nan
+            away[[*shown_before]] = np.nan
             if np.isfinite(away).any():
                 q = int(np.nanargmax(away))
                 if away[q] > 0 and (best is None or away[q] > best[0]):

@@ -102,9 +102,9 @@ def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
         "open": f"is neither better nor worse than copying, as far as {n:,} test reports show, under {{}}",
     }
     return [
-        (name, "; ".join(line.format(listed(of[key])) for key, line in sentences.items() if key in of) + ".")
-        for name, of in metrics_of.items()
-        if set(of) - {""}
+        (name, "; ".join(line.format(listed(shares[key])) for key, line in sentences.items() if key in shares) + ".")
+        for name, shares in metrics_of.items()
+        if set(shares) - {""}
     ]
 
 

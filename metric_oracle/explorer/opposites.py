@@ -71,19 +71,19 @@ def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
 
     The kind "negation" has "present" or "absent" of each observation that is not uncertain.
     """
-    said: dict[tuple[str, str], set[str]] = {}
+    statements: dict[tuple[str, str], set[str]] = {}
     uncertain = set()
     for words, label in graph.entities:
         if "OBS" in label.upper():
             presence = _presence(label)
-            said.setdefault((words.lower(), "negation"), set()).add(presence)
+            statements.setdefault((words.lower(), "negation"), set()).add(presence)
             if presence == "uncertain":
                 uncertain.add((words.lower(), "negation"))
     for (words, _), (target, _), _ in graph.relations:
         kind, _ = _KIND_OF.get(words.lower(), ("", 0))
         if kind and kind != "negation":
-            said.setdefault((target.lower(), kind), set()).add(words.lower())
-    return {key: words for key, words in said.items() if key not in uncertain}
+            statements.setdefault((target.lower(), kind), set()).add(words.lower())
+    return {key: words for key, words in statements.items() if key not in uncertain}
 
 
 def _presence(label: str) -> str:
@@ -96,7 +96,7 @@ def of_texts(reference: str, candidate: str) -> list[Opposite]:
 
     A text does not say what a word modifies. So where one has words of two sets of a kind, nothing is a contradiction.
     """
-    sides = [list(_said(text)) for text in (reference, candidate)]
+    sides = [list(_listed_words(text)) for text in (reference, candidate)]
     contradicting = []
     for kind in CONTRARY:
         of_kind = [[(word, others) for word, others in side if _KIND_OF[word][0] == kind] for side in sides]
@@ -110,7 +110,7 @@ def of_texts(reference: str, candidate: str) -> list[Opposite]:
     return contradicting
 
 
-def _said(text: str) -> Iterator[tuple[str, list[str]]]:
+def _listed_words(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each word of the list with the other words of its sentence: first those behind it."""
     for sentence in _SENTENCE.split(text.lower()):
         words = _TOKEN.findall(sentence)
@@ -139,10 +139,10 @@ def places_of_graphs(texts: tuple[str, str], graphs: tuple[Graph, Graph]) -> lis
             targets.setdefault(words.lower(), set()).add(target.lower())
         other_of: dict[str, str] = {}
         for opposite in contradicting:
-            own, other = opposite[1 + side], opposite[2 - side]
-            names = [opposite.about] if own in ("present", "absent") else own.split(", ")
+            own_words, other_words = opposite[1 + side], opposite[2 - side]
+            names = [opposite.about] if own_words in ("present", "absent") else own_words.split(", ")
             other_of |= {
-                name: other for name in names if name == opposite.about or targets.get(name) == {opposite.about}
+                name: other_words for name in names if name == opposite.about or targets.get(name) == {opposite.about}
             }
         located = find_phrases(text, {words: Segment(words) for words, _ in graph.entities})
         times = Counter(mark.text for _, mark in located)

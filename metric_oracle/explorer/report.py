@@ -35,7 +35,7 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
     script, style = ((STATIC / name).read_text("utf-8") for name in ("report.js", "page.css"))
     figures = sections(cases)
     images = "img-src data:; " if any(section.svg for section in figures) else ""
-    policy = (
+    content_policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {images}base-uri 'none'; "
         "form-action 'none'"
     )
@@ -43,7 +43,7 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
     page = templates.get_template("report.html").render(
         script=script,
         style=style,
-        policy=policy,
+        policy=content_policy,
         rows=rows,
         columns=cases.columns,
         means=means,

@@ -65,7 +65,8 @@ class SampledCases:
         scored = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if reference is not None else []
         columns = [np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in scored]
         best = [
-            of.max() if METRICS[name].higher_is_better else of.min() for name, of in zip(scored, columns, strict=True)
+            column.max() if METRICS[name].higher_is_better else column.min()
+            for name, column in zip(scored, columns, strict=True)
         ]
         named = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if len(texts) > 1 else []
         chosen = consensus({study: list(texts)}, named).chosen if named else {}
@@ -75,7 +76,9 @@ class SampledCases:
                 "consensus": [metric for metric, (place_of_best,) in chosen.items() if place_of_best == i],
                 "logprob": logprob,
                 "text": text,
-                "scores": [(float(of[i]), bool(of[i] == top)) for of, top in zip(columns, best, strict=True)],
+                "scores": [
+                    (float(column[i]), bool(column[i] == top)) for column, top in zip(columns, best, strict=True)
+                ],
             }
             for i, (name, logprob, text) in enumerate(zip(names, logprobs, texts, strict=True))
         ]

@@ -11,16 +11,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
-from metric_oracle.indexes.features import Documents, group_rows
+from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.labels import LabelIndex
-from metric_oracle.indexes.vectors import VectorQueries
+from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class AgreementIndex(Documents):
+class AgreementIndex(VectorDocuments):
     """Distinct sets of positive labels of a corpus.
 
     Attributes
@@ -60,14 +60,6 @@ class AgreementIndex(Documents):
     def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
         """Return the arrays that the kernels read."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
-
-    def key(self, document: int) -> bytes:
-        """Return bytes that identify a document in any index."""
-        return self.vectors[document].tobytes()
-
-    def item(self, document: int) -> np.ndarray:
-        """Return the vector of a document."""
-        return self.vectors[document]
 
     @classmethod
     def _distinct(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

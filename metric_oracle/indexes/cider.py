@@ -63,8 +63,8 @@ class Frequencies:
     @cached_property
     def weight(self) -> np.ndarray:
         """The weight of each feature's n-gram: float64[V]."""
-        values, which = np.unique(self.counts[self.gram], return_inverse=True)
-        return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[which.reshape(-1)]
+        values, position = np.unique(self.counts[self.gram], return_inverse=True)
+        return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[position.reshape(-1)]
 
     def weights_at(self, feature: np.ndarray) -> np.ndarray:
         """Return the weights of n-grams, float64[n]; `feature` is the first feature of each, -1 if no text has it."""
@@ -142,8 +142,8 @@ class JoinedFrequencies(Frequencies):
             n = len(words)
             if order:
                 new_keys = [_keys(side.index, order, word[i], gram[i], n) for i, side in enumerate(both)]
-                distinct, which = np.unique(np.concatenate(new_keys), return_inverse=True)
-                gram, n = np.split(which.reshape(-1), [len(new_keys[0])]), len(distinct)
+                distinct, position = np.unique(np.concatenate(new_keys), return_inverse=True)
+                gram, n = np.split(position.reshape(-1), [len(new_keys[0])]), len(distinct)
                 keys.append(distinct)
             total = np.zeros(n, np.int64)
             for side, number_of, counts in zip(both, gram, frequencies, strict=True):

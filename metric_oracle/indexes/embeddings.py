@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.features import Documents, group_rows
+from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
+from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
     CHUNK,
     WIDEST,
@@ -31,7 +31,7 @@ from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class EmbeddingIndex(Documents):
+class EmbeddingIndex(VectorDocuments):
     """Distinct embeddings of a corpus, of any width up to `WIDEST`.
 
     Attributes
@@ -93,14 +93,6 @@ class EmbeddingIndex(Documents):
             return VectorQueries(which, Batch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
         codes, measured = make_codes(vectors, self.basis)
         return VectorQueries(which, Batch(vectors, codes, np.array(measured)))
-
-    def item(self, document: int) -> np.ndarray:
-        """Return the vector of a document."""
-        return self.vectors[document]
-
-    def key(self, document: int) -> bytes:
-        """Return bytes that identify a document in any index."""
-        return self.vectors[document].tobytes()
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32."""

@@ -39,7 +39,7 @@ def name_of(idf: str | Path | np.ndarray) -> str:
 def read(path: Path, n_ids: int) -> np.ndarray:
     """Return the weights in a table with the columns token_id and idf: float64[ids]."""
     table = read_table(path)
-    columns = [table.column(name, "idf") for name in ("token_id", "idf")]
+    columns = [table.column(name) for name in ("token_id", "idf")]
     try:
         ids, values = np.array([int(i) for i in columns[0]]), np.array([float(v) for v in columns[1]])
     except (TypeError, ValueError):

@@ -246,13 +246,13 @@ class Index:
         InputError
             If the index has no vectors of that name; a BackendError if FAISS is not installed.
         """
-        held = [
+        kinds = [
             kind for kind in self.content["representations"] if hasattr(REPRESENTATIONS[kind].load_class(), "faiss")
         ]
-        if name not in held:
+        if name not in kinds:
             raise InputError(
                 argument="name",
-                rule=f"must be one of {', '.join(held) or 'none'} (the vectors that {self.folder} holds)",
+                rule=f"must be one of {', '.join(kinds) or 'none'} (the vectors that {self.folder} holds)",
                 value=repr(name),
                 step="Build an index with "
                 f"{option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",

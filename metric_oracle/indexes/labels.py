@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
-from metric_oracle.indexes.features import Documents, group_rows
+from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.indexes.vectors import VectorQueries, distinct_rows, flat_index, in_order_of_use
+from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
@@ -28,7 +28,7 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 
 
 @dataclass(frozen=True)
-class LabelIndex(Documents):
+class LabelIndex(VectorDocuments):
     """Distinct CheXbert label vectors of a corpus.
 
     Attributes
@@ -87,14 +87,6 @@ class LabelIndex(Documents):
     def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
         """Return the arrays that the kernels read."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
-
-    def item(self, document: int) -> np.ndarray:
-        """Return the vector of a document."""
-        return self.vectors[document]
-
-    def key(self, document: int) -> bytes:
-        """Return bytes that identify a document in any index."""
-        return self.vectors[document].tobytes()
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, scaled to length 1; vectors of zeros stay zero."""

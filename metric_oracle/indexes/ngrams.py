@@ -375,14 +375,14 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
     number: dict[str, int] = defaultdict(count().__next__)
     parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for first in range(0, len(texts), BATCH):
-        some = texts[first : first + BATCH]
-        lowered = " ".join(some).lower()
+        batch = texts[first : first + BATCH]
+        lowered = " ".join(batch).lower()
         if lowered.isascii():
             content = lowered.encode()
-            text_ptr = _ends(some) + np.arange(len(some) + 1)  # each text but the last with the blank after it
+            text_ptr = _ends(batch) + np.arange(len(batch) + 1)  # each text but the last with the blank after it
             text_ptr[-1] = len(content)
         else:
-            raw = [_in_lower_case(text, kind) for text in some]
+            raw = [_in_lower_case(text, kind) for text in batch]
             content, text_ptr = b"".join(raw), _ends(raw)
         ids, ptr, begin, end = split_tokens(np.frombuffer(content, np.uint8), text_ptr, ROLES[kind])
         spans = zip(begin.tolist(), end.tolist(), strict=True)

@@ -49,9 +49,9 @@ def make_remote(
     def look(finished: int, beats: dict[str, Beat]) -> None:
         """Report the progress of the workers."""
         if progress is not None:
-            name, said = min(((name, beat.said) for name, beat in beats.items()), default=("", ""))
+            name, step = min(((name, beat.step) for name, beat in beats.items()), default=("", ""))
             more = f", and {len(beats) - 1} more" if len(beats) > 1 else ""
-            progress(f"{name}: {said}{more}" if said else name, n_existing + finished, total)
+            progress(f"{name}: {step}{more}" if step else name, n_existing + finished, total)
 
     run_tasks(runner, "metric_oracle.indexes.remote:make_one", shared, tasks(), take=take, look=look)
     return busy, n_shards

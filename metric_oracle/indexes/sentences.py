@@ -80,15 +80,15 @@ class SentenceIndex(Documents):
     def encode(self, inputs: Inputs) -> "SentenceQueries":
         """Return the distinct sets of the queries."""
         attachment = inputs.attached["sentences"]
-        width, own = attachment.values.vectors.shape[1], self.vectors.shape[1]
-        if width != own and len(attachment.values.vectors) and self.counts()["sentences"]:
+        width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
+        if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
             raise InputError(
                 argument="sentence vectors",
-                rule=f"must have the index's width {own}",
+                rule=f"must have the index's width {corpus_width}",
                 value=width,
                 step="Encode queries and corpus with one model.",
             )
-        vectors, ptr, which = _distinct_sets(attachment, own)
+        vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
 
     def corpus(self, metric: Metric, encoded: "SentenceQueries") -> Corpus:

@@ -43,15 +43,15 @@ def shard_name(place: int) -> str:
 class Shard(Index):
     """An index that is part of a shard set."""
 
-    def __init__(self, of: "ShardSet", place: int) -> None:
-        record = of.content["shards"][place]
-        super().__init__(of.folder / record["path"])
+    def __init__(self, shard_set: "ShardSet", place: int) -> None:
+        record = shard_set.content["shards"][place]
+        super().__init__(shard_set.folder / record["path"])
         self.first_row = record["first_row"]
-        self._counted = of
+        self._counted = shard_set
         if self.fingerprint != record["fingerprint"] or self.n_reports != record["reports"]:
             raise IndexFormatError(
                 argument=record["path"],
-                rule=f"must be the shard that {of.folder} was made of, fingerprint {record['fingerprint'][:12]}",
+                rule=f"must be the shard that {shard_set.folder} was made of, fingerprint {record['fingerprint'][:12]}",
                 value=self.fingerprint[:12],
                 step="Build the set again.",
             )
@@ -394,22 +394,22 @@ def _read_set(folder: Path) -> dict[str, Any]:
             value=f"{folder}, a set of shards under way or killed",
             step="Run build-index again to resume it.",
         )
-    found = manifest.parse((folder / NAME).read_bytes(), FORMAT)
-    if found is None:
+    written = manifest.parse((folder / NAME).read_bytes(), FORMAT)
+    if written is None:
         raise IndexFormatError(f"{NAME} in {folder} is not that of a set of shards.", "Build the set again.")
-    if found.get("format_version") != FORMAT_VERSION:
+    if written.get("format_version") != FORMAT_VERSION:
         raise IndexFormatError(
             argument="format_version of a set",
             rule=f"must be {FORMAT_VERSION}",
-            value=f"{found.get('format_version')!r} in {folder}",
+            value=f"{written.get('format_version')!r} in {folder}",
             step="Build it again, or upgrade metric-oracle.",
         )
-    content: Any = found.get("content")
-    if found.get("checksum") != checksum(content) or found.get("fingerprint") != _fingerprint(content):
+    content: Any = written.get("content")
+    if written.get("checksum") != checksum(content) or written.get("fingerprint") != _fingerprint(content):
         raise IndexFormatError(
             argument=NAME,
             rule="must match its own checksum",
             value=f"an altered one in {folder}",
             step="Build the set again.",
         )
-    return found
+    return written

@@ -125,10 +125,10 @@ class StemIndex(FeatureDocuments):
     def item(self, document: int) -> tuple[Token, ...]:
         """Return the tokens of a document, for the plain scorer."""
         words, stems = self.ngrams.words, self.stems.words
-        some = self.ngrams.sequence[
+        numbers = self.ngrams.sequence[
             self.ngrams.sequence_ptr[document] : self.ngrams.sequence_ptr[document + 1]
         ].tolist()
-        return tuple(self._token(words[word], stems[self.stem[word]]) for word in some)
+        return tuple(self._token(words[word], stems[self.stem[word]]) for word in numbers)
 
     def _token(self, word: str, stem: str) -> Token:
         """Return a word with its stem and its synonyms."""
@@ -140,10 +140,10 @@ class StemIndex(FeatureDocuments):
         word_id = self.ngrams.ids_of_words(words)
         known, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
         stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, known, strict=True)]
-        others = [self._stems_with_synonym.get(own, ()) for own in stems]
+        others = [self._stems_with_synonym.get(stem_of_word, ()) for stem_of_word in stems]
         vocabulary = sorted({*stems, *chain.from_iterable(others)})
         number = {stem: i for i, stem in enumerate(vocabulary)}.__getitem__
-        own = np.fromiter(map(number, stems), np.int32, len(stems))
+        numbers = np.fromiter(map(number, stems), np.int32, len(stems))
         n_others = np.fromiter(map(len, others), np.int64, len(others))
         other_ptr = np.concatenate([[0], np.cumsum(n_others)])
         other = np.fromiter(map(number, chain.from_iterable(others)), np.int32, other_ptr[-1])
@@ -151,7 +151,7 @@ class StemIndex(FeatureDocuments):
         place, text = positions(ptr, 1)
         texts = np.concatenate([text, np.repeat(text, n_others[flat])])
         by_text = np.argsort(texts, kind="stable")
-        reach = np.concatenate([own[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
+        reach = np.concatenate([numbers[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
         reach_at = np.concatenate([place, np.repeat(place, n_others[flat])])[by_text] - ptr[texts[by_text]]
         reach_ptr = np.concatenate([[0], np.cumsum(np.bincount(texts, minlength=len(items)))])
         index = index_queries(vocabulary, reach, reach_ptr, 1)

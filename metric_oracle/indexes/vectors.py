@@ -1,4 +1,4 @@
-"""Functions that embeddings and labels share: distinct rows of a matrix, encoded queries, and FAISS indexes."""
+"""What embeddings and labels share: documents and queries that are vectors, distinct rows, and FAISS indexes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import not_installed
-from metric_oracle.indexes.features import Encoded
+from metric_oracle.indexes.features import Documents, Encoded
 from metric_oracle.kernels._build import number_rows
 
 
@@ -78,6 +78,20 @@ def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.ascontiguousarray(values)
     words = values.view({4: np.uint32, 1: np.uint8}[values.dtype.itemsize])
     return number_rows(words, max(2 * len(words) - 1, 1).bit_length())
+
+
+class VectorDocuments(Documents):
+    """Base of representations whose documents are the rows of a matrix, `vectors`."""
+
+    vectors: np.ndarray
+
+    def item(self, document: int) -> np.ndarray:
+        """Return the vector of a document."""
+        return self.vectors[document]
+
+    def key(self, document: int) -> bytes:
+        """Return bytes that identify a document in any index."""
+        return self.vectors[document].tobytes()
 
 
 @dataclass(frozen=True)

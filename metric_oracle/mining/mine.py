@@ -201,7 +201,7 @@ def mine(
     planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
     check_selection(selection, planned.options.k)
     _check_metric(planned)
-    ids = read_ids(existing_file(Path(anchors), "anchors")) if isinstance(anchors, str | Path) else anchors
+    ids = read_ids(existing_file(Path(anchors))) if isinstance(anchors, str | Path) else anchors
     rows, n_not_scored = _rows(planned, ids)
     counts = {"not scored": n_not_scored}
     positives = NO_PAIRS
@@ -243,9 +243,9 @@ def mine(
             **({"self_score": True} if self_score else {}),
             **({} if part is None else {"part": {**part, "anchors": sum(map(len, own))}}),
         }
-        found = _joined(path, [work / f"{number:06d}.parquet" for number in own_blocks], described)
+        mined = _joined(path, [work / f"{number:06d}.parquet" for number in own_blocks], described)
         shutil.rmtree(work)
-    return found
+    return mined
 
 
 def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tuple[np.ndarray, int]:
@@ -342,9 +342,9 @@ def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
     for shard in planned.index.shards():
         representation, inputs = representation_of(shard, planned.metric), prepared_inputs(shard)
         kernel = load_kernel(planned.metric, "cpu")
-        own = np.sort(representation.row_id)
-        for begin in range(0, len(own), BLOCK):
-            of_block = own[begin : begin + BLOCK]
+        corpus_rows = np.sort(representation.row_id)
+        for begin in range(0, len(corpus_rows), BLOCK):
+            of_block = corpus_rows[begin : begin + BLOCK]
             encoded = encode_for(shard, representation, inputs.take(of_block), planned.options.settings)
             documents = representation.document_of_row[of_block].astype(np.int64)
             corpus = representation.corpus(planned.metric, encoded)
@@ -572,12 +572,12 @@ def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> No
     """Write a block of n anchors; its file exists only when it is complete."""
     from pyarrow import parquet
 
-    own = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
+    shared = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
     _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
     n_full, n_any = int((sizes == signature["k"]).sum()), len(sizes)
-    own[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
+    shared[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
     with replacing(part) as (temporary,), temporary.open("wb") as file:
-        described = table.replace_schema_metadata({SIGNATURE: json.dumps(seal(own, hash_table(table)))})
+        described = table.replace_schema_metadata({SIGNATURE: json.dumps(seal(shared, hash_table(table)))})
         parquet.write_table(described, file, row_group_size=max(table.num_rows, 1), write_page_checksum=True)
 
 
@@ -656,9 +656,9 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
     path, files = Path(out), [MinedFile(Path(part), "parts") for part in parts]
     check_out(path, parts, endings=(".parquet",))
     signatures = [file.signature for file in files]
-    of, signature = [one.get("part") for one in signatures], signatures[0]
+    parts_given, signature = [one.get("part") for one in signatures], signatures[0]
     shared = [{name: value for name, value in one.items() if name not in _OF_PART} for one in signatures]
-    if any(one != shared[0] for one in shared) or None in of or len({one["of"] for one in of}) > 1:
+    if any(one != shared[0] for one in shared) or None in parts_given or len({one["of"] for one in parts_given}) > 1:
         names = sorted({name for one in shared for name in one if one[name] != shared[0].get(name)}) or ["part"]
         raise InputError(
             argument="parts",
@@ -666,8 +666,8 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
             value=f"files that differ in {', '.join(names)}",
             step="Leave the others out, or mine them again.",
         )
-    order = sorted(range(len(files)), key=lambda number: of[number]["place"])
-    places, n = [of[number]["place"] for number in order], of[0]["of"]
+    order = sorted(range(len(files)), key=lambda number: parts_given[number]["place"])
+    places, n = [parts_given[number]["place"] for number in order], parts_given[0]["of"]
     if places != list(range(1, n + 1)):
         raise InputError(
             argument="parts",

@@ -64,8 +64,8 @@ class RowScores:
         """
         sizes = np.diff(self.representation.row_ptr)
         query = np.full(len(sizes), int(self.encoded.which[anchor]))
-        found = score_pairs(self._planned.metric, self.representation, self.encoded, query, np.arange(len(sizes)))
-        return np.repeat(found[0], sizes), {name: np.repeat(values, sizes) for name, values in found[1].items()}
+        scores = score_pairs(self._planned.metric, self.representation, self.encoded, query, np.arange(len(sizes)))
+        return np.repeat(scores[0], sizes), {name: np.repeat(values, sizes) for name, values in scores[1].items()}
 
 
 def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
@@ -181,9 +181,9 @@ def _of_shard(
 
 def _excluded(excluded: Excluded, planned: SearchPlan, n: int) -> list[np.ndarray]:
     """Return, for each of n anchors, the corpus rows that it excludes: a list of int64[...]."""
-    found: list[list[np.ndarray]] = [[] for _ in range(n)]
+    rows_of_anchor: list[list[np.ndarray]] = [[] for _ in range(n)]
     for shard in planned.index.shards():
         lists = excluded.of(shard, representation_of(shard, planned.metric), np.arange(n))
         for number, place in enumerate(lists.of_query.tolist()):
-            found[number].append(lists.exclusion.rows_of(place) + shard.first_row)
-    return [np.concatenate(rows) for rows in found]
+            rows_of_anchor[number].append(lists.exclusion.rows_of(place) + shard.first_row)
+    return [np.concatenate(rows) for rows in rows_of_anchor]

@@ -140,14 +140,14 @@ def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dic
     Scores are multiplied by `sign`, -1.0 where lower scores are better. `positive` has the score of each anchor's worst
     positive.
     """
-    found = {}
+    best = {}
     if selection.absolute_margin is not None:
-        found["absolute_margin"] = positive - selection.absolute_margin
+        best["absolute_margin"] = positive - selection.absolute_margin
     if selection.relative_margin is not None:
-        found["relative_margin"] = positive - selection.relative_margin * np.abs(positive)
+        best["relative_margin"] = positive - selection.relative_margin * np.abs(positive)
     if selection.max_score is not None:
-        found["max_score"] = np.full(len(positive), sign * selection.max_score)
-    return found
+        best["max_score"] = np.full(len(positive), sign * selection.max_score)
+    return best
 
 
 def kept(

@@ -227,13 +227,16 @@ def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
+RENDERERS = {"md": markdown, "tex": latex}
+
+
 def write_tables(path: Path, tables: Sequence[PaperTable], data: pa.Table, signature: dict[str, Any]) -> None:
     """Write tables. The ending of `path` says whether the rounded tables (.md, .tex) or all numbers are written."""
     check_out(path, endings=TABLES)
     if path.suffix.lower() in RESULTS:
         Results(data, signature).write(path)
         return
-    text = (markdown if path.suffix.lower() == ".md" else latex)(tables, signature)
+    text = RENDERERS[path.suffix.lower()[1:]](tables, signature)
     with replacing(path) as (temporary,):
         temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
 

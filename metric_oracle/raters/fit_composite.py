@@ -156,10 +156,10 @@ def fit_composite(
         unused = [column for column in scored if column not in chosen.values()]
         title = name or "composite"
     else:
-        path = existing_file(Path(table), "table")
+        path = existing_file(Path(table))
         read, where = read_table(path), str(path)
         named = _columns(read.names, metrics, where)
-        cells = read.column(study, "study")
+        cells = read.column(study)
         studies = [_text(cell, row, path) for row, cell in enumerate(cells, start=1)]
         columns = {metric: _numbers(read, column, path) for metric, column in named.items()}
         y = _numbers(read, errors, path)
@@ -292,7 +292,7 @@ def _text(cell: object, row: int, path: Path) -> str:
 def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
     """Return the cells of a column as float64[n]."""
     values = []
-    for row, cell in enumerate(table.column(column, "column"), start=1):
+    for row, cell in enumerate(table.column(column), start=1):
         value = number_of(cell)
         if not np.isfinite(value):
             raise InputError(

@@ -73,7 +73,7 @@ def read_refisco(table: Table) -> Grades:
     Its prediction consists of the lines that the rater saw, its reference of the lines as that rater corrected them.
     """
     names = next(names for names in REFISCO if set(names.values()) <= set(table.names))
-    cells = {role: table.column(name, name) for role, name in names.items()}
+    cells = {role: table.column(name) for role, name in names.items()}
     keys = [
         canonical_ids(cells[role], f"column {names[role]!r} of {table.path}", mimic=role == "study")
         for role in ("study", "candidate", "rater")
@@ -165,7 +165,7 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
 
 def numbers_of(table: Table, column: str) -> list[float]:
     """Return a column as floats; raise InputError if a cell is not a finite number."""
-    numbers = [number_of(cell) for cell in table.column(column, column)]
+    numbers = [number_of(cell) for cell in table.column(column)]
     for row, number in enumerate(numbers, start=1):
         if not np.isfinite(number):
             raise InputError(

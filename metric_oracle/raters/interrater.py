@@ -270,7 +270,7 @@ def accuracy_on_judgements(metrics: Mapping[str, Side], raters: Sequence[Side], 
         **{name: metric.within * votes for name, metric in metrics.items()},
     }
     total = sum_within(counted, drawn)
-    return {name: (1 + share(sum_within(of, drawn), total)) / 2 for name, of in agreeing.items()}
+    return {name: (1 + share(sum_within(pairs, drawn), total)) / 2 for name, pairs in agreeing.items()}
 
 
 def each_left_out(by_rater: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.corpora.tables import existing_file, is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.interrater import (
@@ -731,7 +731,7 @@ def _read_variants(
     """Return the metric and the scores of each variant."""
     variants = {}
     for variant, path in ablations.items():
-        table = read_table(existing_file(Path(path), "ablations"))
+        table = read_table(Path(path))
         columns = [name for name in part.scores if name in table.names]
         if len(columns) != 1:
             raise InputError(
@@ -783,9 +783,9 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
     """Yield the time per pair of each metric, as measured in this call or as a table states it for other tools."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
-        table = read_table(existing_file(Path(path), "times"))
-        cells = [table.column(name, "times") for name in ("metric", "ms_per_pair")]
-        devices = table.column("device", "times") if "device" in table.names else [None] * table.n_rows
+        table = read_table(Path(path))
+        cells = [table.column(name) for name in ("metric", "ms_per_pair")]
+        devices = table.column("device") if "device" in table.names else [None] * table.n_rows
         for row, (metric, milliseconds, device) in enumerate(zip(*cells, devices, strict=True), start=1):
             try:
                 value = float(milliseconds)

@@ -391,8 +391,8 @@ def _ablation_table(result: MetricComparison) -> PaperTable | None:
     heads = [h for kind in view.kinds for h in (_head(view, kind), "difference", "p", "p adjusted")]
     rows: list[Row] = []
     for metric in dict.fromkeys(metric_of.values()):
-        own = {r["errors"]: r for r in result.select(AGREEMENT, set=view.name, metric=metric, statistic=statistic)}
-        rows.append((metric, [cell for kind in view.kinds for cell in (_value(own[kind]), *[entry(NOTHING)] * 3)]))
+        whole = {r["errors"]: r for r in result.select(AGREEMENT, set=view.name, metric=metric, statistic=statistic)}
+        rows.append((metric, [cell for kind in view.kinds for cell in (_value(whole[kind]), *[entry(NOTHING)] * 3)]))
         for variant in (name for name, base in metric_of.items() if base == metric):
             cells: list[Entry] = []
             for kind in view.kinds:

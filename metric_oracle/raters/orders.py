@@ -28,7 +28,7 @@ def read_preferences(table: Table) -> Grades:
     """
     labels = _labels(table)
     candidates = _candidates(table)
-    cells = table.column(PREFERENCE, PREFERENCE)
+    cells = table.column(PREFERENCE)
     texts = {
         name: texts_of(table, name) for name in ("reference", "prediction_a", "prediction_b") if name in table.names
     }

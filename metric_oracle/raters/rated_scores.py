@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import existing_file, number_of, read_table, shown_names
+from metric_oracle.corpora.tables import number_of, read_table, shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
@@ -172,18 +172,18 @@ def _read_columns(
         Names in `wanted` that no file has as a column.
     """
     columns: dict[str, Array] = {}
-    asked = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
+    known = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
     for path in paths:
-        table = read_table(existing_file(path, "scores"))
+        table = read_table(path)
         rows, keys = match_pairs(ratings, table)
         for name in table.names:
             # In a file of `oracle score` the components of a metric are called <metric>.<component>.
             metric, dot, _ = name.partition(".")
             unnamed = name in _NO_SCORES or name.startswith("Unnamed:") or bool(dot and metric in table.names)
-            skipped = unnamed if asked is None else name not in asked
+            skipped = unnamed if known is None else name not in known
             if name in keys or skipped:
                 continue
-            cells = table.column(name, "scores")
+            cells = table.column(name)
             values = np.array([number_of(cells[row]) for row in rows])
             lacking = [pair for pair, value in zip(ratings.pairs, values, strict=True) if not np.isfinite(value)]
             if wanted is None and len(lacking) == len(values):

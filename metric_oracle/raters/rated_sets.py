@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from metric_oracle.corpora.tables import Table, existing_file, read_table
+from metric_oracle.corpora.tables import Table, read_table
 from metric_oracle.errors import called
 from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, read_refisco
 from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
@@ -78,10 +78,10 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
     >>> len(rated.pairs), len(set(rated.studies)), rated.raters, rated.kinds
     (96, 24, ['0', '1', '2'], ('total', 'significant'))
     """
-    table = read_table(existing_file(Path(path)))
+    table = read_table(Path(path))
     is_counted = bool({"category", "error_category"} & {name.lower() for name in table.names})
     fitting = [layout for layout in LAYOUTS if any(header <= set(table.names) for header in layout.headers)]
     rated = ratings_of_table(table) if is_counted or not fitting else fitting[0].read(table)
     if samples is None:
         return rated
-    return with_texts(rated, read_table(existing_file(Path(samples), "samples")))
+    return with_texts(rated, read_table(Path(samples)))

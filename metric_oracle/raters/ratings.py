@@ -17,7 +17,6 @@ from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
     check_unique,
-    existing_file,
     is_missing,
     read_table,
     shown_names,
@@ -220,10 +219,10 @@ def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Rati
     >>> ratings.counts.shape
     (96, 3, 6, 2)
     """
-    ratings = ratings_of_table(read_table(existing_file(Path(path))))
+    ratings = ratings_of_table(read_table(Path(path)))
     if samples is None:
         return ratings
-    return with_texts(ratings, read_table(existing_file(Path(samples), "samples")))
+    return with_texts(ratings, read_table(Path(samples)))
 
 
 def ratings_of_table(table: Table) -> Ratings:
@@ -445,7 +444,7 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
                 value=f"{table.n_rows} rows in {table.path} for {len(set(ratings.studies))} studies",
                 step="Use the samples file of these ratings.",
             )
-        ids = canonical_ids(table.column("study_id", "samples"), f"the studies of {table.path}")
+        ids = canonical_ids(table.column("study_id"), f"the studies of {table.path}")
         check_unique(ids, f"the studies of {table.path}")
         columns = {name: texts_of(table, name) for name in ("gt_report", *types)}
         numbered = [(int(study), kind) for study, kind in zip(ratings.studies, ratings.candidates or (), strict=True)]
@@ -473,7 +472,7 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
 
 def texts_of(table: Table, name: str) -> list[str | None]:
     """Return the cells of a column as texts; a missing text is None."""
-    cells = table.column(name, "samples", is_text=True)
+    cells = table.column(name, is_text=True)
     return [None if is_missing(cell) else str(cell) for cell in cells]
 
 
@@ -492,7 +491,7 @@ def name_of(table: Table, role: str) -> str | None:
 
 def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
     """Return the ids of a column as text. With `mimic`, study ids of MIMIC-CXR lose their prefix."""
-    return canonical_ids(table.column(name, name), f"column {shown_names([name])} of {table.path}", mimic=mimic)
+    return canonical_ids(table.column(name), f"column {shown_names([name])} of {table.path}", mimic=mimic)
 
 
 def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:

@@ -319,7 +319,7 @@ def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Inputs:
     return Inputs([], [], {"chexbert": Attachment(vectors.values, positions)})
 
 
-def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
+def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
     """Return the lowest row with the greatest cosine for each distinct query, int64[n].
 
     A matrix product in float32 selects the documents that may have it. Their cosines are then summed in a fixed order,
@@ -327,15 +327,15 @@ def _nearest_rows(space: EmbeddingIndex, asked: Any) -> np.ndarray:
     """
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
     kernel, record = cosines.Backend(), METRICS["chexbert"]
-    corpus = space.corpus(record, asked)
-    error = kernel.score_error(corpus, asked.batch)
-    rows = np.empty(len(asked.vectors), np.int64)
+    corpus = space.corpus(record, queries)
+    error = kernel.score_error(corpus, queries.batch)
+    rows = np.empty(len(queries.vectors), np.int64)
     for first in range(0, len(rows), BLOCK):
         block = range(first, min(first + BLOCK, len(rows)))
-        for q, screened in zip(block, kernel.score_all(corpus, asked.batch, block), strict=True):
+        for q, screened in zip(block, kernel.score_all(corpus, queries.batch, block), strict=True):
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
-            cosines.score_documents(finalists, asked.vectors[q], space.vectors, exact)
+            cosines.score_documents(finalists, queries.vectors[q], space.vectors, exact)
             check_bounds({"float32": error - np.abs(screened[finalists] - exact).max()})
             rows[q] = lowest[finalists[exact == exact.max()]].min()
     return rows

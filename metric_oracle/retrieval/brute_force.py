@@ -130,14 +130,14 @@ def _joint(
             name: (np.concatenate([one[name][0] for one in of_shards], axis=1), max(one[name][1] for one in of_shards))
             for name in of_shards[0]
         }
-    found = {}
+    scores_of = {}
     for name, term in record.terms.items():
         kind = term.metric.representation
         queries, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
         part, of_part = representation.parts[kind], encoded.parts[kind]
         scores, error = _scores(term.metric, part, of_part, queries.tolist(), tell)
-        found[name] = scores[which.reshape(-1)][:, representation.document_of[kind]], error
-    return found
+        scores_of[name] = scores[which.reshape(-1)][:, representation.document_of[kind]], error
+    return scores_of
 
 
 def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:

@@ -64,10 +64,10 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
 
 def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> None:
     """Raise InputError if a metric reads the document frequencies of a corpus and no corpus was given."""
-    asked = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
+    counting = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
     if _counts(idf):
-        asked.append(("idf 'corpus'", get_metric("bertscore")))
-    for what, record in asked:
+        counting.append(("idf 'corpus'", get_metric("bertscore")))
+    for what, record in counting:
         if corpus is None:
             raise InputError(
                 argument="index",

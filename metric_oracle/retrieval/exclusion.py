@@ -119,9 +119,9 @@ class Excluded:
         place[order] = np.arange(len(order))
         ends = np.cumsum(np.bincount(number)).tolist()
         column, row = np.nonzero(group >= 0)
-        found = group[column, row]
-        by_group = np.argsort(found, kind="stable")
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(found, minlength=offset))])
+        group_ids = group[column, row]
+        by_group = np.argsort(group_ids, kind="stable")
+        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(group_ids, minlength=offset))])
         document = np.full(shard.n_reports, -1, np.int64)
         document[: len(representation.document_of_row)] = representation.document_of_row
         exclusion = Exclusion(
@@ -150,8 +150,8 @@ class Excluded:
 
         def codes(strings: Any) -> np.ndarray:
             """Return the group of each string, -1 for strings that no query has."""
-            found = pc.fill_null(pc.index_in(strings, value_set=known), -1)
-            return np.asarray(found).astype(np.int64)
+            group = pc.fill_null(pc.index_in(strings, value_set=known), -1)
+            return np.asarray(group).astype(np.int64)
 
         if name == TEXT:
             of_row = codes(_folded(shard))[np.asarray(shard.reports["distinct_id"])]

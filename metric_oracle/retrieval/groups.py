@@ -133,12 +133,12 @@ def _scores(
         # The references are documents of the index.
         encoded, which = None, document[row[complete]]
     else:
-        asked = references if len(complete) == len(references.ids) else references.take(complete)
-        check_queries(asked, record, index)
+        truth = references if len(complete) == len(references.ids) else references.take(complete)
+        check_queries(truth, record, index)
         settings = {name: value for name, value in options.settings.items() if name in record.settings}
         if REPRESENTATIONS[kind].is_encoded:
             settings["wordless"] = True
-        encoded = representation.encode(asked, **settings)
+        encoded = representation.encode(truth, **settings)
         batch, which = encoded.batch, encoded.which
     is_half = record.is_symmetric and encoded is None and references.ids is candidates.ids
     cells = _cells(sizes, complete, which, document, is_half)

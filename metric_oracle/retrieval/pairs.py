@@ -457,18 +457,18 @@ def load_sides(
     ]
     load: Callable[..., Inputs] = partial(load_inputs, **models)
     shared = {name: files[name] for name in _models(files) if name not in predicted_files}
-    own = {name: value for name, value in files.items() if name not in shared}
+    predicted = {name: value for name, value in files.items() if name not in shared}
     shared = {name: model for name, model in shared.items() if not all(p and name in p.attached for p in prepared)}
     both = load(*(first + second for first, second in zip(*sides, strict=True)), **shared).completed()
     n = len(sides[0][0])
     loaded_sides: list[Inputs] = []
-    for side, given, stored, chosen in zip(sides, (own, predicted_files), prepared, places, strict=True):
+    for side, given, stored, chosen in zip(sides, (predicted, predicted_files), prepared, places, strict=True):
         loaded = load(*side, encoding=encoding, **given).completed()
         from_models = both.take(np.arange(n) if not loaded_sides else np.arange(n, len(both.ids))).attached
         kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
         loaded_sides.append(replace(loaded, attached={**from_models, **kept, **loaded.attached}))
     # One section for both: `score` has compared them.
-    section = references.said if references.section else predictions.said
+    section = references.known_section if references.section else predictions.known_section
     return replace(loaded_sides[0], section=section), loaded_sides[1]
 
 

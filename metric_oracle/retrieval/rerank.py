@@ -170,8 +170,8 @@ class RerankPlan:
             alike.setdefault(queries.texts[q], []).append(i)
         done = len(best_of)
         for reference, positions in alike.items():  # queries of one text are scored together
-            asked, which = np.unique(ranked[positions], return_inverse=True)
-            counts = reader.counts(reference, asked)
+            references, which = np.unique(ranked[positions], return_inverse=True)
+            counts = reader.counts(reference, references)
             for i, documents in zip(positions, which.reshape(len(positions), -1), strict=True):
                 best_of[rest[i]] = _pick(ranked[i], counts[documents], k)
             done += len(positions)
@@ -217,11 +217,11 @@ def conformal_pool(ranks: np.ndarray, recall: float) -> int | None:
     return None if size == _NOT_RANKED else size
 
 
-def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a proportion, whose coverage is at least `level`."""
+def binomial_interval(hits: int, n: int) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a proportion, whose coverage is at least `LEVEL`."""
     from scipy.stats import beta
 
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low = 0.0 if hits == 0 else float(beta.ppf(tail, hits, n - hits + 1))
     high = 1.0 if hits == n else float(beta.ppf(1 - tail, hits + 1, n - hits))
     return low, high

@@ -96,8 +96,8 @@ def sampled_means(
         def run(g: int, rows: np.ndarray = rows, of_group: np.ndarray = of_group) -> int:
             inside = rows[:, :, g] < n_rows
             documents, place = np.unique(document_of[rows[:, :, g][inside]], return_inverse=True)
-            asked, which = np.unique(encoded.which[groups[g]], return_inverse=True)
-            scored = score_some(kernel, representation, sides, asked.tolist(), documents)
+            items, which = np.unique(encoded.which[groups[g]], return_inverse=True)
+            scored = score_some(kernel, representation, sides, items.tolist(), documents)
             scores = np.array([of_query[place] for of_query in scored])
             sums[groups[g]] += scores.sum(axis=1)[which]
             of_group[g][inside] = np.bincount(which) @ scores

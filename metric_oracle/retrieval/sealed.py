@@ -81,9 +81,9 @@ def hash_table(table: pa.Table) -> str:
         kind = column.type
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         is_number = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        said = "text" if is_text else str(kind) if is_number else "other"
-        hasher.update(repr((name, said, len(column))).encode())
-        if said == "other":
+        type_name = "text" if is_text else str(kind) if is_number else "other"
+        hasher.update(repr((name, type_name, len(column))).encode())
+        if type_name == "other":
             hasher.update(repr(column.to_pylist()).encode())
             continue
         if column.null_count:

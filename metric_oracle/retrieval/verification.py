@@ -171,8 +171,8 @@ def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any]
 
     With `may_lack` a query may have no line, because a search with exclusions can find nothing.
     """
-    answered, asked = set(ids), set(queries.ids)
-    unknown = sorted(answered - asked)
+    answered, of_queries = set(ids), set(queries.ids)
+    unknown = sorted(answered - of_queries)
     if unknown:
         raise InputError(
             argument="results",
@@ -286,10 +286,10 @@ class _Check:
     def excluded(self, position: int) -> np.ndarray:
         """Return the rows that the list of a query leaves out: int64[n], by plain comparisons."""
         query, text = self.queries.ids[position], self.queries.texts[position]
-        found = [np.empty(0, np.int64)]
+        rows = [np.empty(0, np.int64)]
         for name in self.restrictions.get("exclude", ()):
             if name == SAME:
-                found.append(self._same_rows(query))
+                rows.append(self._same_rows(query))
                 continue
             if name not in (SELF, TEXT) and name not in self.queries.columns:
                 raise InputError(
@@ -298,8 +298,8 @@ class _Check:
                 )
             wanted = query if name == SELF else folded(text) if name == TEXT else self.queries.columns[name][position]
             if name in (SELF, TEXT) or wanted != "":
-                found.append(self._rows_by(name).get(wanted, found[0]))
-        return np.unique(np.concatenate(found))
+                rows.append(self._rows_by(name).get(wanted, rows[0]))
+        return np.unique(np.concatenate(rows))
 
     def _rows_by(self, name: str) -> dict[str, np.ndarray]:
         """Return the rows of the index by id, folded text, or value of a column."""
@@ -359,12 +359,12 @@ class _Check:
     def names(self) -> None:
         """Compare the ids and texts of the candidates."""
         ids = self.columns["query_id"]
-        asked = {"study_id": self.queries.ids, "text": self.queries.texts}
+        of_queries = {"study_id": self.queries.ids, "text": self.queries.texts}
         for name, column in (("candidate_id", "study_id"), ("text", "text")):
             if name not in self.results.table.column_names:
                 continue
             if self.baseline == "identity":
-                expected = pa.array([asked[column][self.position_of[query]] for query in ids], pa.large_string())
+                expected = pa.array([of_queries[column][self.position_of[query]] for query in ids], pa.large_string())
             else:
                 expected = self.index.take(column, np.array(self.columns["row"], np.int64))
             same = pc.fill_null(pc.equal(self.results.table[name].cast(pa.large_string()), expected), False)

@@ -146,8 +146,8 @@ class BestOf(OneLine):
             is_higher = how["direction"] == "higher"
             columns[metric] = pa.array(
                 [
-                    expected_best(of, n, higher_is_better=is_higher) if len(of) >= n else None
-                    for of in self.scores[metric]
+                    expected_best(of_study, n, higher_is_better=is_higher) if len(of_study) >= n else None
+                    for of_study in self.scores[metric]
                 ],
                 pa.float64(),
             )
@@ -254,12 +254,12 @@ def best_of(
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
-    asked, written = attached(references), attached(candidates)
-    models, encoded = shared_models(asked, written)
+    given_references, written = attached(references), attached(candidates)
+    models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
     samples = written.read_samples(column)
-    truth, prepared = asked.read(like=section_of(counted))
-    check_sections(truth.said, samples.section)
+    truth, prepared = given_references.read(like=section_of(counted))
+    check_sections(truth.known_section, samples.section)
     firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
     of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:
@@ -272,8 +272,8 @@ def best_of(
     queries, corpus = pairs.load_sides(
         truth,
         texts,
-        dict(asked.sources),
-        own_sources(asked, written),
+        dict(given_references.sources),
+        own_sources(given_references, written),
         prepared=(prepared, None),
         places=(of_truth, range(len(texts.ids))),
         models=models,
@@ -287,7 +287,7 @@ def best_of(
         scores[record.name] = scores_with(groups, queries, record, options, counted)
         sign = 1 if record.higher_is_better else -1
         utilities = [expected_scores(matrix) for matrix in matrices(groups, record, options, counted)]
-        consensus[record.name] = [_first(sign * of) if len(of) > 1 else 0 for of in utilities]
+        consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
     chosen = chosen_by(samples, consensus, column)
     curve = [row for record in records for row in _curve(record, scores[record.name], seed)]
     rows = [row for record in records for row in _selectors(record, scores[record.name], chosen, seed)]
@@ -380,7 +380,11 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
     rows = []
     for n in points(max(map(len, scores))):
         values = np.array(
-            [expected_best(of, n, higher_is_better=record.higher_is_better) for of in scores if len(of) >= n]
+            [
+                expected_best(of_study, n, higher_is_better=record.higher_is_better)
+                for of_study in scores
+                if len(of_study) >= n
+            ]
         )
         if len(values) > 1:
             (ends,) = intervals(values[None], seed=seed)
@@ -394,14 +398,14 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
 def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
     """Return rows for the mean of all samples, for each selector, and for the best of all samples."""
     sign = 1 if record.higher_is_better else -1
-    values = {MEAN: np.array([of.mean() for of in scores])}
+    values = {MEAN: np.array([of_study.mean() for of_study in scores])}
     for name, places in chosen.items():
-        values[name] = np.array([of[place] for of, place in zip(scores, places, strict=True)])
-    values["best of all samples"] = np.array([sign * (sign * of).max() for of in scores])
+        values[name] = np.array([of_study[place] for of_study, place in zip(scores, places, strict=True)])
+    values["best of all samples"] = np.array([sign * (sign * of_study).max() for of_study in scores])
     columns = np.array([*values.values()])
     means, ends = resample_means(columns, RESAMPLES, seed), intervals(columns, seed=seed)
     rows = []
-    for place, (name, of) in enumerate(values.items()):
+    for place, (name, of_selector) in enumerate(values.items()):
 
         def share(averages: Array, place: int = place) -> Array:
             headroom = averages[..., -1] - averages[..., 0]
@@ -411,14 +415,19 @@ def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]]
         shares = means.map(share)
         is_fixed = place in (0, len(values) - 1)
         of_share = None if is_fixed else shares.interval()
-        row: dict[str, Any] = {"metric": record.name, "selector": name, "studies": len(of), "mean": float(of.mean())}
+        row: dict[str, Any] = {
+            "metric": record.name,
+            "selector": name,
+            "studies": len(of_selector),
+            "mean": float(of_selector.mean()),
+        }
         row |= {"low": ends[place].low, "high": ends[place].high, "degenerate": ends[place].degenerate}
         row["share"] = float(shares.value) if np.isfinite(shares.value) else None
         row |= {"share_low": of_share and of_share.low, "share_high": of_share and of_share.high}
         names = ("difference", "difference_low", "difference_high", "p_value", "p_adjusted")
         row |= dict.fromkeys(names)
         if place:
-            difference = of - values[MEAN]
+            difference = of_selector - values[MEAN]
             between, p = paired_test(difference, RESAMPLES, seed)
             row["difference"], row["difference_low"], row["difference_high"] = float(difference.mean()), *between[:2]
             # The best of all samples is no selector: it is never below the mean, so its test would mean nothing.

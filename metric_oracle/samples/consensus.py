@@ -110,12 +110,12 @@ class Consensus(OneLine):
         """
         name, samples = self._name(metric), self.samples
         places = self.chosen[name]
-        utilities = [of[place] for of, place in zip(self.utilities[name], places, strict=True)]
+        utilities = [values[place] for values, place in zip(self.utilities[name], places, strict=True)]
         return pa.table(
             {
                 "study_id": pa.array(samples.ids, pa.large_string()),
                 "report": pa.array([*self.predictions(name).values()], pa.large_string()),
-                "sample": pa.array([of[place] for of, place in zip(samples.names, places, strict=True)]),
+                "sample": pa.array([values[place] for values, place in zip(samples.names, places, strict=True)]),
                 "samples": pa.array(samples.sizes, pa.int64()),
                 "metric": pa.array([name] * len(places)),
                 "utility": pa.array(utilities, pa.float64(), from_pandas=True),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.presentation.paper_table import NOTHING, PaperTable, entry, latex, markdown, write_tables
+from metric_oracle.presentation.paper_table import NOTHING, PaperTable, entry, write_tables
 from metric_oracle.presentation.terminal import signed
 from metric_oracle.samples.best_of import BestOf
 from metric_oracle.samples.consensus import Consensus
@@ -16,12 +16,12 @@ def consensus_table(consensus: Consensus) -> PaperTable:
     signature, sizes = consensus.signature, consensus.samples.sizes
     rows = []
     for metric, how in signature["metrics"].items():
-        groups = [of for of in consensus.utilities[metric] if len(of) > 1]
+        groups = [group for group in consensus.utilities[metric] if len(group) > 1]
         places = [place for place, size in zip(consensus.chosen[metric], sizes, strict=True) if size > 1]
         cells = [NOTHING, NOTHING]
         if groups:
-            chosen = np.mean([of[place] for of, place in zip(groups, places, strict=True)])
-            cells = [f"{chosen:z.4f}", f"{np.mean([of.mean() for of in groups]):z.4f}"]
+            chosen = np.mean([group[place] for group, place in zip(groups, places, strict=True)])
+            cells = [f"{chosen:z.4f}", f"{np.mean([group.mean() for group in groups]):z.4f}"]
         changed = sum(place > 0 for place in consensus.chosen[metric])
         rows.append((metric, [entry(cell) for cell in (*cells, f"{changed:,}", how["direction"])]))
     notes = [f"{consensus.summary()}; expected scores are with the other samples of a study as references"]
@@ -132,13 +132,3 @@ def write_best_of(best: BestOf, path: str | Path) -> None:
     """
     results = best.to_results()
     write_tables(Path(path), best_of_tables(best), results.table, results.signature)
-
-
-def markdown_of(best: BestOf) -> str:
-    """Return the tables as Markdown."""
-    return markdown(best_of_tables(best), best.signature)
-
-
-def latex_of(best: BestOf) -> str:
-    """Return the tables as LaTeX."""
-    return latex(best_of_tables(best), best.signature)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.entities import TYPES, EntityTable
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, read_table
 from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source
 
@@ -30,7 +30,7 @@ def as_entities(given: Any) -> EntityTable:
     if isinstance(given, EntityTable):
         return given
     if isinstance(given, str | Path):
-        table: Table | None = read_table(existing_file(Path(given), "entities"))
+        table: Table | None = read_table(Path(given))
     else:
         table, _ = in_memory(given)
     if table is None or not set(_COLUMNS) <= set(table.names):

@@ -62,7 +62,7 @@ def as_sentences(given: Any) -> SentenceTable:
     if isinstance(given, SentenceTable):
         return given
     if isinstance(given, str | Path):
-        path = existing_file(Path(given), "sentences")
+        path = existing_file(Path(given))
         if path.suffix.lower() == ".npz":
             return _of_sentences(*read_npz(path), given)
         return _of_table(read_table(path), given)

@@ -30,7 +30,6 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
-    existing_file,
     file_ending,
     is_missing,
     read_table,
@@ -287,7 +286,7 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     id_column : str
         Column of the ids, if its name is not a known one.
     """
-    table = read_table(existing_file(Path(path), "stratify"))
+    table = read_table(Path(path))
     if set(LABELS) <= set(table.names) and table.id_cells(id_column) is not None:
         labels = labels_of_table(table, id_column=id_column)
         is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
@@ -303,7 +302,7 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
         )
     studies = canonical_ids(ids_and_name[0], f"the ids of {path}")
     check_unique(studies, f"the ids of {path}")
-    cells = table.column(other_columns[0], "stratify")
+    cells = table.column(other_columns[0])
     return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
 
 
@@ -327,7 +326,7 @@ def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, 
     """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
     if not isinstance(given, Results):
         predictions = as_predictions(given)
-        _check_section(references, predictions.said)
+        _check_section(references, predictions.known_section)
         return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
     _check_section(references, (given.signature.get("section"), "its signature"))
     table = given.table
@@ -353,7 +352,7 @@ def _read_results(given: Given) -> Given:
 
 def _check_section(references: Reports, section: tuple[str | None, str]) -> None:
     """Raise InputError if references and candidates are known to be different sections of the reports."""
-    check_sections(references.said, section, ("references", "candidates"))
+    check_sections(references.known_section, section, ("references", "candidates"))
 
 
 def _scores(given: Given) -> dict[str, dict[str, Any]]:

@@ -147,7 +147,7 @@ class Comparison(OneLine):
         """
         enough = [column.metric for column in self.columns if column.n >= FEW]
         few = {
-            metric: [f"{name} {n:.0f}" for of, name, n in intervals if of == metric and 0 < n < FEW]
+            metric: [f"{name} {n:.0f}" for measured, name, n in intervals if measured == metric and 0 < n < FEW]
             for metric in enough
         }
         shown = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metric_oracle.choices import LEGACY
-from metric_oracle.presentation.matplotlib_io import check_plot, new_figure, write_figure
+from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
 from metric_oracle.presentation.paper_table import plain
 from metric_oracle.statistics import LEVEL
 from metric_oracle.tables.comparison import Comparison
@@ -111,6 +111,4 @@ def write_plot(comparison: Comparison, path: str | Path) -> None:
     >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
     >>> mo.write_plot(mo.compare(systems, resamples=1000), "table.png")
     """
-    path = Path(path)
-    check_plot(path)
-    write_figure(path, draw(comparison))
+    write_figure(Path(path), draw(comparison))

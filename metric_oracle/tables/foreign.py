@@ -14,7 +14,6 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
-    existing_file,
     number_of,
     read_table,
 )
@@ -56,7 +55,7 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
     {'my_score': 0.75}
     """
     path = Path(path)
-    table = read_table(existing_file(path, "foreign"))
+    table = read_table(path)
     ids_and_name = table.id_cells()
     if ids_and_name is None:
         raise InputError(
@@ -69,7 +68,7 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
     columns: dict[str, pa.Array] = {}
     entries: dict[str, dict[str, Any]] = {}
     for column in table.names:
-        numbers = map(number_of, table.column(column, "foreign"))
+        numbers = map(number_of, table.column(column))
         values = [value if np.isfinite(value) else None for value in numbers]
         usual = direction_of(column)
         direction = stated.get(column) or usual

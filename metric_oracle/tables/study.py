@@ -219,7 +219,7 @@ def run_study(
     for name, reports in read.items():
         own = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
         step = f"Say by {own} what it writes, or search an index of its section"
-        warning = check_sections(section, reports.said, ("test reports", f"model {name!r}"), step)
+        warning = check_sections(section, reports.known_section, ("test reports", f"model {name!r}"), step)
         if warning:
             say(warning, tell)
     rows, queries = _rows(read, queries, inner)
@@ -247,10 +247,10 @@ def run_study(
                 def search(metric: str = metric) -> Results:
                     return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.searching())
 
-                found = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
+                results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
-                def score(found: Results = found, row: str = row) -> Scores:
-                    return score_rows(index, queries, found.table["row"].to_numpy(), names, system=row)
+                def score(results: Results = results, row: str = row) -> Scores:
+                    return score_rows(index, queries, results.table["row"].to_numpy(), names, system=row)
 
                 systems[row] = steps.run(row, file_name(row), read_scores, score)
 

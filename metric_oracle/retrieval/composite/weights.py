@@ -41,7 +41,7 @@ def read_weights(path: str | Path) -> Metric:
     InputError
         If the file is not such JSON, has another version, or names terms that a composite cannot have.
     """
-    path = existing_file(Path(path), "weights")
+    path = existing_file(Path(path))
     raw = path.read_bytes()
     try:
         content = json.loads(raw)

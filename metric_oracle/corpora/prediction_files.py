@@ -1,0 +1,232 @@
+"""Rows of the files in which models write their reports: texts in file order, and the ids, where the file has them.
+
+Files: R2Gen and its family (`res.csv`, one column without header), CXR-RePaiR and CXR-ReDonE (a text column without
+ids), CvT2DistilGPT2 (`report,dicom_id`), M2 Trans (`*_samples.txt.gz`, `gen.csv`), ReXrank (JSON with
+`model_prediction`), CXR-Report-Metric (`study_id,report`), and tables with one id and one text column.
+"""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.reports import section_of_column
+from metric_oracle.corpora.tables import (
+    Table,
+    canonical_ids,
+    chexpert_studies,
+    file_ending,
+    read_table,
+    shown_names,
+    table_kind,
+)
+from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
+from metric_oracle.errors import InputError, option
+
+# A column with one of these names is the prediction; the file may hold the reference in another column.
+_GENERATED = ("model_prediction", "prediction", "report generated", "predicted")
+_TEXTS = (*_GENERATED, "report", "report_text", "text", "report impression", "impression", "findings", "filtered")
+_KNOWN = (
+    ("CvT2DistilGPT2", {"report", "dicom_id"}),
+    ("M2 Trans", {"DOC_ID", "Report Generated"}),
+    ("ReXrank", {"model_prediction"}),
+)
+# R2Gen and WCL write one column without header.
+NO_HEADER = "CSV of one column without header"
+_LINES = (".txt", ".tok")
+# A line of M2 Trans: id, score, and the text, which may be empty.
+_SAMPLE = re.compile(r"(\S+)[ \t]+(?:[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|[-+]?inf)(?:[ \t]+(.*?))?[ \t]*")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Ids of the rows: those of studies, of images, or both."""
+
+    studies: list[str] | None
+    images: list[str] | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Texts in file order (None for a missing cell), and their ids if the file has them; its columns for a message."""
+
+    what: str
+    texts: list[str | None]
+    keys: Keys | None
+    section: str | None = None
+    header: str = ""
+
+
+def read_rows(
+    path: Path, id_column: str | None, text_column: str | None, encoding: str | None, separator: str | None
+) -> Rows:
+    """Read the texts of a file in file order, and their ids if it has them."""
+    ending = file_ending(path)
+    if ending in _LINES:
+        _check_no_columns(path, id_column, text_column)
+        if separator is not None:
+            raise InputError(
+                argument="separator",
+                rule="must be left out for text with one report per line",
+                value=f"a value for {path}",
+                step="Drop it.",
+            )
+        return _read_lines(path, encoding)
+    if ending == ".csv":
+        table_kind(path, encoding=encoding, separator=separator)
+        text, note = read_text(path, encoding)
+        column = _one_column(text, separator_of(text, "CSV", checked_separator(separator)), path)
+        if column is not None:
+            is_header = bool(column[0]) and column[0].strip().lower() in (*_TEXTS, (text_column or "").lower())
+            _check_no_columns(path, id_column, None if is_header else text_column)
+            what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
+            section = section_of_column(column[0].strip()) if is_header else None
+            return Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
+    return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column)
+
+
+def rows_of_table(table: Table, id_column: str | None, text_column: str | None) -> Rows:
+    """Return the texts and ids of a table."""
+    path = table.path
+    known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
+    name = _text_name(table, id_column, text_column)
+    texts = table.column(name, is_text=True)
+    for row, cell in enumerate(texts):
+        if not isinstance(cell, str) and not is_missing(cell):
+            raise InputError(
+                f"column {name!r} of {path} has {type(cell).__name__} instead of text in row {row + 1}.",
+                f"Pass {option('predicted_text_column', 'NAME')}.",
+            )
+    what = ", ".join(filter(None, [known, f"column {name}", table.note]))
+    # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
+    absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
+    cells = [cell if isinstance(cell, str) else absent for cell in texts]
+    return Rows(what, cells, _keys(table, id_column), section_of_column(name), table.header)
+
+
+def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
+    """Raise InputError if the caller named a column for a file without named columns."""
+    if id_column is not None or text_column is not None:
+        raise InputError(
+            argument="id_column and text_column",
+            rule="must be left out where the predictions have no such columns",
+            value=f"{shown_names([id_column or '', text_column or ''])} for {path}",
+            step="Drop them.",
+        )
+
+
+def _read_lines(path: Path, encoding: str | None) -> Rows:
+    """Read text with one report per line, blank lines included, or the samples of M2 Trans."""
+    text, note = read_text(path, encoding)
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if _SAMPLE.fullmatch(lines[0]) is None:
+        return Rows(", ".join(filter(None, ["text, a report a line", note])), list(lines), None)
+    samples = [_SAMPLE.fullmatch(line) for line in lines]
+    if None in samples:
+        raise InputError(
+            f"{path} has a line that is not `id score text` as the first one is: line {samples.index(None) + 1}.",
+            "Correct the line, or fetch the file again.",
+        )
+    parts = [(sample[1].partition("__"), sample[2] or "") for sample in samples if sample is not None]
+    studies = canonical_ids([key[0] for key, _ in parts], f"the first field of {path}")
+    images = [key[2] for key, _ in parts]
+    keys = Keys(studies, images if all(images) else None, "first field")
+    return Rows("M2 Trans samples", [text for _, text in parts], keys)
+
+
+def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
+    """Return the cells of a CSV file with one column, where a blank line is an empty cell; None for a wider file.
+
+    Arrow's reader drops blank lines, which would shift every report after an empty one. Semicolons and bars in reports
+    without header count as separators only if they give all rows the same number of columns.
+    """
+    if separator != ",":
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        try:
+            widths = {len(row) for row in rows if row}
+        except csv.Error:
+            widths = set()
+        if len(widths) == 1 and widths != {1}:
+            return None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    cells: list[str] = []
+    try:
+        for row in reader:
+            if len(row) > 1:
+                if not any(cells):
+                    return None
+                raise InputError(
+                    f"{path} has {len(row)} cells in row {len(cells) + 1} and one in its first row.",
+                    "Quote the reports.",
+                )
+            cells.append(row[0] if row else "")
+    except csv.Error:
+        raise InputError(
+            f"{path} has a quote that is never closed, in row {len(cells) + 1}.",
+            "Close the quote, or fetch the file again.",
+        ) from None
+    return cells
+
+
+def _text_name(table: Table, id_column: str | None, text_column: str | None) -> str:
+    """Return the name of the column of the predictions."""
+    if text_column is not None:
+        return text_column
+    for known in (_GENERATED, _TEXTS):
+        names = [name for name in table.names if name.lower() in known]
+        if len(names) == 1:
+            return names[0]
+        if names:
+            break
+    shown = f"; candidates are {shown_names(names)}" if names else ""
+    too = f" and {option('predicted_id_column', 'NAME')}" if table.id_cells(id_column) is None else ""
+    raise InputError(
+        f"{table.path} has no column that is clearly the predictions{shown}.",
+        f"Pass {option('predicted_text_column', 'NAME')}{too}; columns: {table.header}.",
+    )
+
+
+def _keys(table: Table, id_column: str | None = None) -> Keys | None:
+    """Return the ids of the rows of a table; None if no column has a usual id name."""
+    image_name = table.image_name
+    id_cells = table.id_cells(id_column)
+    if id_cells is None:
+        return None
+    cells, name = id_cells
+    ids = canonical_ids(cells, f"{name!r} in {table.path}")
+    if name == "path_to_image":
+        return Keys(chexpert_studies(ids, f"{name!r} in {table.path}")[0], ids, name)
+    if name == image_name:
+        return Keys(None, ids, name)
+    images = None
+    if image_name is not None:
+        images = canonical_ids(table.column(image_name), f"{image_name!r} in {table.path}")
+    return Keys(ids, images, name)
+
+
+def read_keys(path: Path, wanted: str) -> Keys:
+    """Read the ids for predictions without ids, one per row of the file, in the same order.
+
+    `wanted` names the splits whose rows are used, if the file has splits.
+    """
+    if file_ending(path) in _LINES:
+        text, _ = read_text(path)
+        return Keys(canonical_ids(text.rstrip("\r\n").split("\n"), str(path)), None, "line")
+    table = read_table(path)
+    keys = _keys(table)
+    if keys is None:
+        raise InputError(f"{path} has no column with a usual id name.", f"Columns: {table.header}.")
+    if "split" not in table.names:
+        return keys
+    splits = table.column("split")
+    rows = [row for row, name in enumerate(splits) if name in wanted.split("+")]
+    if not rows:
+        raise InputError(
+            f"{path} has no row of split {wanted!r} in its column split: {shown_names(sorted(map(str, set(splits))))}.",
+            f"Name another with {option('split')}.",
+        )
+    studies, images = ([column[row] for row in rows] if column else None for column in (keys.studies, keys.images))
+    return Keys(studies, images, keys.name)

@@ -1,0 +1,65 @@
+"""Predictions of images as predictions of studies: the image of each study is chosen by its view, as in Yu et al."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from metric_oracle.corpora.missing import is_missing
+from metric_oracle.corpora.prediction_files import Keys
+from metric_oracle.corpora.tables import canonical_ids, read_table, shown_names
+from metric_oracle.errors import InputError
+
+_FRONTAL = {"AP", "PA"}
+_VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}
+
+
+def text_of_chosen_image(
+    keys: Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: str | Path
+) -> dict[str, str | None]:
+    """Choose one image per study by the rule of Yu et al., and return its text by study id."""
+    if keys.images is None:
+        raise InputError(
+            argument="metadata",
+            rule="must be left out for predictions without image ids",
+            value=f"{metadata} for {path}",
+            step="Drop it.",
+        )
+    study_of, view_of = _read_metadata(metadata)
+    unknown = [image for image in keys.images if image not in study_of]
+    if unknown:
+        raise InputError(
+            f"{metadata} lacks {len(unknown)} images of the predictions: {shown_names(unknown[:3])}.",
+            "Pass the metadata of this data set.",
+        )
+    text_of: dict[str, str | None] = {}
+    images_of: dict[str, list[str]] = {}
+    for row, (image, text) in enumerate(zip(keys.images, texts, strict=True)):
+        study = study_of[image]
+        if (keys.studies is not None and keys.studies[row] != study) or text_of.setdefault(image, text) != text:
+            raise InputError(
+                f"{path} has image {shown_names([image])} with two texts, or in another study than the metadata.",
+                "Repair the file.",
+            )
+        images_of.setdefault(study, []).append(image)
+    chosen = {}
+    for study, images in images_of.items():
+        pool = sorted({image for image in images if view_of[image] in _FRONTAL} or set(images))
+        # A seed for each study, so that its choice does not depend on other predictions.
+        chosen[study] = text_of[random.Random(f"{seed} {study}").choice(pool)]
+    return chosen
+
+
+def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the study and the view of each image id. A missing view is derived from its numeric code."""
+    table = read_table(path)
+    cells = [table.column(name) for name in ("dicom_id", "study_id", "ViewPosition")]
+    images = canonical_ids(cells[0], f"'dicom_id' in {path}")
+    studies = canonical_ids(cells[1], f"'study_id' in {path}")
+    code = "ViewCodeSequence_CodeMeaning"
+    codes = table.column(code) if code in table.names else [None] * len(images)
+    views = [
+        _VIEW_OF_CODE.get(str(meaning)) if is_missing(view) else view
+        for view, meaning in zip(cells[2], codes, strict=True)
+    ]
+    return dict(zip(images, studies, strict=True)), dict(zip(images, views, strict=True))
