@@ -735,11 +735,7 @@ def check_searched(metric: Metric) -> None:
 
 
 def composite(
-    name: str,
-    terms: Mapping[str, tuple[float, float, float]],
-    intercept: float,
-    source: str,
-    **described: Any,
+    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, **described: Any
 ) -> Metric:
     """Return the record of a linear composite that predicts errors: lower is better.
 
@@ -767,10 +763,7 @@ def composite(
     if foreign or not parts or len(set(parts)) < len(parts):
         got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
         raise InputError(
-            argument="terms",
-            rule=f"must be among {', '.join(COMPOSABLE)}, each once",
-            value=got,
-            step="Leave it out.",
+            argument="terms", rule=f"must be among {', '.join(COMPOSABLE)}, each once", value=got, step="Leave it out."
         )
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):

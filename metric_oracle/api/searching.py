@@ -22,15 +22,7 @@ from metric_oracle.retrieval.plan import open_runner, plan
 from metric_oracle.retrieval.results import Results, read_results
 from metric_oracle.sources.inputs import Inputs, load_inputs
 
-__all__ = [
-    "baseline",
-    "build_index",
-    "expectation",
-    "merge",
-    "open_index",
-    "retrieve",
-    "verify",
-]
+__all__ = ["baseline", "build_index", "expectation", "merge", "open_index", "retrieve", "verify"]
 
 
 @called("build_index")
@@ -143,11 +135,7 @@ def build_index(
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
-    described: dict[str, Any] = {
-        "source": corpus.source,
-        "states": states_of(corpus),
-        "section": corpus.known_section,
-    }
+    described: dict[str, Any] = {"source": corpus.source, "states": states_of(corpus), "section": corpus.known_section}
     del corpus, prepared  # lists of strings take three times the memory of Arrow's
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
@@ -454,8 +442,5 @@ def verify(
         vectors = read["corpus_vectors"], read["query_vectors"]
     checked = verification.verify(index, results, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
     if vectors is None and results.signature.get("baseline") == "nearest":
-        say(
-            "not verified: which rows are nearest, for which both sides' image vectors must be given",
-            tell,
-        )
+        say("not verified: which rows are nearest, for which both sides' image vectors must be given", tell)
     return checked

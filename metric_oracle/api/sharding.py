@@ -60,12 +60,7 @@ class SharedSources:
         `is_first` says whether it is the first shard.
         """
         inputs = load_inputs(
-            reports.ids,
-            reports.texts,
-            is_piece=True,
-            encoding=self.encoding(),
-            **self._models,
-            **self.read,
+            reports.ids, reports.texts, is_piece=True, encoding=self.encoding(), **self._models, **self.read
         ).piece(is_first=is_first)
         return replace(inputs, columns=reports.columns)
 

@@ -50,9 +50,7 @@ COMMANDS = {
         "Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.",
     ),
     "bench": Listed(
-        "tools",
-        _TOOLS,
-        "Measure how fast searches are on this machine, on CPU and GPU, after checking their results.",
+        "tools", _TOOLS, "Measure how fast searches are on this machine, on CPU and GPU, after checking their results."
     ),
     "build-index": Listed("search", _SEARCH, "Build the index of a corpus of reports, which searches read."),
     "retrieve": Listed(
@@ -162,9 +160,7 @@ COMMANDS = {
         "Write results as one HTML page that works offline: scores, reports, and what the scores are based on.",
     ),
     "train-crepe": Listed(
-        "training",
-        _TOOLS,
-        "Train CREPE on pairs of reports whose errors were counted in six categories.",
+        "training", _TOOLS, "Train CREPE on pairs of reports whose errors were counted in six categories."
     ),
     "baseline": Listed(
         "baselines",

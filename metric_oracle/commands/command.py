@@ -221,12 +221,7 @@ def one_metric(metrics: Sequence[str]) -> str:
 
 
 def named(
-    texts: Sequence[str] | None,
-    argument: str,
-    form: str = "NAME=FILE",
-    mark: str = "=",
-    *,
-    repeatable: bool = False,
+    texts: Sequence[str] | None, argument: str, form: str = "NAME=FILE", mark: str = "=", *, repeatable: bool = False
 ) -> list[tuple[str, str]]:
     """Split arguments such as NAME=FILE into pairs of strings.
 

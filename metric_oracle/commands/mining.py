@@ -70,11 +70,7 @@ def mine(
     formats=("table", "jsonl"),
 )
 def pairs(
-    positives: o.Positives,
-    shape: o.Shape,
-    to: Destination,
-    negatives: o.Negatives = None,
-    index: o.IndexOption = None,
+    positives: o.Positives, shape: o.Shape, to: Destination, negatives: o.Negatives = None, index: o.IndexOption = None
 ) -> None:
     """Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.
 

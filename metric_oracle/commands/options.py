@@ -360,10 +360,7 @@ class Running:
     num_gpus: Annotated[
         float | None,
         _option(
-            "--num-gpus",
-            panel=SEARCH,
-            metavar="N",
-            help="Number of GPUs that each Ray worker gets. By default 0.",
+            "--num-gpus", panel=SEARCH, metavar="N", help="Number of GPUs that each Ray worker gets. By default 0."
         ),
     ] = None
 
@@ -631,10 +628,7 @@ class Models:
     device: Annotated[
         str | None,
         _choice(
-            "--device",
-            DEVICES,
-            FILES,
-            "Device that runs the models: {}. By default cuda if this machine has a GPU.",
+            "--device", DEVICES, FILES, "Device that runs the models: {}. By default cuda if this machine has a GPU."
         ),
         OneOf(DEVICES),
     ] = None
@@ -655,11 +649,7 @@ class CrepeFiles:
     ] = None
     crepe_vocabulary: Annotated[
         Path | None,
-        _file(
-            "--crepe-vocabulary",
-            FILES,
-            f"Vocabulary of CREPE, tokenizer.json or vocab.txt. {_NEXT_TO_WEIGHTS}",
-        ),
+        _file("--crepe-vocabulary", FILES, f"Vocabulary of CREPE, tokenizer.json or vocab.txt. {_NEXT_TO_WEIGHTS}"),
     ] = None
 
 
@@ -693,12 +683,7 @@ Uncertain = Annotated[
 _RECOGNIZED = "By default it is recognized by its name."
 IdColumn = Annotated[
     str | None,
-    _option(
-        "--id-column",
-        panel=READING,
-        metavar="NAME",
-        help=f"Column with the ids of the studies. {_RECOGNIZED}",
-    ),
+    _option("--id-column", panel=READING, metavar="NAME", help=f"Column with the ids of the studies. {_RECOGNIZED}"),
 ]
 
 
@@ -722,12 +707,10 @@ Separator = Annotated[
     ),
 ]
 PredictedIdColumn = Annotated[
-    str | None,
-    _word("--predicted-id-column", PREDICTED, f"Column with the ids in PREDICTIONS. {_RECOGNIZED}"),
+    str | None, _word("--predicted-id-column", PREDICTED, f"Column with the ids in PREDICTIONS. {_RECOGNIZED}")
 ]
 PredictedTextColumn = Annotated[
-    str | None,
-    _word("--predicted-text-column", PREDICTED, f"Column with the texts in PREDICTIONS. {_RECOGNIZED}"),
+    str | None, _word("--predicted-text-column", PREDICTED, f"Column with the texts in PREDICTIONS. {_RECOGNIZED}")
 ]
 
 
@@ -1202,10 +1185,7 @@ Study = Annotated[
 Name = Annotated[
     str | None,
     _option(
-        "--name",
-        panel=ROWS,
-        metavar="NAME",
-        help="Name that the composite gets. By default that of the file TABLE.",
+        "--name", panel=ROWS, metavar="NAME", help="Name that the composite gets. By default that of the file TABLE."
     ),
 ]
 ModelRows = Annotated[

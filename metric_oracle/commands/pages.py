@@ -113,13 +113,7 @@ def report(
 
 
 def _cases(
-    results: Any,
-    index: Any,
-    queries: Any,
-    inputs: o.Inputs,
-    rated: o.Rated,
-    sampled: Any = None,
-    copies: Any = None,
+    results: Any, index: Any, queries: Any, inputs: o.Inputs, rated: o.Rated, sampled: Any = None, copies: Any = None
 ) -> Any:
     """Return the data of the pages: results, test reports and ratings, read and joined."""
     from metric_oracle import api

@@ -64,12 +64,7 @@ def consensus(
     samples = attached(candidates, inputs, layer=layer, rescale_table=rescale_table)
     with progress("consensus") as step:
         chosen = choose(
-            samples,
-            names,
-            weighted=weighted,
-            index=index,
-            options=api.SearchOptions(**given(bertscore)),
-            progress=step,
+            samples, names, weighted=weighted, index=index, options=api.SearchOptions(**given(bertscore)), progress=step
         )
     for written, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
         if written is not None:

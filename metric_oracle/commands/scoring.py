@@ -331,11 +331,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
 
 
 @command(
-    app,
-    "crg",
-    "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
-    endings=RESULTS,
-    formats=PLAIN,
+    app, "crg", "oracle crg test_labels.csv predicted_labels.csv --uncertain positive", endings=RESULTS, formats=PLAIN
 )
 def crg(
     reference: o.ReferenceLabels,
@@ -355,13 +351,7 @@ def crg(
     )
 
 
-@command(
-    app,
-    "f1-chexbert",
-    "oracle f1-chexbert test_labels.csv predicted_labels.csv",
-    endings=RESULTS,
-    formats=PLAIN,
-)
+@command(app, "f1-chexbert", "oracle f1-chexbert test_labels.csv predicted_labels.csv", endings=RESULTS, formats=PLAIN)
 def f1_chexbert(
     reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
 ) -> None:
@@ -372,13 +362,7 @@ def f1_chexbert(
     _deliver_labels(to, score_f1_chexbert(reference, predicted, id_column=id_column), f1_table)
 
 
-@command(
-    app,
-    "f1-srr-bert",
-    "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
-    endings=RESULTS,
-    formats=PLAIN,
-)
+@command(app, "f1-srr-bert", "oracle f1-srr-bert test_srr.csv predicted_srr.csv", endings=RESULTS, formats=PLAIN)
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted SRR-BERT labels (findings with their status) with F1."""
     from metric_oracle.tables.f1_chexbert import score_f1_srr

@@ -191,13 +191,7 @@ def rerank(
     show_answers(to, results, batch, components)
 
 
-@command(
-    app,
-    "merge",
-    "oracle merge part-*.parquet --out oracle.parquet",
-    endings=RESULTS,
-    formats=PLAIN,
-)
+@command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle import api
@@ -235,11 +229,7 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
     deliver_results(to, results, view, f"{n:,} {noun}, mean score {results.mean_of_rows():z.4f}")
 
 
-@command(
-    app,
-    "verify",
-    "oracle verify INDEX oracle.parquet test.csv --sample 50",
-)
+@command(app, "verify", "oracle verify INDEX oracle.parquet test.csv --sample 50")
 def verify(
     index: o.Index,
     results: o.ResultFile,

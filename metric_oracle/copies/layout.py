@@ -6,14 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from metric_oracle.copies.report import HUMAN, Cell, Overlap
-from metric_oracle.presentation.paper_table import (
-    NOTHING,
-    Entry,
-    PaperTable,
-    entry,
-    plain,
-    write_tables,
-)
+from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry, plain, write_tables
 from metric_oracle.presentation.terminal import one_line
 from metric_oracle.statistics import Interval
 

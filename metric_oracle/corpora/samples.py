@@ -357,8 +357,7 @@ def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = Tru
             which = f"candidate {number + 1}" if is_list else "the report"
             got = "missing" if is_missing(cell) else type(cell).__name__
             raise InputError(
-                f"{places[number]} has no text as {which}: it is {got}.",
-                "Write an empty text for a failed sample.",
+                f"{places[number]} has no text as {which}: it is {got}.", "Write an empty text for a failed sample."
             )
     return list(cells)
 

@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.encoders import model_files
-from metric_oracle.encoders.crepe import (
-    CATEGORIES,
-    VOCABULARIES,
-    build_network,
-    load_tokenizer,
-    run_network,
-)
+from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, new_folder
@@ -169,11 +163,7 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
 
 
 def _fit(
-    network: Any,
-    encoded: Sequence[Any],
-    counts: np.ndarray,
-    settings: Settings,
-    progress: Progress | None,
+    network: Any, encoded: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
 ) -> list[float]:
     """Train the network; return the mean loss of each epoch."""
     import torch

@@ -18,14 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.encoders.batches import (
-    digest,
-    environment,
-    part_bounds,
-    run_batches,
-    run_model,
-    store_tokens,
-)
+from metric_oracle.encoders.batches import digest, environment, part_bounds, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed, option
@@ -104,12 +97,7 @@ class TokenEncoder:
     """
 
     def __init__(
-        self,
-        model: str | Path,
-        *,
-        layer: int | None = None,
-        device: str = "auto",
-        dtype: str = "float32",
+        self, model: str | Path, *, layer: int | None = None, device: str = "auto", dtype: str = "float32"
     ) -> None:
         if layer is None:
             layer = PUBLISHED.get(str(model), (None,))[0]

@@ -491,10 +491,7 @@ def bertscore(
         best = cosines.max(axis=1 - side_number)
         number = {i: n for n, pair in zip(numbers, pairs, strict=True) for i in words[side_number][pair[side_number]]}
         marks = [
-            (
-                spans[side_number][i],
-                Segment("", WHOLE if i in number else LACKING, number.get(i), float(best[i])),
-            )
+            (spans[side_number][i], Segment("", WHOLE if i in number else LACKING, number.get(i), float(best[i])))
             for word in words[side_number]
             for i in word
         ]

@@ -32,14 +32,7 @@ from metric_oracle.indexes.features import (
     places_of_lists,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
-from metric_oracle.kernels._build import (
-    distinct_lists,
-    number_grams,
-    place_features,
-    rank_features,
-    renumber,
-    reorder,
-)
+from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.metrics import Metric

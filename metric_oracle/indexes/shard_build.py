@@ -117,11 +117,7 @@ def build_set(
 
 
 def _make_all(
-    slices: Iterable[Slice],
-    out: Path,
-    shared: Any,
-    metrics: Sequence[str] | None,
-    progress: Progress | None,
+    slices: Iterable[Slice], out: Path, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
 ) -> tuple[list[Path], int]:
     """Build the missing shards one after another; see `Maker`."""
     busy, n_shards = [], 0

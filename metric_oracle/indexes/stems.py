@@ -11,13 +11,7 @@ import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, places_of_lists
-from metric_oracle.indexes.ngrams import (
-    NgramIndex,
-    distinct_sequences,
-    index_queries,
-    index_sequences,
-    positions,
-)
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
 from metric_oracle.metrics import Metric

@@ -230,10 +230,7 @@ def mine(
         sample = sampled(rows, n_scorable(planned.index, planned.metric))
         own = [blocks[number][1] for number in own_blocks]
         sample = sample[(sample >= own[0][0]) & (sample <= own[-1][-1])]
-        skipped = {
-            "anchors": len(sample),
-            **left_out(planned, selection, planned.options.k, sample, positives),
-        }
+        skipped = {"anchors": len(sample), **left_out(planned, selection, planned.options.k, sample, positives)}
         described = {
             "kind": KIND,
             "anchors": len(rows),

@@ -123,8 +123,7 @@ def pairs(
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
     if len(set(fingerprints)) > 1:
         raise InputError(
-            "positives, negatives and index must be of one index; they are of several.",
-            "Mine both in the same index.",
+            "positives, negatives and index must be of one index; they are of several.", "Mine both in the same index."
         )
     if corpus is None and not all(side.has_texts for side in sides):
         raise InputError(

@@ -125,12 +125,7 @@ def failure_modes(
             step="Choose one.",
         )
     if not 0 < rate < 1:
-        raise InputError(
-            argument="rate",
-            rule="must be between 0 and 1",
-            value=str(rate),
-            step="Yu et al. take 0.01.",
-        )
+        raise InputError(argument="rate", rule="must be between 0 and 1", value=str(rate), step="Yu et al. take 0.01.")
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     candidates = list(dict.fromkeys(rated.candidates or ()))
     if len(candidates) < 2:

@@ -181,10 +181,7 @@ def fit_composite(
         "studies": len(set(studies)),
         "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
     }
-    for name_of_tau, of_predicted in (
-        ("tau_b", side(predicted, drawn)),
-        ("tau_b_held_out", of_signs(held_out, drawn)),
-    ):
+    for name_of_tau, of_predicted in (("tau_b", side(predicted, drawn)), ("tau_b_held_out", of_signs(held_out, drawn))):
         tau = interval_record(TAU, tau_b(of_predicted, of_errors, drawn), drawn)
         fit |= {name_of_tau: tau["value"], f"{name_of_tau}_low": tau["low"], f"{name_of_tau}_high": tau["high"]}
     errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()

@@ -210,8 +210,7 @@ def assemble(
     raters = labels.get("rater") or ["all"] * len(pair_of_row)
     pairs, names = list(dict.fromkeys(pair_of_row)), sorted(set(raters))
     check_unique(
-        [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)],
-        f"the rows of {table.path}",
+        [f"{pair}, rater {rater}" for pair, rater in zip(pair_of_row, raters, strict=True)], f"the rows of {table.path}"
     )
     if len(pair_of_row) != len(pairs) * len(names) or not pairs:
         raise InputError(

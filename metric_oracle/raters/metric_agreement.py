@@ -512,10 +512,7 @@ def compare_metrics(
     check_resampling(resamples, seed)
     if not sets:
         raise InputError(
-            argument="sets",
-            rule="must be at least one rated set",
-            value="none",
-            step="Give NAME=RATINGS.",
+            argument="sets", rule="must be at least one rated set", value="none", step="Give NAME=RATINGS."
         )
     read: dict[str, tuple[Rated, dict[str, Array]]] = {}
     sources: dict[str, Any] = {}
@@ -584,12 +581,7 @@ def check_resampling(resamples: int, seed: int) -> None:
             step="Yu et al. take 1000.",
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(
-            argument="seed",
-            rule="must be an int from 0",
-            value=repr(seed),
-            step="Take 0.",
-        )
+        raise InputError(argument="seed", rule="must be an int from 0", value=repr(seed), step="Take 0.")
 
 
 def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
@@ -746,10 +738,7 @@ def _read_variants(
 
 
 def _ablations(
-    view: View,
-    parts: Mapping[str, _Scored],
-    values: Mapping[str, _Values],
-    variants: Mapping[str, tuple[str, Array]],
+    view: View, parts: Mapping[str, _Scored], values: Mapping[str, _Values], variants: Mapping[str, tuple[str, Array]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the agreement of each variant and its difference from the metric. The differences are one family."""
     whole, statistic = parts[view.base], view.statistics[0]

@@ -104,12 +104,7 @@ def _labels(table: Table) -> dict[str, list[str]]:
             step="Add or rename one.",
         )
     if not table.n_rows:
-        raise InputError(
-            argument=str(table.path),
-            rule="must have rows",
-            value="none",
-            step="Fetch the file again.",
-        )
+        raise InputError(argument=str(table.path), rule="must have rows", value="none", step="Fetch the file again.")
     return {"rater": ["all"] * table.n_rows, **labels}
 
 

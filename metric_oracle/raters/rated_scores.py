@@ -48,10 +48,7 @@ def read_rated(
     """
     if samples is not None and isinstance(ratings, Rated):
         raise InputError(
-            argument="samples",
-            rule="must be left out with Ratings",
-            value="both",
-            step="Give them to read_ratings.",
+            argument="samples", rule="must be left out with Ratings", value="both", step="Give them to read_ratings."
         )
     rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]

@@ -13,14 +13,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import (
-    Table,
-    canonical_ids,
-    check_unique,
-    is_missing,
-    read_table,
-    shown_names,
-)
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.raters.rank_correlation import RATED
 
@@ -365,10 +358,7 @@ def _assemble(
     """Put counts given by row into an array, after a check that each cell of the design occurs once."""
     if not count:
         raise InputError(
-            argument="ratings",
-            rule="must have rows",
-            value=f"none in {table.path}",
-            step="Fetch the file again.",
+            argument="ratings", rule="must have rows", value=f"none in {table.path}", step="Fetch the file again."
         )
     by_candidate = "pair" not in labels and "candidate" in labels
     if by_candidate:

@@ -23,13 +23,7 @@ from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval import corpus_bleu
-from metric_oracle.retrieval.checks import (
-    check_counted,
-    check_queries,
-    counted_entry,
-    section_entry,
-    with_frequencies,
-)
+from metric_oracle.retrieval.checks import check_counted, check_queries, counted_entry, section_entry, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference

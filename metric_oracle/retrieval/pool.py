@@ -19,12 +19,7 @@ def n_threads() -> int:
 
 
 def run_blocks(
-    run: Callable[[int], int],
-    blocks: range,
-    n: int,
-    threads: int,
-    progress: Count | None,
-    n_queries: int,
+    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Count | None, n_queries: int
 ) -> None:
     """Call `run` with the first query of each of `blocks`, on a pool of threads.
 

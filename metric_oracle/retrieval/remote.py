@@ -66,12 +66,7 @@ def opened_set(folder: str, fingerprint: str) -> Index:
 
 
 def retrieve_remote(
-    index: Index,
-    queries: Inputs,
-    record: Metric,
-    options: SearchOptions,
-    runner: Runner,
-    progress: Count | None = None,
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, runner: Runner, progress: Count | None = None
 ) -> Results:
     """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
     k = options.k

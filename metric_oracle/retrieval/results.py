@@ -54,11 +54,7 @@ PUBLISHED_NAMES = {
 
 
 def check_out(
-    path: Path,
-    inputs: Sequence[str | Path | None] = (),
-    *,
-    argument: str = "out",
-    endings: Sequence[str] = RESULTS,
+    path: Path, inputs: Sequence[str | Path | None] = (), *, argument: str = "out", endings: Sequence[str] = RESULTS
 ) -> None:
     """Raise InputError, before any work, unless a result can be written to `path` without overwriting an input.
 
@@ -463,10 +459,7 @@ def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def read_signed(
-    path: Path,
-    names: tuple[str, str],
-    texts: Sequence[str],
-    checked: Callable[[pa.Table, dict[str, Any]], pa.Table],
+    path: Path, names: tuple[str, str], texts: Sequence[str], checked: Callable[[pa.Table, dict[str, Any]], pa.Table]
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Read a table and its signature.
 
@@ -484,10 +477,7 @@ def read_signed(
     rule = f"must be a file that {command} wrote, with its signature"
     if not path.is_file():
         raise InputError(
-            argument=argument,
-            rule="must be an existing file",
-            value=path,
-            step=f"Write one with oracle {command}.",
+            argument=argument, rule="must be an existing file", value=path, step=f"Write one with oracle {command}."
         )
     try:
         if path.suffix.lower() == ".parquet":

@@ -36,14 +36,7 @@ from metric_oracle.samples.groups import (
     signature_of,
 )
 from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, intervals, paired_test, resample_means
-from metric_oracle.tables.systems import (
-    CHANCE,
-    aligned,
-    best_of_name,
-    check_signatures,
-    common_metrics,
-    read_system,
-)
+from metric_oracle.tables.systems import CHANCE, aligned, best_of_name, check_signatures, common_metrics, read_system
 from metric_oracle.tables.systems import Given as Row
 
 MEAN = "mean of the samples"
@@ -264,8 +257,7 @@ def best_of(
     of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:
         raise InputError(
-            f"{len(of_samples)} studies have samples and a reference.",
-            "One study has no interval; pass at least 2.",
+            f"{len(of_samples)} studies have samples and a reference.", "One study has no interval; pass at least 2."
         )
     samples = _taken(samples, of_samples)
     texts = samples.distinct()

@@ -322,12 +322,7 @@ def consensus(
         )
     reports = samples.distinct()
     inputs = load_inputs(
-        reports.ids,
-        reports.texts,
-        encoding=given.open_encoding(step),
-        progress=step,
-        **given.models,
-        **given.sources,
+        reports.ids, reports.texts, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources
     ).completed()
     groups = Groups(samples, inputs, places_of(samples))
     if "words for a missing report" in samples.source:

@@ -27,14 +27,7 @@ from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import (
-    canonical_ids,
-    check_unique,
-    file_ending,
-    is_missing,
-    read_table,
-    shown_names,
-)
+from metric_oracle.corpora.tables import canonical_ids, check_unique, file_ending, is_missing, read_table, shown_names
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError, option

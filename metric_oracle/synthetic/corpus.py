@@ -422,13 +422,7 @@ def write_samples(folder: Path, n_tests: int, n_samples: int, first_id: int, *, 
 
 
 def write_split(
-    folder: Path,
-    name: str,
-    split: str,
-    drafts: Iterator[Draft],
-    n_reports: int,
-    first_id: int,
-    progress: Count | None,
+    folder: Path, name: str, split: str, drafts: Iterator[Draft], n_reports: int, first_id: int, progress: Count | None
 ) -> dict[str, str]:
     """Write reports, gold graphs and gold labels; return the dict name -> file name."""
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
@@ -463,8 +457,5 @@ def _graph_json(draft: Draft, split: str) -> str:
 def _check_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(
-            argument=name,
-            rule="must be an int of at least 1",
-            value=repr(value),
-            step="Pass the number of reports.",
+            argument=name, rule="must be an int of at least 1", value=repr(value), step="Pass the number of reports."
         )

@@ -22,13 +22,7 @@ from random import Random
 from typing import NamedTuple
 
 from metric_oracle.progress import Count
-from metric_oracle.synthetic.corpus import (
-    Draft,
-    assemble,
-    compose,
-    drafts_of,
-    write_split,
-)
+from metric_oracle.synthetic.corpus import Draft, assemble, compose, drafts_of, write_split
 from metric_oracle.synthetic.notation import Sentence, compile_sentence
 
 CATEGORIES = "ABCDEF"

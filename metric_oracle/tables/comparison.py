@@ -33,15 +33,7 @@ from metric_oracle.tables.systems import (
     is_yardstick,
     read_system,
 )
-from metric_oracle.tables.table_cells import (
-    CORPUS,
-    CRG,
-    Cell,
-    Column,
-    MetricCells,
-    corpus_means,
-    means_of,
-)
+from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, Column, MetricCells, corpus_means, means_of
 
 
 @dataclass(frozen=True)

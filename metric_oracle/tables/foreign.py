@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.tables import (
-    canonical_ids,
-    check_unique,
-    number_of,
-    read_table,
-)
+from metric_oracle.corpora.tables import canonical_ids, check_unique, number_of, read_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
 from metric_oracle.retrieval.results import Scores

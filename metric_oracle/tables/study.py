@@ -514,11 +514,7 @@ class _Chance:
             means = table["mean"].to_numpy()
         else:
             means = average.means
-            described["sampled"] = {
-                "standard_error": average.standard_error,
-                "rows": average.rows,
-                "seed": CHANCE_SEED,
-            }
+            described["sampled"] = {"standard_error": average.standard_error, "rows": average.rows, "seed": CHANCE_SEED}
         row = _scores(self._template, {metric: means}, RANDOM)
         return replace(row, signature={**row.signature, **described})
 

@@ -156,13 +156,7 @@ class Steps:
         return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
 
     def run(
-        self,
-        step: str,
-        name: str,
-        read: Callable[[Path], _T],
-        make: Callable[[], _T],
-        made_of: Any = None,
-        of: int = 1,
+        self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None, of: int = 1
     ) -> _T:
         """Return the result of a step, computed by `make` or read from the file of an earlier run.
 
