@@ -7,11 +7,13 @@ computed from several means (a share, a change, CRG) has an interval of its own 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.arguments import check_int
 from metric_oracle.choices import INTERVALS, LEGACY
 from metric_oracle.errors import InputError
 
@@ -110,13 +112,7 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
     """Return the number of resamples, `default` if it is None; raise InputError if it is too small or not an int."""
     if resamples is None:
         return default
-    if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < FEWEST:
-        raise InputError(
-            argument="resamples",
-            rule=f"must be an int of at least {FEWEST}",
-            value=repr(resamples),
-            step=f"The default is {default}.",
-        )
+    check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral)
     return int(resamples)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, given_of, say
-from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import json_text, replacing

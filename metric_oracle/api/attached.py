@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
-from metric_oracle.corpora.reports import Reports, check_left_out, check_profile, check_section, column_names
+from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.predictions import as_predictions
-from metric_oracle.corpora.reports import Reports, as_reports, check_left_out
+from metric_oracle.corpora.reports import Reports, as_reports
 from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.api.given import MODELS, given_of, opened
+from metric_oracle.arguments import check_options
 from metric_oracle.corpora.missing import is_missing
-from metric_oracle.corpora.reports import Reports, check_options
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric

@@ -6,7 +6,8 @@ from typing import Any
 
 from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, section_of
-from metric_oracle.corpora.reports import JOINED, Reports, check_left_out, check_options
+from metric_oracle.arguments import check_left_out, check_options
+from metric_oracle.corpora.reports import JOINED, Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index

@@ -10,6 +10,7 @@ from typing import Any
 
 from metric_oracle.api.attached import attached, with_prepared
 from metric_oracle.api.given import Given, given_of, names_of, opened, say
+from metric_oracle.arguments import check_int
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
@@ -85,7 +86,6 @@ def build_index(
     """
     from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
     from metric_oracle.indexes import build
-    from metric_oracle.indexes.shard_build import check_shard_rows
     from metric_oracle.indexes.store import Strings
 
     given = attached(reports)
@@ -100,7 +100,7 @@ def build_index(
             step=f"Add {option('encoder', 'NAME')} or a folder.",
         )
     if shard_rows is not None:
-        check_shard_rows(shard_rows)
+        check_int("shard_rows", shard_rows, 1, "Choose one.")
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None and may_stream(given.data, given.reading):
         of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}

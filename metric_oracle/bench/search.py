@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
+from metric_oracle.arguments import check_int
 from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.files import replacing
@@ -399,8 +400,8 @@ def _check(
             step="Choose one of these.",
         )
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(argument=name, rule="must be an int of at least 1", value=repr(value), step="Choose one.")
+        if value is not None:
+            check_int(name, value, 1, "Choose one.")
     if index is not None and size != (None, None):
         raise InputError(
             argument="reports and tests",

@@ -5,19 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.missing import checked_texts
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
-from metric_oracle.corpora.reports import (
-    JOINED,
-    Reports,
-    check_left_out,
-    check_options,
-    check_section,
-    one_text_each,
-    sort_out,
-)
+from metric_oracle.corpora.reports import JOINED, Reports, check_section, one_text_each, sort_out
 from metric_oracle.corpora.tables import chexpert_studies, existing_file
 from metric_oracle.errors import InputError, option
 

@@ -1,12 +1,12 @@
 """Reports with ids from the files people have: MIMIC-CXR, IU X-ray, CheXpert Plus, CXR-Report-Metric, plain tables."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
@@ -24,7 +24,7 @@ from metric_oracle.corpora.tables import (
     read_table,
     shown_names,
 )
-from metric_oracle.errors import ArgumentError, InputError, option
+from metric_oracle.errors import InputError, option
 
 _SECTION_COLUMNS = {
     "impression": ("impression", "section_impression", "report impression"),
@@ -327,24 +327,6 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
     )
-
-
-def check_options(options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ArgumentError if an option does not exist."""
-    for name in options:
-        if name not in known:
-            similar = get_close_matches(name, known, n=1)
-            step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
-            raise ArgumentError(f"there is no argument {name!r}.", step)
-
-
-def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> None:
-    """Raise InputError if an option was given that does not apply to `what`, for example a kind of file."""
-    foreign = [name for name in given if name not in allowed]
-    if foreign:
-        raise InputError(
-            argument=", ".join(foreign), rule=f"must be left out for {what}", value="a value", step="Drop it."
-        )
 
 
 def check_section(section: object) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.missing import is_missing
-from metric_oracle.corpora.reports import Reports, check_left_out, check_section, section_of_column
+from metric_oracle.corpora.reports import Reports, check_section, section_of_column
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
     ENDINGS,

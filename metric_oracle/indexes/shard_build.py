@@ -52,14 +52,6 @@ class Slice:
 Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Progress | None], tuple[list[Path], int]]
 
 
-def check_shard_rows(shard_rows: object) -> None:
-    """Raise InputError unless `shard_rows` is an int of at least 1."""
-    if isinstance(shard_rows, bool) or not isinstance(shard_rows, int) or shard_rows < 1:
-        raise InputError(
-            argument="shard_rows", rule="must be an int of at least 1", value=repr(shard_rows), step="Choose one."
-        )
-
-
 def build_set(
     slices: Callable[[], Iterable[Slice]],
     out: str | Path,

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, fields
 from math import isfinite
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.arguments import check_int
 from metric_oracle.choices import STRATEGIES
 from metric_oracle.errors import InputError
 from metric_oracle.files import identify
@@ -83,10 +85,10 @@ class Selection:
 
 def check_selection(selection: Selection, k: int) -> None:
     """Raise InputError unless the values are valid and fit k candidates for each anchor."""
-    _check_int(selection, "range_min", 0)
+    check_int("range_min", selection.range_min, 0, kind=Integral)
     if selection.range_max is not None:
-        _check_int(selection, "range_max", selection.range_min + k, " (range_min + k)")
-    _check_int(selection, "seed", 0)
+        check_int("range_max", selection.range_max, selection.range_min + k, why=" (range_min + k)", kind=Integral)
+    check_int("seed", selection.seed, 0, kind=Integral)
     for name in ("max_score", *MARGINS):
         value, is_margin = getattr(selection, name), name in MARGINS
         wrong = isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)
@@ -113,18 +115,6 @@ def check_selection(selection: Selection, k: int) -> None:
             rule="must be given with a margin, and only then",
             value="None" if selection.positives is None else "no margin",
             step="Give both, or neither: a margin is the least distance to the score of a positive.",
-        )
-
-
-def _check_int(selection: Selection, name: str, least: int, why: str = "") -> None:
-    """Raise InputError unless an option is an int of at least `least`."""
-    value = getattr(selection, name)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(
-            argument=name,
-            rule=f"must be an int of at least {least}{why}",
-            value=repr(value),
-            step="Choose another number.",
         )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle.arguments import check_int
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
@@ -573,13 +574,7 @@ def compare_metrics(
 
 def check_resampling(resamples: int, seed: int) -> None:
     """Raise InputError unless the number of resamples and the seed are valid."""
-    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < FEWEST:
-        raise InputError(
-            argument="resamples",
-            rule=f"must be an int of at least {FEWEST}",
-            value=repr(resamples),
-            step="Yu et al. take 1000.",
-        )
+    check_int("resamples", resamples, FEWEST, "Yu et al. take 1000.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(argument="seed", rule="must be an int from 0", value=repr(seed), step="Take 0.")
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.corpora.reports import check_left_out
+from metric_oracle.arguments import check_left_out
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.

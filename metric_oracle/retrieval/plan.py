@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metric_oracle.arguments import check_int, check_left_out
 from metric_oracle.corpora.kept import RESERVED
-from metric_oracle.corpora.reports import check_left_out
 from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
@@ -216,14 +217,8 @@ def plan_scores(index: str | Path | Index, metric: str | Metric, options: Search
 
 def _check_values(options: SearchOptions) -> None:
     """Raise InputError unless `threads`, `max_memory` and `min_score` are valid."""
-    threads = options.threads
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1):
-        raise InputError(
-            argument="threads",
-            rule="must be an int of at least 1",
-            value=repr(threads),
-            step="Leave it out to use all cores.",
-        )
+    if options.threads is not None:
+        check_int("threads", options.threads, 1, "Leave it out to use all cores.", kind=Integral)
     check_max_memory(options.max_memory)
     least = options.min_score
     if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not isfinite(least)):

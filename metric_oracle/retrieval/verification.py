@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.arguments import check_int
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
@@ -96,10 +98,7 @@ def verify(
     check_section(queries, index)
     record = _record(signature)
     k = signature.get("k")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(
-            argument="k in the signature", rule="must be an int of at least 1", value=repr(k), step="Retrieve again."
-        )
+    check_int("k in the signature", k, 1, "Retrieve again.")
     kind = signature.get("baseline")
     if kind is not None and kind not in tuple(baselines.KINDS):
         kinds = ", ".join(baselines.KINDS)
@@ -118,8 +117,7 @@ def verify(
             step="Leave them out: only results of baseline 'nearest' need them.",
         )
     for name, value in (("sample", sample), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise InputError(argument=name, rule="must be an int of at least 0", value=repr(value), step="Choose one.")
+        check_int(name, value, 0, "Choose one.", kind=Integral)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
     _check_ids(columns["query_id"], queries, signature, bool(restrictions))
@@ -444,13 +442,7 @@ class _Check:
             row = -1 if self.baseline == "identity" else self.most_frequent
             return [{query: [row] for query in order}]
         seed = self.results.signature.get("seed")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InputError(
-                argument="seed in the signature",
-                rule="must be an int of at least 0",
-                value=repr(seed),
-                step="Make the baseline again.",
-            )
+        check_int("seed in the signature", seed, 0, "Make the baseline again.")
         drawn = baselines.drawn_rows(self.representation, len(order), seed, self.k).tolist()
         # The draws depend on the order of the queries, which may have been that of the queries or of the file.
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.reports import check_options
+from metric_oracle.arguments import check_options
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.progress import Progress, counter, silent

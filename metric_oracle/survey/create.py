@@ -23,6 +23,7 @@ import numpy as np
 
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, section_of
+from metric_oracle.arguments import check_int
 from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
@@ -230,14 +231,7 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             step="Rename them.",
         )
     for name, minimum in (("studies", 1), ("seed", 0), ("repeats", 0)):
-        value = getattr(options, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise InputError(
-                argument=name,
-                rule=f"must be an int of at least {minimum}",
-                value=repr(value),
-                step="Choose another number.",
-            )
+        check_int(name, getattr(options, name), minimum)
     if options.repeats > options.studies:
         raise InputError(
             argument="repeats",

@@ -23,6 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from metric_oracle.arguments import check_int
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.files import check_new, new_folder
@@ -290,7 +291,7 @@ def synthesize(
     InputError
         If `n_reports` or `split` is out of range.
     """
-    _check_count("n_reports", n_reports)
+    check_int("n_reports", n_reports, 1, "Pass the number of reports.")
     if split not in ("train", "test"):
         raise InputError(
             argument="split", rule='must be "train" or "test"', value=repr(split), step="Name one of the two."
@@ -344,8 +345,8 @@ def write_synthetic(
     InputError
         If a number is out of range, or `out` exists and is not an empty folder.
     """
-    _check_count("n_reports", n_reports)
-    _check_count("n_tests", n_tests)
+    check_int("n_reports", n_reports, 1, "Pass the number of reports.")
+    check_int("n_tests", n_tests, 1, "Pass the number of reports.")
     out = Path(out)
     check_new(out, "out")
     try:
@@ -452,10 +453,3 @@ def write_split(
 
 def _graph_json(draft: Draft, split: str) -> str:
     return f'{draft.graph}"data_split": "{split}"}}'
-
-
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(
-            argument=name, rule="must be an int of at least 1", value=repr(value), step="Pass the number of reports."
-        )

@@ -20,7 +20,8 @@ import pyarrow as pa
 from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, names_of, opened, say
 from metric_oracle.api.searching import loaded
-from metric_oracle.corpora.reports import Reports, check_left_out
+from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option

@@ -1,0 +1,47 @@
+"""Checks of arguments that functions of several packages share."""
+
+from collections.abc import Container, Iterable
+from difflib import get_close_matches
+
+from metric_oracle.errors import ArgumentError, InputError
+
+
+def check_int(
+    argument: str, value: object, least: int, step: str = "Choose another number.", *, why: str = "", kind: type = int
+) -> None:
+    """Raise InputError unless a value is an integer of at least `least`; True and False are none.
+
+    Parameters
+    ----------
+    argument : str
+    value : object
+    least : int
+    step : str
+        What to do next.
+    why : str
+        What follows the least value in the message.
+    kind : type
+        `int`, or `numbers.Integral`, to which NumPy's integers belong as well.
+    """
+    if isinstance(value, bool) or not isinstance(value, kind) or value < least:  # type: ignore[operator]
+        raise InputError(
+            argument=argument, rule=f"must be an int of at least {least}{why}", value=repr(value), step=step
+        )
+
+
+def check_options(options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ArgumentError if an option does not exist."""
+    for name in options:
+        if name not in known:
+            similar = get_close_matches(name, known, n=1)
+            step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
+            raise ArgumentError(f"there is no argument {name!r}.", step)
+
+
+def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> None:
+    """Raise InputError if an option was given that does not apply to `what`, for example a kind of file."""
+    foreign = [name for name in given if name not in allowed]
+    if foreign:
+        raise InputError(
+            argument=", ".join(foreign), rule=f"must be left out for {what}", value="a value", step="Drop it."
+        )
