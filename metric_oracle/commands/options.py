@@ -45,16 +45,20 @@ class OneOf:
     values: tuple[str, ...]
 
 
+def _argument(metavar: str, text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=text)
+
+
 def _option(*names: str, panel: str, **settings: Any) -> Any:
     return typer.Option(*names, rich_help_panel=panel, **settings)
 
 
-def _file(name: str, panel: str, text: str, metavar: str = "FILE") -> Any:
+def _word(name: str, panel: str, text: str, metavar: str = "NAME") -> Any:
     return _option(name, panel=panel, help=text, metavar=metavar)
 
 
-def _word(name: str, panel: str, text: str) -> Any:
-    return _option(name, panel=panel, help=text, metavar="NAME")
+def _file(name: str, panel: str, text: str, metavar: str = "FILE") -> Any:
+    return _word(name, panel, text, metavar)
 
 
 def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
@@ -89,7 +93,7 @@ def _flag(*names: str, panel: str, text: str) -> Any:
 
 
 def _several(name: str, metavar: str, text: str, panel: str = ROWS) -> Any:
-    return _option(name, panel=panel, help=text, metavar=metavar)
+    return _word(name, panel, text, metavar)
 
 
 def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -108,65 +112,56 @@ _READABLE = (
     "a table with ids and texts (CSV, TSV, Parquet, JSON, JSON Lines or Excel), or the folder or zip file of MIMIC-CXR"
 )
 _TESTS = "a file in any format that build-index reads, or a folder that build-index wrote"
-_INDEX = typer.Argument(metavar="INDEX", help="Index of the corpus: a folder that build-index wrote.")
-_QUERIES = typer.Argument(metavar="QUERIES", help=f"Test reports: {_TESTS}.")
+_INDEX = _argument("INDEX", "Index of the corpus: a folder that build-index wrote.")
+_QUERIES = _argument("QUERIES", f"Test reports: {_TESTS}.")
 Index = Annotated[Path, _INDEX]
 IndexOrNone = Annotated[Path | None, _INDEX]
 Queries = Annotated[Path, _QUERIES]
 QueriesOrNone = Annotated[Path | None, _QUERIES]
-Corpus = Annotated[Path, typer.Argument(metavar="REPORTS", help=f"Reports: {_READABLE}.")]
-References = Annotated[
-    Path, typer.Argument(metavar="REFERENCES", help=f"Reference reports, which radiologists wrote: {_TESTS}.")
-]
+Corpus = Annotated[Path, _argument("REPORTS", f"Reports: {_READABLE}.")]
+References = Annotated[Path, _argument("REFERENCES", f"Reference reports, which radiologists wrote: {_TESTS}.")]
 Predictions = Annotated[
     Path,
-    typer.Argument(
-        metavar="PREDICTIONS",
-        help="Reports that a model wrote: a table with ids and texts, or a file as the code of R2Gen, CvT2DistilGPT2, "
+    _argument(
+        "PREDICTIONS",
+        "Reports that a model wrote: a table with ids and texts, or a file as the code of R2Gen, CvT2DistilGPT2, "
         "M2 Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it.",
     ),
 ]
 SampledReports = Annotated[
     Path,
-    typer.Argument(
-        metavar="CANDIDATES",
-        help="Several reports of a model for each study: JSON Lines or Parquet with lists in the column candidates, or "
+    _argument(
+        "CANDIDATES",
+        "Several reports of a model for each study: JSON Lines or Parquet with lists in the column candidates, or "
         "a table with one row per sample.",
     ),
 ]
-ResultFile = Annotated[
-    Path, typer.Argument(metavar="RESULTS", help="File of results that retrieve or baseline wrote with --out.")
-]
+ResultFile = Annotated[Path, _argument("RESULTS", "File of results that retrieve or baseline wrote with --out.")]
 ResultFiles = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="RESULTS", help="Files of results or scores that retrieve, baseline or score wrote with --out."
-    ),
+    _argument("RESULTS", "Files of results or scores that retrieve, baseline or score wrote with --out."),
 ]
 _COUNTS = (
     "Errors that radiologists counted: the published table of ReXVal, GREEN or RadEvalX, or a table with one row per "
     "pair, rater, error category and significance"
 )
-Ratings = Annotated[Path, typer.Argument(metavar="RATINGS", help=f"{_COUNTS}.")]
+Ratings = Annotated[Path, _argument("RATINGS", f"{_COUNTS}.")]
 GradedRatings = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RATINGS", help=f"{_COUNTS}; or the table of ReFiSco, or a table with one grade per pair and rater."
-    ),
+    Path, _argument("RATINGS", f"{_COUNTS}; or the table of ReFiSco, or a table with one grade per pair and rater.")
 ]
 Systems = Annotated[
     list[str],
-    typer.Argument(
-        metavar="NAME=FILE",
-        help="Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. A name given "
+    _argument(
+        "NAME=FILE",
+        "Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. A name given "
         "with several files joins their metrics into one row.",
     ),
 ]
 Sets = Annotated[
     list[str],
-    typer.Argument(
-        metavar="[NAME=]FILE",
-        help="Set of reports: a file that a model wrote, and its name in the table. By default the name of the file.",
+    _argument(
+        "[NAME=]FILE",
+        "Set of reports: a file that a model wrote, and its name in the table. By default the name of the file.",
     ),
 ]
 HumanReports = Annotated[
@@ -190,45 +185,40 @@ PairsFile = Annotated[
 ]
 ScoredPairs = Annotated[
     Path,
-    typer.Argument(
-        metavar="TABLE",
-        help="Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
+    _argument(
+        "TABLE",
+        "Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
         "--scores or --samples it is instead a file of counted errors, as for oracle align.",
     ),
 ]
 ReferenceLabels = Annotated[
-    Path,
-    typer.Argument(
-        metavar="REFERENCE", help="Table with the labels of the references: an id column, and one column per label."
-    ),
+    Path, _argument("REFERENCE", "Table with the labels of the references: an id column, and one column per label.")
 ]
 PredictedLabels = Annotated[
     Path,
-    typer.Argument(
-        metavar="PREDICTED",
-        help="Table with the labels of the predictions, in the same columns. Rows are joined on the ids.",
+    _argument(
+        "PREDICTED", "Table with the labels of the predictions, in the same columns. Rows are joined on the ids."
     ),
 ]
-_FOLDER = typer.Argument(metavar="FOLDER", help="Folder for the files. It must be empty or not exist yet.")
+_FOLDER = _argument("FOLDER", "Folder for the files. It must be empty or not exist yet.")
 Folder = Annotated[Path, _FOLDER]
 FolderOrNone = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="FOLDER",
-        help="Folder in which corpus and index are kept. It must be empty or not exist yet. By default they are "
+    _argument(
+        "FOLDER",
+        "Folder in which corpus and index are kept. It must be empty or not exist yet. By default they are "
         "deleted at the end.",
     ),
 ]
 
 
 Positives = Annotated[
-    Path, typer.Argument(metavar="POSITIVES", help="Pairs of reports that say the same: a file that oracle mine wrote.")
+    Path, _argument("POSITIVES", "Pairs of reports that say the same: a file that oracle mine wrote.")
 ]
 Negatives = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="NEGATIVES",
-        help="Pairs of reports that differ in what they say: a file that oracle mine wrote in the same index.",
+    _argument(
+        "NEGATIVES", "Pairs of reports that differ in what they say: a file that oracle mine wrote in the same index."
     ),
 ]
 Shape = Annotated[
@@ -261,10 +251,7 @@ _TOP_K = ("-k", "--top-k")
 TopK = Annotated[int, _number(*_TOP_K, text="Number of best reports to return for each test report.")]
 NCandidates = Annotated[int, _number(*_TOP_K, text="Number of best candidates to list for each report.")]
 Text = Annotated[
-    str | None,
-    _option(
-        "--text", panel=SEARCH, metavar="REPORT", help="Text of one test report, in quotes, instead of a QUERIES file."
-    ),
+    str | None, _word("--text", SEARCH, "Text of one test report, in quotes, instead of a QUERIES file.", "REPORT")
 ]
 Backend = Annotated[
     str,
@@ -300,19 +287,17 @@ EncodingMemory = Annotated[
 ]
 Part = Annotated[
     str | None,
-    _option(
+    _word(
         "--part",
-        panel=SEARCH,
-        metavar="I/N",
-        help="Search only the I-th of N parts, such as 3/16, so that N processes share the work. retrieve divides the "
+        SEARCH,
+        "Search only the I-th of N parts, such as 3/16, so that N processes share the work. retrieve divides the "
         "shards of a set, mine the anchors. Needs --out; oracle merge joins the files of all parts.",
+        "I/N",
     ),
 ]
 Parts = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="PARTS", help="Files that retrieve --part or mine --part wrote, one for each part of the same search."
-    ),
+    _argument("PARTS", "Files that retrieve --part or mine --part wrote, one for each part of the same search."),
 ]
 Keep = Annotated[
     str | None,
@@ -349,19 +334,16 @@ class Running:
     ] = None
     address: Annotated[
         str | None,
-        _option(
+        _word(
             "--address",
-            panel=SEARCH,
-            metavar="ADDRESS",
-            help="Ray cluster to use with --runner ray: local starts one on this machine for the command, auto or "
+            SEARCH,
+            "Ray cluster to use with --runner ray: local starts one on this machine for the command, auto or "
             "HOST:PORT joins a running one. By default local.",
+            "ADDRESS",
         ),
     ] = None
     num_gpus: Annotated[
-        float | None,
-        _option(
-            "--num-gpus", panel=SEARCH, metavar="N", help="Number of GPUs that each Ray worker gets. By default 0."
-        ),
+        float | None, _word("--num-gpus", SEARCH, "Number of GPUs that each Ray worker gets. By default 0.", "N")
     ] = None
 
 
@@ -390,22 +372,22 @@ class Searching:
     ] = None
     min_score: Annotated[
         float | None,
-        _option(
+        _word(
             "--min-score",
-            panel=SEARCH,
-            metavar="X",
-            help="Return only reports that score X or better. A test report may then get fewer than -k. By default all "
+            SEARCH,
+            "Return only reports that score X or better. A test report may then get fewer than -k. By default all "
             "scores count.",
+            "X",
         ),
     ] = None
     where: Annotated[
         list[str] | None,
-        _option(
+        _word(
             "--where",
-            panel=SEARCH,
-            metavar='"METRIC>=X"',
-            help="Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default "
+            SEARCH,
+            "Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default "
             "no other metric counts.",
+            '"METRIC>=X"',
         ),
     ] = None
 
@@ -419,12 +401,12 @@ Sample = Annotated[
 ]
 Pool = Annotated[
     str,
-    _option(
+    _word(
         "--pool",
-        panel=SEARCH,
-        metavar="METRIC:N",
-        help="Candidates that CREPE scores for each test report: the N best under another metric, or the whole corpus "
+        SEARCH,
+        "Candidates that CREPE scores for each test report: the N best under another metric, or the whole corpus "
         "(all). With --recall, METRIC alone.",
+        "METRIC:N",
     ),
 ]
 AuditedQueries = Annotated[
@@ -438,12 +420,12 @@ AuditedQueries = Annotated[
 ]
 Recall = Annotated[
     float | None,
-    _option(
+    _word(
         "--recall",
-        panel=SEARCH,
-        metavar="Q",
-        help="Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
+        SEARCH,
+        "Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
         "the size N of the pool. Needs --audit, and --pool METRIC without N. By default N is that of --pool.",
+        "Q",
     ),
 ]
 Seed = Annotated[
@@ -573,12 +555,12 @@ class Bertscore:
 
     idf: Annotated[
         str | None,
-        _option(
+        _word(
             "--idf",
-            panel=BERTSCORE,
-            metavar="FROM",
-            help="Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the "
+            BERTSCORE,
+            "Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the "
             "test reports), corpus (in the index), or a file of weights. By default off.",
+            "FROM",
         ),
     ] = None
     rescale: Annotated[
@@ -656,17 +638,15 @@ class CrepeFiles:
 Base = Annotated[str, _file("--base", FILES, f"Encoder that the training starts from: {_HUGGING_FACE}.", "MODEL")]
 Epochs = Annotated[int, _number("--epochs", text="Number of passes over the training pairs.")]
 BatchSize = Annotated[int, _number("--batch-size", text="Number of pairs in each optimization step.")]
-LearningRate = Annotated[
-    float, _option("--learning-rate", panel=SEARCH, metavar="X", help="Peak learning rate of the optimizer, AdamW.")
-]
+LearningRate = Annotated[float, _word("--learning-rate", SEARCH, "Peak learning rate of the optimizer, AdamW.", "X")]
 PresenceWeight = Annotated[
     float,
-    _option(
+    _word(
         "--presence-weight",
-        panel=SEARCH,
-        metavar="W",
-        help="Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
+        SEARCH,
+        "Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
         "rest of the weight.",
+        "W",
     ),
 ]
 Uncertain = Annotated[
@@ -681,10 +661,7 @@ Uncertain = Annotated[
     OneOf(UNCERTAIN),
 ]
 _RECOGNIZED = "By default it is recognized by its name."
-IdColumn = Annotated[
-    str | None,
-    _option("--id-column", panel=READING, metavar="NAME", help=f"Column with the ids of the studies. {_RECOGNIZED}"),
-]
+IdColumn = Annotated[str | None, _word("--id-column", READING, f"Column with the ids of the studies. {_RECOGNIZED}")]
 
 
 _PANEL_OF = {"": FILES, "predicted_": PREDICTED, "model_": ROWS}
@@ -992,20 +969,14 @@ OtherResults = Annotated[
 # Tables and ratings
 System = Annotated[
     str | None,
-    _option(
-        "--system",
-        panel=PREDICTED,
-        metavar="NAME",
-        help="Name of the model that wrote PREDICTIONS. By default the name of the file.",
-    ),
+    _word("--system", PREDICTED, "Name of the model that wrote PREDICTIONS. By default the name of the file."),
 ]
 Random = Annotated[
     str | None,
-    _option(
+    _word(
         "--random",
-        panel=ROWS,
-        metavar="NAME",
-        help="Name of the row of random retrieval. The table then shows the difference of every other mean from "
+        ROWS,
+        "Name of the row of random retrieval. The table then shows the difference of every other mean from "
         "the mean of that row, in percent.",
     ),
 ]
@@ -1056,9 +1027,9 @@ Scores = Annotated[list[Path] | None, _scores(f"Scores of the rated pairs, by an
 Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}.")]
 RatedSets = Annotated[
     list[str],
-    typer.Argument(
-        metavar="NAME=FILE",
-        help="Rated set: its name, and a file of counted errors, grades, preferences between two candidates, or "
+    _argument(
+        "NAME=FILE",
+        "Rated set: its name, and a file of counted errors, grades, preferences between two candidates, or "
         "candidates in an order.",
     ),
 ]
@@ -1153,12 +1124,7 @@ Category = Annotated[
 ]
 Rate = Annotated[
     float,
-    _option(
-        "--rate",
-        panel=ROWS,
-        metavar="Q",
-        help="Level at which the false discovery rate of the tests is controlled, between 0 and 1.",
-    ),
+    _word("--rate", ROWS, "Level at which the false discovery rate of the tests is controlled, between 0 and 1.", "Q"),
 ]
 Levels = Annotated[
     list[str] | None,
@@ -1171,23 +1137,15 @@ Levels = Annotated[
 ]
 Errors = Annotated[
     str,
-    _option(
+    _word(
         _ERRORS,
-        panel=ROWS,
-        metavar="NAME",
-        help="Number of errors to predict. If TABLE is a table of scores: its column with that number. If TABLE has "
+        ROWS,
+        "Number of errors to predict. If TABLE is a table of scores: its column with that number. If TABLE has "
         "the errors that radiologists counted: total for all errors, significant for clinically significant ones only.",
     ),
 ]
-Study = Annotated[
-    str, _option("--study", panel=ROWS, metavar="NAME", help="Column of TABLE with the study that a pair belongs to.")
-]
-Name = Annotated[
-    str | None,
-    _option(
-        "--name", panel=ROWS, metavar="NAME", help="Name that the composite gets. By default that of the file TABLE."
-    ),
-]
+Study = Annotated[str, _word("--study", ROWS, "Column of TABLE with the study that a pair belongs to.")]
+Name = Annotated[str | None, _word("--name", ROWS, "Name that the composite gets. By default that of the file TABLE.")]
 ModelRows = Annotated[
     list[str] | None,
     _several(
@@ -1247,9 +1205,7 @@ ModelSection = Annotated[
 ]
 
 # A survey of radiologists
-SurveyFolder = Annotated[
-    Path, typer.Argument(metavar="SURVEY", help="Folder of the survey, which oracle survey create wrote.")
-]
+SurveyFolder = Annotated[Path, _argument("SURVEY", "Folder of the survey, which oracle survey create wrote.")]
 Candidates = Annotated[
     list[str],
     _several(
@@ -1298,11 +1254,10 @@ Order = Annotated[
 ]
 Categories = Annotated[
     str,
-    _option(
+    _word(
         "--categories",
-        panel=SEARCH,
-        metavar="NAME",
-        help="Error categories that raters count: rexval (six), radevalx (eight), or a text file with one category per "
+        SEARCH,
+        "Error categories that raters count: rexval (six), radevalx (eight), or a text file with one category per "
         "line.",
     ),
 ]
@@ -1389,11 +1344,8 @@ class Selection:
     ] = None
     max_score: Annotated[
         float | None,
-        _option(
-            "--max-score",
-            panel=SEARCH,
-            metavar="X",
-            help="Leave out candidates that score better than X. By default all scores count.",
+        _word(
+            "--max-score", SEARCH, "Leave out candidates that score better than X. By default all scores count.", "X"
         ),
     ] = None
     positives: Annotated[
@@ -1407,22 +1359,22 @@ class Selection:
     ] = None
     absolute_margin: Annotated[
         float | None,
-        _option(
+        _word(
             "--absolute-margin",
-            panel=SEARCH,
-            metavar="X",
-            help="Leave out candidates whose score is not worse by X or more than that of the anchor's worst positive. "
+            SEARCH,
+            "Leave out candidates whose score is not worse by X or more than that of the anchor's worst positive. "
             "By default there is no such margin.",
+            "X",
         ),
     ] = None
     relative_margin: Annotated[
         float | None,
-        _option(
+        _word(
             "--relative-margin",
-            panel=SEARCH,
-            metavar="SHARE",
-            help="Leave out candidates whose score is not worse by this share than that of the anchor's worst "
+            SEARCH,
+            "Leave out candidates whose score is not worse by this share than that of the anchor's worst "
             "positive: at 0.05, by 5 % of the positive's score. By default there is no such margin.",
+            "SHARE",
         ),
     ] = None
     sampling_strategy: Annotated[
