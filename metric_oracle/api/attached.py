@@ -97,9 +97,9 @@ class AttachedReports:
             self._loaded[key] = self._load(*key, silent if progress is None else progress)
         return self._loaded[key]
 
-    def _load(self, like: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
+    def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
         check_left_out([name for name in self.encoding if name != "encoder"], (), "test reports, whose index says it")
-        reports, prepared = self.read(like=like, keep=keep)
+        reports, prepared = self.read(default_section=default_section, keep=keep)
         if reports.left_out:
             say(reports.left_out, self.models.get("tell"))
         encoder = self.encoding.get("encoder")
@@ -110,14 +110,21 @@ class AttachedReports:
         return with_prepared(inputs, prepared)
 
     def read(
-        self, *, predictions: bool = False, keep_empty: bool = False, like: str | None = None, keep: Sequence[str] = ()
+        self,
+        *,
+        predictions: bool = False,
+        keep_empty: bool = False,
+        default_section: str | None = None,
+        keep: Sequence[str] = (),
     ) -> tuple[Reports, Inputs | None]:
         """Read ids and texts as predictions or as other reports; see `reports_of`."""
         of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
         role = "predictions" if predictions else "reports that are no predictions"
         check_left_out([name for name in of_role if name in self.reading], (), role)
         reading = {**self.reading, **({"keep": keep} if keep else {})}
-        return reports_of(self.data, reading, predictions=predictions, keep_empty=keep_empty, like=like)
+        return reports_of(
+            self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
+        )
 
     def read_samples(self, column: str | None = None) -> Samples:
         """Read the reports as several for each study; see `corpora.samples.read_samples`."""

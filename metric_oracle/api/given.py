@@ -89,7 +89,7 @@ def reports_of(
     *,
     predictions: bool = False,
     keep_empty: bool = False,
-    like: str | None = None,
+    default_section: str | None = None,
 ) -> tuple[Reports, Inputs | None]:
     """Return reports, and for a prepared folder the inputs that are stored in it.
 
@@ -103,7 +103,7 @@ def reports_of(
         Whether they are predictions of a model, of which empty ones are kept.
     keep_empty : bool
         Whether empty reports are kept that are not predictions.
-    like : str or None
+    default_section : str or None
         Section of the reports that they are compared with, which is the default of `section`.
     """
     prepared = given if isinstance(given, Inputs) else None
@@ -115,8 +115,8 @@ def reports_of(
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
     if prepared is None:
-        if like is not None and not isinstance(given, Reports):
-            reading = {"section": like, **reading}
+        if default_section is not None and not isinstance(given, Reports):
+            reading = {"section": default_section, **reading}
         if keep_empty and not isinstance(given, Reports):
             reading = {**reading, "keep_empty": True}
         read: Callable[..., Reports] = as_predictions if predictions else as_reports

@@ -33,7 +33,7 @@ class Groups:
     is_keyed: bool = False
 
 
-def groups_of(given: Given, argument: str, like: Groups | None = None) -> Groups:
+def groups_of(given: Given, argument: str, other: Groups | None = None) -> Groups:
     """Return the groups in a list of lists of texts or a dict of lists.
 
     Any other argument is the reports of one group.
@@ -45,9 +45,9 @@ def groups_of(given: Given, argument: str, like: Groups | None = None) -> Groups
         groups = dict(data if isinstance(data, Mapping) else enumerate(data))
         if not groups or any(isinstance(group, list | tuple) for group in groups.values()):
             keys = list(groups)
-    if like is not None and _distinct(keys) != _distinct(like.keys):
+    if other is not None and _distinct(keys) != _distinct(other.keys):
         value = "one group" if keys is None else f"{len(keys)} groups"
-        rule = "must be one group" if like.keys is None else f"must be {len(like.keys)} groups with the same keys"
+        rule = "must be one group" if other.keys is None else f"must be {len(other.keys)} groups with the same keys"
         step = "Pass candidates and references in the same form."
         raise InputError(argument=argument, rule=rule, value=value, step=step)
     if keys is None:
@@ -57,7 +57,7 @@ def groups_of(given: Given, argument: str, like: Groups | None = None) -> Groups
             step = "Pass a list of texts, a list of lists of texts, or a dict of them."
             value = f"another type in group {key!r}"
             raise InputError(argument=argument, rule="must be lists of texts", value=value, step=step)
-    keys = keys if like is None else like.keys or []
+    keys = keys if other is None else other.keys or []
     ids = [f"{key}/{i}" for key in keys for i in range(len(groups[key]))]
     texts = [text for key in keys for text in groups[key]]
     reports = Reports.from_texts(texts, ids, keep_empty=True) if texts else Reports([], [], "no reports", {}, {})

@@ -100,26 +100,21 @@ def score(
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
-    asked_reports, prepared = given_references.read(like=section_of(corpus, written.data))
-    report(f"references: {_counted(asked_reports)}")
-    written_reports, prepared_too = written.read(predictions=True)
-    report(f"predictions: {_counted(written_reports)}")
+    truth, prepared = given_references.read(default_section=section_of(corpus, written.data))
+    report(f"references: {_counted(truth)}")
+    generated, prepared_too = written.read(predictions=True)
+    report(f"predictions: {_counted(generated)}")
     if corpus is not None:
-        check_sections(asked_reports.known_section, corpus.section, ("references", "index"))
-    first, second = str(asked_reports.section), str(written_reports.section)
-    step = f"Pass {option('section', second, python=f'mo.reports(references, section={second})')}"
-    if (first, second) == ("impression", JOINED):
-        step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
-    step += f", or {option('predicted_section', first, python=f'mo.reports(predictions, section={first})')} "
-    step += "where that is what the model writes"
+        check_sections(truth.known_section, corpus.section, ("references", "index"))
+    step = _step_for_sections(str(truth.section), str(generated.section))
     warning = check_sections(
-        asked_reports.known_section, written_reports.known_section, step=step, option_of_other="predicted_section"
+        truth.known_section, generated.known_section, step=step, option_of_other="predicted_section"
     )
     if warning:
         say(warning, tell)
     return _pairs.score(
-        asked_reports,
-        written_reports,
+        truth,
+        generated,
         names,
         system=system or written.name or "predictions",
         inner=inner,
@@ -134,6 +129,15 @@ def score(
         pair_models=pair_models,
         counted=corpus,
     )
+
+
+def _step_for_sections(section: str, predicted: str) -> str:
+    """Return the advice for references of one section and predictions of another."""
+    step = f"Pass {option('section', predicted, python=f'mo.reports(references, section={predicted})')}"
+    if (section, predicted) == ("impression", JOINED):
+        step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
+    by_caller = option("predicted_section", section, python=f"mo.reports(predictions, section={section})")
+    return f"{step}, or {by_caller} where that is what the model writes"
 
 
 @called("compute")
@@ -197,8 +201,8 @@ def shared_models(
     """
     for side in (references, predictions):
         check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), "scores")
-    both = references.models.keys() & predictions.models.keys()
-    differing = [name for name in both if references.models[name] != predictions.models[name]]
+    named_twice = references.models.keys() & predictions.models.keys()
+    differing = [name for name in named_twice if references.models[name] != predictions.models[name]]
     if references.encoding and predictions.encoding and references.encoding != predictions.encoding:
         differing.append("encoder")
     if differing:

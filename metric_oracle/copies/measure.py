@@ -161,8 +161,10 @@ def _are_copies(index: Index, texts: Sequence[str]) -> np.ndarray:
     for shard in index.shards():
         for first in range(0, len(shard.distinct), BATCH):
             column = shard.distinct["text"].slice(first, BATCH).combine_chunks()
-            like = np.isin(_letters(column), letters) | ~pc.string_is_ascii(column).to_numpy(zero_copy_only=False)
-            copied.update(map(folded, column.take(to_arrow(np.flatnonzero(like))).to_pylist()))
+            may_be_equal = np.isin(_letters(column), letters) | ~pc.string_is_ascii(column).to_numpy(
+                zero_copy_only=False
+            )
+            copied.update(map(folded, column.take(to_arrow(np.flatnonzero(may_be_equal))).to_pylist()))
     return np.array([text in copied for text in texts], np.bool_)
 
 

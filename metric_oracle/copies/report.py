@@ -265,10 +265,10 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
     read: dict[str, Reports] = {}
     if references is not None:
         tests = attached(references)
-        both = [name for name in tests.column_names() if name in index.columns] if index.columns else []
-        keep = () if isinstance(tests.data, Reports) else both
-        human, prepared = tests.read(like=section_of(index), keep=keep)
-        columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in both}
+        kept_in_both = [name for name in tests.column_names() if name in index.columns] if index.columns else []
+        keep = () if isinstance(tests.data, Reports) else kept_in_both
+        human, prepared = tests.read(default_section=section_of(index), keep=keep)
+        columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in kept_in_both}
         read[HUMAN] = replace(human, columns=columns)
         _say(human, tests)
     for name, data in sets.items():

@@ -19,12 +19,12 @@ def check_kept(names: object) -> tuple[str, ...]:
             argument="keep", rule="must be names of columns", value=repr(names), step='Name them, such as "subject_id".'
         )
     kept = tuple(dict.fromkeys(name.strip() for name in listed))
-    taken = [name for name in kept if name in (*RESERVED, *_OWN)]
-    if taken:
+    reserved = [name for name in kept if name in (*RESERVED, *_OWN)]
+    if reserved:
         raise InputError(
             argument="keep",
             rule=f"must be other columns than {', '.join((*RESERVED, *_OWN))}",
-            value=repr(taken[0]),
+            value=repr(reserved[0]),
             step="Rename the column.",
         )
     return kept

@@ -134,5 +134,5 @@ def alone_sentence(counts: Sequence[tuple[str, int]], titles: dict[str, str], di
     line = f"The oracles choose different reports for {differ:,} of {n:,} test reports"
     if len(counts) == 2:
         return f"{line} ({listed([titles[metric] for metric, _ in counts])})."
-    metric, most = max(counts, key=lambda one: one[1])
+    metric, most = max(counts, key=lambda count: count[1])
     return f"{line}; that of {titles[metric]} differs from all others most often, for {most:,}."

@@ -173,13 +173,13 @@ class Explorer:
             shapes=SHAPES,
             cards=[
                 {
-                    "rule": one.rule,
-                    "place": one.q + 1,
-                    "link": f"/case/{one.q}",
-                    "reference": cases.reference(one.q),
-                    "texts": one.texts,
+                    "rule": card.rule,
+                    "place": card.q + 1,
+                    "link": f"/case/{card.q}",
+                    "reference": cases.reference(card.q),
+                    "texts": card.texts,
                 }
-                for one in self._telling
+                for card in self._telling
             ],
         )
 
@@ -313,7 +313,10 @@ class Explorer:
             picked=min(max(picked, 1), len(shown_groups)),
             pick_links=[_link(f"/case/{q}", kept_query, pick=i + 1) for i in range(len(shown_groups))],
             samples=samples,
-            copies=[{**one, "report": phrases(one["report"]), "training": phrases(one["training"])} for one in copies],
+            copies=[
+                {**copied, "report": phrases(copied["report"]), "training": phrases(copied["training"])}
+                for copied in copies
+            ],
             kinds=[
                 {
                     "title": "each by its own metric",
@@ -422,11 +425,14 @@ class Explorer:
         if copies:
             record["copies"] = [
                 {
-                    **one,
-                    "scores": dict(one["scores"]),
-                    **{side: [dataclasses.asdict(segment) for segment in one[side]] for side in ("report", "training")},
+                    **copied,
+                    "scores": dict(copied["scores"]),
+                    **{
+                        side: [dataclasses.asdict(segment) for segment in copied[side]]
+                        for side in ("report", "training")
+                    },
                 }
-                for one in copies
+                for copied in copies
             ]
         return _download({**record, "candidates": [_plain(group) for group in candidates]}, f"report-{q + 1}.json")
 

@@ -134,19 +134,19 @@ class JoinedFrequencies(Frequencies):
         """
         words = sorted({*self.index.words, *other.index.words})
         number = {word: i for i, word in enumerate(words)}
-        both = (self, other)
-        word = [np.array([number[w] for w in side.index.words], np.int64) for side in both]
-        gram, frequencies, keys = word, [side.counts for side in both], []
+        sides = (self, other)
+        word = [np.array([number[w] for w in side.index.words], np.int64) for side in sides]
+        gram, frequencies, keys = word, [side.counts for side in sides], []
         having = []
         for order in range(ORDERS):
             n = len(words)
             if order:
-                new_keys = [_keys(side.index, order, word[i], gram[i], n) for i, side in enumerate(both)]
+                new_keys = [_keys(side.index, order, word[i], gram[i], n) for i, side in enumerate(sides)]
                 distinct, position = np.unique(np.concatenate(new_keys), return_inverse=True)
                 gram, n = np.split(position.reshape(-1), [len(new_keys[0])]), len(distinct)
                 keys.append(distinct)
             total = np.zeros(n, np.int64)
-            for side, number_of, counts in zip(both, gram, frequencies, strict=True):
+            for side, number_of, counts in zip(sides, gram, frequencies, strict=True):
                 total[number_of] += counts[side.index.family_ptr[order] :][: len(number_of)]
             having.append(total)
         return JoinedFrequencies(_n_grams(words, keys), self.texts + other.texts, np.concatenate(having))

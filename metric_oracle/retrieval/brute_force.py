@@ -127,7 +127,10 @@ def _joint(
             for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
         ]
         return {
-            name: (np.concatenate([one[name][0] for one in of_shards], axis=1), max(one[name][1] for one in of_shards))
+            name: (
+                np.concatenate([of_shard[name][0] for of_shard in of_shards], axis=1),
+                max(of_shard[name][1] for of_shard in of_shards),
+            )
             for name in of_shards[0]
         }
     scores_of = {}

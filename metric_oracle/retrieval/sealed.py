@@ -32,7 +32,7 @@ def mistyped(signature: Mapping[str, Any]) -> str | None:
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             return name
         inside = [*value.values()] if isinstance(value, dict) else []
-        if name in _OF_DICTS and not all(isinstance(one, dict) for one in inside):
+        if name in _OF_DICTS and not all(isinstance(item, dict) for item in inside):
             return name
         if name == "metrics" and any(map(mistyped, inside)):  # those of a representation are its own
             return name

@@ -251,7 +251,7 @@ def best_of(
     models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
     samples = written.read_samples(column)
-    truth, prepared = given_references.read(like=section_of(counted))
+    truth, prepared = given_references.read(default_section=section_of(counted))
     check_sections(truth.known_section, samples.section)
     firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
     of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)

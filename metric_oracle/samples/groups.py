@@ -105,8 +105,8 @@ def entries(
     inputs = groups.inputs
     kinds = {kind for record in records for kind in record.representations}
     has_all = np.all([places >= 0 for kind in kinds if (places := places_in(inputs, kind)) is not None], axis=0)
-    one = inputs.take(np.array([int(np.argmax(has_all))]))  # the entry depends on no text, so that one is enough
-    index = with_frequencies(MemoryIndex(one, [record.name for record in records]), counted, records, options.idf)
+    sample = inputs.take(np.array([int(np.argmax(has_all))]))  # the entry depends on no text, so that one is enough
+    index = with_frequencies(MemoryIndex(sample, [record.name for record in records]), counted, records, options.idf)
     return metric_entries(index, references, records, options)
 
 

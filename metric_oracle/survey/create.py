@@ -163,7 +163,7 @@ def create_survey(
     categories = _categories(options.categories)
     text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
     sources = {name: _read_results(source) for name, source in candidates.items()}
-    reports, _ = attached(references).read(like=section_of(*sources.values()))
+    reports, _ = attached(references).read(default_section=section_of(*sources.values()))
     candidate_data = {name: _candidate(name, source, reports) for name, source in sources.items()}
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))

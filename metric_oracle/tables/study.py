@@ -218,8 +218,8 @@ def run_study(
     _check_models([*given, *ready], names)
     read = {name: model.read() for name, model in given.items()}  # so that a bad file is an error before the long work
     for name, reports in read.items():
-        own = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
-        step = f"Say by {own} what it writes, or search an index of its section"
+        passed = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
+        step = f"Say by {passed} what it writes, or search an index of its section"
         warning = check_sections(section, reports.known_section, ("test reports", f"model {name!r}"), step)
         if warning:
             say(warning, tell)
@@ -269,8 +269,8 @@ def run_study(
             """Score each test report as a prediction for itself."""
             without_text = SearchOptions(text=False)
             planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
-            own = {name: one.run(queries).table["score"] for name, one in planned.items()}
-            return _scores(frequent, own, IDENTITY)
+            scores = {name: each.run(queries).table["score"] for name, each in planned.items()}
+            return _scores(frequent, scores, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
         chance = _Chance(index, queries, scorable, frequent, steps, threads, () if exact_chance else late, exact)
@@ -340,12 +340,12 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metric
 def _check_models(models: Sequence[str], metrics: list[str]) -> None:
     """Raise InputError unless each model's name differs from other rows' names, also when it is made a file name."""
     row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
-    taken = sorted({*row_names} & {*models})
-    if taken:
+    used_twice = sorted({*row_names} & {*models})
+    if used_twice:
         raise InputError(
             argument="models",
             rule="must have names that no other row has",
-            value=repr(taken[0]),
+            value=repr(used_twice[0]),
             step="Choose another name.",
         )
     files = [file_name(name) for name in models]
