@@ -2,19 +2,20 @@
 
 from collections.abc import Container, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from metric_oracle.errors import ArgumentError, InputError
 
 
 def check_int(
-    argument: str, value: object, least: int, step: str = "Choose another number.", *, why: str = "", kind: type = int
-) -> None:
-    """Raise InputError unless a value is an integer of at least `least`; True and False are none.
+    argument: str, value: Any, least: int, step: str = "Choose another number.", *, why: str = "", kind: Any = int
+) -> int:
+    """Return a value that is an integer of at least `least`, and raise InputError for any other; True is none.
 
     Parameters
     ----------
     argument : str
-    value : object
+    value : any
     least : int
     step : str
         What to do next.
@@ -23,10 +24,12 @@ def check_int(
     kind : type
         `int`, or `numbers.Integral`, to which NumPy's integers belong as well.
     """
-    if isinstance(value, bool) or not isinstance(value, kind) or value < least:  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, kind) or value < least:
         raise InputError(
             argument=argument, rule=f"must be an int of at least {least}{why}", value=repr(value), step=step
         )
+    checked: int = value
+    return checked
 
 
 def check_options(options: Iterable[str], known: Iterable[str]) -> None:

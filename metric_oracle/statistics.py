@@ -112,8 +112,7 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
     """Return the number of resamples, `default` if it is None; raise InputError if it is too small or not an int."""
     if resamples is None:
         return default
-    check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral)
-    return int(resamples)
+    return int(check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral))
 
 
 def check_method(method: str, resamples: int | None) -> None:

@@ -97,8 +97,7 @@ def verify(
         )
     check_section(queries, index)
     record = _record(signature)
-    k = signature.get("k")
-    check_int("k in the signature", k, 1, "Retrieve again.")
+    k = check_int("k in the signature", signature.get("k"), 1, "Retrieve again.")
     kind = signature.get("baseline")
     if kind is not None and kind not in tuple(baselines.KINDS):
         kinds = ", ".join(baselines.KINDS)
@@ -441,8 +440,7 @@ class _Check:
         if self.baseline != "random":
             row = -1 if self.baseline == "identity" else self.most_frequent
             return [{query: [row] for query in order}]
-        seed = self.results.signature.get("seed")
-        check_int("seed in the signature", seed, 0, "Make the baseline again.")
+        seed = check_int("seed in the signature", self.results.signature.get("seed"), 0, "Make the baseline again.")
         drawn = baselines.drawn_rows(self.representation, len(order), seed, self.k).tolist()
         # The draws depend on the order of the queries, which may have been that of the queries or of the file.
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]
