@@ -10,7 +10,7 @@ from metric_oracle.errors import ArgumentError, InputError
 def check_int(
     argument: str, value: Any, least: int, step: str = "Choose another number.", *, why: str = "", kind: Any = int
 ) -> int:
-    """Return a value that is an integer of at least `least`, and raise InputError for any other; True is none.
+    """Return a value that is an integer of at least `least`; raise InputError for any other, also for a bool.
 
     Parameters
     ----------
