@@ -37,7 +37,7 @@ COMMANDS = {
     "example": Listed(
         "tools",
         _BEGIN,
-        "Write a dozen small example files (reports, graphs, labels, ratings), and print commands to try on them.",
+        "Write small example files (reports, graphs, labels, ratings), and print commands to try on them.",
     ),
     "synth": Listed(
         "tools",

@@ -30,7 +30,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
 
 @command(app, "example", "oracle example try && cd try")
 def example(folder: o.Folder, seed: o.Seed = 0) -> None:
-    """Write a dozen small example files (reports, graphs, labels, ratings), and print commands to try on them."""
+    """Write small example files (reports, graphs, labels, ratings), and print commands to try on them."""
     from metric_oracle.synthetic.example import write_example
 
     written = write_example(folder, seed=seed)
