@@ -48,6 +48,15 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
     return [_group(cases, q, group, scores, kind, rated.get(key, [])) for key, group in together.items()]
 
 
+def without_reports(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Split groups into those with a text or a corpus row, and those of which only the scores are known."""
+    is_known = [group["text"] is not None or group["row"] >= 0 for group in shown]
+    return (
+        [group for group, known in zip(shown, is_known, strict=True) if known],
+        [group for group, known in zip(shown, is_known, strict=True) if not known],
+    )
+
+
 def _group(
     cases: Cases, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str | None, rated: list[Counted]
 ) -> dict[str, Any]:

@@ -96,16 +96,17 @@ def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
         for mark in strip.models:
             metrics_of.setdefault(mark.name, {}).setdefault(verdict(mark, strip), []).append(strip.title)
     n = max((strip.n for strip in strips), default=0)
-    sentences = {
-        "better": "is better than copying under {}",
-        "worse": "is worse than copying under {}",
-        "open": f"is neither better nor worse than copying, as far as {n:,} test reports show, under {{}}",
-    }
-    return [
-        (name, "; ".join(line.format(listed(shares[key])) for key, line in sentences.items() if key in shares) + ".")
-        for name, shares in metrics_of.items()
-        if set(shares) - {""}
-    ]
+    unsure = f"neither better nor worse, as far as {n:,} test reports show"
+    ends = {"better": "better", "worse": "worse", "open": unsure}
+    lines = []
+    for name, titles in metrics_of.items():
+        first, *others = [key for key in ends if key in titles] or [""]
+        if first:
+            word, comma, condition = ends[first].partition(",")
+            rest = [f"Under {listed(titles[key])} it is {ends[key]}." for key in others]
+            sentence = f"is {word} than copying under {listed(titles[first])}{comma}{condition}."
+            lines.append((name, " ".join([sentence, *rest])))
+    return lines
 
 
 def copies_sentence(copies: np.ndarray | None, strips: Sequence[Strip], is_searched: bool) -> str:
@@ -135,4 +136,4 @@ def alone_sentence(counts: Sequence[tuple[str, int]], titles: dict[str, str], di
     if len(counts) == 2:
         return f"{line} ({listed([titles[metric] for metric, _ in counts])})."
     metric, most = max(counts, key=lambda count: count[1])
-    return f"{line}; that of {titles[metric]} differs from all others most often, for {most:,}."
+    return f"{line}. The oracle of {titles[metric]} differs from all others most often, for {most:,}."

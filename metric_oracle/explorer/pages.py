@@ -28,11 +28,11 @@ from metric_oracle.copies.measure import LONG, NOVELTY
 from metric_oracle.copies.report import LIMITS
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError, MetricOracleError
-from metric_oracle.explorer.case import display, groups, phrases
+from metric_oracle.explorer.case import display, groups, phrases, without_reports
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
-from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, role_of, telling
+from metric_oracle.explorer.finding import ORACLE, Strip, Telling, alone, copies_of, role_of, telling
 from metric_oracle.explorer.finding import strips as find_strips
 from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
@@ -130,7 +130,8 @@ class Explorer:
         if index is not None:
             tabs.append(("Live query", "/live" if tabs else "/"))
         line = "" if index is None else f"index {index.fingerprint[:12]}, {index.n_reports:,} reports"
-        return {"tabs": tabs, "signatures": list(map(short_signature, self.cases.signatures)), "index_line": line}
+        signatures = list(dict.fromkeys(map(short_signature, self.cases.signatures)))
+        return {"tabs": tabs, "signatures": signatures, "index_line": line}
 
     def _page(self, name: str, tab: str, **values: Any) -> Response:
         return page(name, tab=tab, **self._frame, **values)
@@ -293,7 +294,7 @@ class Explorer:
         positions = np.flatnonzero(order == q)
         at = int(positions[0]) if len(positions) else None
         with self._working:
-            shown_groups = groups(cases, q, rank, kind)
+            shown_groups, scores_only = without_reports(groups(cases, q, rank, kind))
             samples = cases.samples_of(q)
             copies = cases.copies_of(q)
         keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
@@ -305,6 +306,11 @@ class Explorer:
             id=cases.ids[q],
             reference=cases.reference(q),
             groups=shown_groups,
+            unread_metrics=list(dict.fromkeys(name for group in scores_only for name, *_ in group["scores"])),
+            unread=[
+                (", ".join(group["names"]), {name: score for name, score, _ in group["scores"]})
+                for group in scores_only
+            ],
             image=self._image_link(q, cases.ids[q]),
             images=[
                 self._image_link(q, g["candidate_id"], f"/{g['source']}/{rank}") if g["row"] >= 0 else ""
@@ -467,6 +473,8 @@ class Explorer:
         rows = []
         for i, oracle in self.cases.systems():
             column, mark = self.cases.columns[i], marks.get(i)
+            if mark is None and role_of(column.system, column.metric) == ORACLE and np.isfinite(column.values).any():
+                continue  # the same oracle, as in `finding.strips`
             scored = column.values[np.isfinite(column.values)]
             row: dict[str, Any] = {
                 "system": column.system, "metric": column.metric, "role": role_of(column.system, column.metric),

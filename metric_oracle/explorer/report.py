@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.explorer.case import groups
+from metric_oracle.explorer.case import groups, without_reports
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.finding import copies_of, strips
@@ -69,5 +69,6 @@ def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"place": q + 1, "scores": [float(column.values[q]) for column in cases.columns]}
     row["differ"] = int(cases.disagreement[q]) or ""
     if text:
-        row |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": groups(cases, q, cross=False)}
+        shown, _ = without_reports(groups(cases, q, cross=False))
+        row |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": shown}
     return row

@@ -265,8 +265,25 @@ def test_a_model_without_texts_is_told_how_to_keep_them(prepared):
         ["bleu-2"],
         system="model",
     )
-    page = client_of(read_cases([scores], prepared.index, prepared.queries)).get("/case/0").text
-    assert "The text of this candidate is not in the file; --with-text of oracle score keeps it." in page
+    client = client_of(read_cases([scores], prepared.index, prepared.queries))
+    page = client.get("/case/0").text
+    assert "These files have no texts; <code>--with-text</code> of <code>oracle score</code> keeps those" in page
+    assert 'class="card' not in page
+    evidence = client.get("/case/0.json").json()["candidates"][0]["evidence"]
+    assert "The text of this candidate is not in the file; --with-text of oracle score keeps it." in evidence.values()
+
+
+def test_scores_of_an_oracle_are_shown_once(prepared):
+    """`study` writes each oracle as reports and as scores; the second has no report, and is the same system."""
+    found = mo.retrieve(prepared.index, prepared.queries, "bleu-2")
+    texts = dict(zip(found.table["query_id"].to_pylist(), found.table["text"].to_pylist(), strict=True))
+    scores = mo.score(prepared.folder / "TESTS", texts, ["bleu-2"], system="bleu-2 oracle")
+    client = client_of(read_cases([found, scores], prepared.index, prepared.queries))
+    assert [line.split(",")[0] for line in client.get("/systems.csv").text.splitlines()[1:]] == ["oracle"]
+    page = client.get("/case/0").text
+    assert page.count('class="card') == 1
+    assert "Scores without reports" in page
+    assert len(set(lines := re.findall(r"<div><bdi>(.*?)</bdi></div>", page))) == len(lines) == 2
 
 
 def test_steps_follow_the_filters(client, nasty):

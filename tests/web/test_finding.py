@@ -137,7 +137,16 @@ def test_a_verdict_is_that_of_the_interval():
     assert verdicts([strip]) == [
         ("high", "is better than copying under BLEU-2."),
         ("low", "is worse than copying under BLEU-2."),
-        ("open", "is neither better nor worse than copying, as far as 60 test reports show, under BLEU-2."),
+        ("open", "is neither better nor worse than copying under BLEU-2, as far as 60 test reports show."),
+    ]
+    renamed = [replace(mark, name="one") for mark in strip.models]
+    others = [replace(strip, metric=name, marks=[mark]) for name, mark in zip("abc", renamed, strict=True)]
+    assert verdicts(others) == [
+        (
+            "one",
+            "is better than copying under a. Under b it is worse. "
+            "Under c it is neither better nor worse, as far as 60 test reports show.",
+        )
     ]
 
 
