@@ -35,6 +35,7 @@ USUAL = "impression"  # the section that is read by default
 _OTHER_COLUMNS = (
     "report",
     "report_text",
+    "report text",
     "text",
     "prediction",
     "model_prediction",
