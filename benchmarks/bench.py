@@ -27,7 +27,7 @@ from benchmarks.data import (
 )
 from benchmarks.floor import Ceilings, measure_ceilings
 from benchmarks.peers import PEERS, Score
-from benchmarks.state_peers import STATE_PEERS, FastPlaid, recalls
+from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, recalls
 from metric_oracle.bench.search import Study, alone, run_alone, study, timed
 from metric_oracle.errors import BackendError
 from metric_oracle.metrics import get_metric
@@ -166,10 +166,10 @@ class Bench:
     def state_sides(self) -> dict[str, StateSide | SkippedError]:
         """The chosen peers over token states, or why one is not timed."""
         sides: dict[str, StateSide | SkippedError] = {}
-        for name in (*STATE_PEERS, "fast-plaid"):
+        for name in (*STATE_PEERS, *APPROXIMATE):
             if f"peer-{name}" in self.chosen:
                 try:
-                    sides[name] = self._plaid() if name == "fast-plaid" else self._state_side(name)
+                    sides[name] = self._approximate(name) if name in APPROXIMATE else self._state_side(name)
                 except SkippedError as reason:
                     sides[name] = reason
         return sides
@@ -202,9 +202,9 @@ class Bench:
         }
         return StateSide(ways[fastest][0], n_pairs, peer.on_gpu, columns)
 
-    def _plaid(self) -> StateSide:
+    def _approximate(self, name: str) -> StateSide:
         """Return an approximate search, with its recall."""
-        peer = FastPlaid()
+        peer = APPROXIMATE[name]
         sample = draw_states(self.states, peer.n_references, peer.n_candidates)
         with installed(peer.package):
             search: Score = peer.build(sample, Path(tempfile.mkdtemp(dir=self.scratch)))

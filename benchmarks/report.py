@@ -368,7 +368,9 @@ _ITSELF = {
     "overlap": "all lines of overlap of the test reports",
     "planted-ours": "planted near duplicates, exact search under ROUGE-L",
     "planted-minhash-5": "the same, MinHash of runs of five words",
+    "planted-text-dedup": "the same, MinHash of runs of five words: datasketch with the defaults of text-dedup",
     "planted-minhash-1": "the same, MinHash of words",
+    "planted-semhash": "the same, semhash with all-MiniLM-L6-v2, its threshold of 0.9",
     "factmm-rag": "FactMM-RAG's rule: RadGraph F1 + agreement of labels, 3 best",
     "factmm-rag-memory": "its peak of memory",
 }

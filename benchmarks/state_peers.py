@@ -1,16 +1,18 @@
 """Other ways to score token states: ``build`` prepares a sample, what it returns scores; only the latter is timed."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from benchmarks.data import LAYER, SkippedError, StateSample
 from benchmarks.peers import Score
+from metric_oracle.retrieval.pool import n_threads
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,22 @@ def _maxsim_cpu(sample: StateSample) -> dict[str, tuple[Score, float]]:
     return {"recall alone": (recall, 1e-4)}
 
 
+def _sentence_transformers(sample: StateSample) -> dict[str, tuple[Score, float]]:
+    """Recall alone, as in `_maxsim_cpu`; the library pads the reports of a block to one length."""
+    import torch
+    from sentence_transformers.util import mean_maxsim
+
+    def way(kind: torch.dtype) -> Score:
+        queries = [torch.from_numpy(states[mask]).to(kind) for _, states, mask in sample.references]
+        documents = [torch.from_numpy(states).to(kind) for _, states, _ in sample.candidates]
+        return lambda: mean_maxsim(queries, documents).numpy()
+
+    return {
+        "recall alone, float32": (way(torch.float32), 1e-4),
+        "recall alone, bfloat16": (way(torch.bfloat16), _ROUGHLY),
+    }
+
+
 def _flash_maxsim(sample: StateSample) -> dict[str, tuple[Score, float]]:
     """Recall alone, as in `_maxsim_cpu`, with float16 states on the GPU; reports of one length a call.
 
@@ -248,14 +266,33 @@ def need_gpu() -> str:
     return "cuda"
 
 
-class FastPlaid:
-    """fast-plaid: the best candidates by recall alone; approximate, on the GPU where there is one."""
+class Approximate(Protocol):
+    """A search for the best candidate by recall alone that may miss it, and has a recall therefore.
+
+    Attributes
+    ----------
+    title : as in the README
+    package : distribution that must be installed
+    n_references, n_candidates : of the sample
+    """
+
+    title: str
+    package: str
+    n_references: int
+    n_candidates: int
+
+    def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
+        """Index the candidates, in an empty folder; the search returns the best one of each reference, or -1."""
+
+
+class FastPlaid(Approximate):
+    """fast-plaid: approximate, on the GPU where there is one."""
 
     title, package = "fast-plaid (Rust), recall alone", "fast-plaid"
     n_references, n_candidates = 64, 20_000
 
     def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
-        """Index the candidates in an empty folder; the search returns the best candidate of each reference."""
+        """Write an index."""
         import torch
         from fast_plaid import search
 
@@ -269,6 +306,61 @@ class FastPlaid:
             return np.array([some[0][0] if some else -1 for some in found])
 
         return best
+
+
+class ColBandit(Approximate):
+    """Col-Bandit by its authors, with their defaults: candidates are dropped after some words of the query.
+
+    The more candidates, the smaller the share of the products that it needs: extrapolation does not favour it.
+    """
+
+    title, package = "Col-Bandit (C), recall alone", "colbandit"
+    n_references, n_candidates = 64, 20_000
+
+    def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
+        """Pack the candidates, in memory."""
+        import colbandit
+
+        index = colbandit.ColBandit(n_threads=n_threads()).index([states for _, states, _ in sample.candidates])
+        queries = [states[mask] for _, states, mask in sample.references]
+        return lambda: np.array([index.search(query, k=1)[0][0] for query in queries])
+
+
+class NumKong(Approximate):
+    """NumKong: all pairs, a call each, a query a thread.
+
+    It chooses the nearest token by codes of 8 bits, scaled by the greatest coordinate of each state and compared as if
+    the scales were equal, and takes that token's cosine in float32. A few coordinates of the states are large, so that
+    it chooses badly: it gets the states turned by a random rotation, which leaves cosines as they are.
+    """
+
+    title, package = "NumKong maxsim_packed (C), recall alone, rotated states", "numkong"
+    n_references, n_candidates = 20, 20_000
+
+    def build(self, sample: StateSample, folder: Path) -> Callable[[], np.ndarray]:
+        """Rotate and pack both sides, in memory."""
+        from numkong import maxsim_pack, maxsim_packed
+
+        width = sample.references[0][1].shape[1]
+        rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((width, width)))[0].astype(np.float32)
+        candidates = [maxsim_pack(states @ rotation) for _, states, _ in sample.candidates]
+        queries = [maxsim_pack(states[mask] @ rotation) for _, states, mask in sample.references]
+
+        def best(query: Any) -> int:
+            return int(np.argmin([maxsim_packed(query, candidate) for candidate in candidates]))
+
+        def search() -> np.ndarray:
+            with ThreadPoolExecutor(n_threads()) as pool:
+                return np.array(list(pool.map(best, queries)))
+
+        return search
+
+
+APPROXIMATE: dict[str, Approximate] = {
+    "fast-plaid": FastPlaid(),
+    "col-bandit": ColBandit(),
+    "numkong": NumKong(),
+}
 
 
 def recalls(sample: StateSample) -> np.ndarray:
@@ -305,6 +397,15 @@ STATE_PEERS: dict[str, StatePeer] = {
         "torch, float32 product", "torch", "f1", 10.0, 64, 5000, partial(_plain_product, "float32")
     ),
     "bertscore-maxsim": StatePeer("maxsim-cpu (Rust)", "maxsim-cpu", "recall", None, 20, 3000, _maxsim_cpu),
+    "bertscore-sentence-transformers": StatePeer(
+        "sentence-transformers, mean_maxsim",
+        "sentence-transformers",
+        "recall",
+        None,
+        64,
+        5000,
+        _sentence_transformers,
+    ),
     "bertscore-flash-maxsim": StatePeer(
         "flash-maxsim (Triton)", "flash-maxsim", "recall", None, 64, 20_000, _flash_maxsim, on_gpu=True
     ),

@@ -36,7 +36,7 @@ from benchmarks.data import (
 from benchmarks.floor import floor_columns, work_of
 from benchmarks.pages import first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
-from benchmarks.state_peers import STATE_PEERS
+from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
 from metric_oracle.bench.search import columns_of, repeated, single_studies, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -441,8 +441,9 @@ def _registry() -> list[Workload]:
         for name, state_peer in STATE_PEERS.items()
     ]
     what = "BERTScore, search"
-    plaid = partial(beside.states, "fast-plaid")
-    records.append(Workload("peer-fast-plaid", what, "times", None, plaid, ("bertscore",), "at least", "peer"))
+    for name in APPROXIMATE:
+        measure = partial(beside.states, name)
+        records.append(Workload(f"peer-{name}", what, "times", None, measure, ("bertscore",), "at least", "peer"))
     records += [
         Workload(f"single-{metric}", f"One query alone, {title}", "ms", 5.0, partial(_single, metric), (metric,))
         for metric, title in _TITLES.items()

@@ -246,12 +246,12 @@ def test_a_study_is_timed_as_a_user_runs_it(state_rows, data, tmp_path, monkeypa
 
 
 @needs_encoder
-@pytest.mark.parametrize("name", ["bertscore-library", "bertscore-maxsim"])
+@pytest.mark.parametrize("name", ["bertscore-library", "bertscore-maxsim", "bertscore-sentence-transformers"])
 def test_libraries_score_as_we_do(state_rows, data, name):
     states = benchmark_data.prepare_states(data, 60, 4)
     sample = benchmark_data.draw_states(states, 4, 30)
     peer = state_peers.STATE_PEERS[name]
-    pytest.importorskip({"bert-score": "bert_score", "maxsim-cpu": "maxsim_cpu"}[peer.package])
+    pytest.importorskip(peer.package.replace("-", "_"))
     expected = [[sample.exact(i, j)[peer.part] for j in range(30)] for i in range(4)]
     for score, tolerance in peer.build(sample).values():
         np.testing.assert_allclose(score(), expected, atol=tolerance)
@@ -455,6 +455,18 @@ def test_fingerprints_are_counted(rows, data, tmp_path):
     assert row["same"] is False
 
 
+def test_jaccard_of_bits_finds_what_dice_finds(rows, data):
+    pytest.importorskip("scipy")
+    pytest.importorskip("numkong")
+    held = benchmark_data.prepare(data, 200, 20)
+    queries, units = peers._fingerprints(held, 1024)
+    shared = np.bitwise_count(queries[:, None] & units).sum(axis=2)
+    jaccard = shared / np.maximum(np.bitwise_count(queries[:, None] | units).sum(axis=2), 1)
+    for search in ("numkong-jaccard", "popcount"):
+        found = peers.SEARCHES[search].build(held)()[:, 0]
+        assert (jaccard[np.arange(len(found)), found] == jaccard.max(axis=1)).all()
+
+
 @pytest.mark.skipif(not benchmark_data.HAS_FAISS, reason="not installed: faiss")
 def test_faiss_gets_distinct_vectors_too(rows, data, tmp_path):
     assert run(data, tmp_path / "out.jsonl", "peer-faiss") == 0
@@ -548,6 +560,17 @@ def test_recall_of_an_approximate_search_is_measured(state_rows, data, tmp_path,
     assert row["recall"] == 0.5
     assert row["peer_pairs"] == row["distinct_pairs"]
     assert row["same"] is False
+
+
+@needs_encoder
+@pytest.mark.parametrize("name", ["col-bandit", "numkong"])
+def test_searches_that_may_miss_find_the_best_of_most_queries(state_rows, data, tmp_path, name):
+    peer = state_peers.APPROXIMATE[name]
+    pytest.importorskip(peer.package)
+    sample = benchmark_data.draw_states(benchmark_data.prepare_states(data, 60, 4), 4, 30)
+    found, values = peer.build(sample, tmp_path)(), state_peers.recalls(sample)
+    assert found.shape == (4,)
+    assert (values[np.arange(4), found] >= values.max(axis=1) - 0.05).all()
 
 
 # ---- real reports ----------------------------------------------------------------------------------------------------
@@ -826,6 +849,10 @@ def test_a_corpus_against_itself_runs(tmp_path):
     assert rows.keys() >= {"itself-rouge-l", "overlap", "planted-ours"}
     assert rows["planted-ours"]["value"] == 1.0
     assert "goal" not in rows["overlap"]
+    if find_spec("datasketch"):
+        assert rows["planted-text-dedup"]["value"] < rows["planted-minhash-1"]["value"] > 0.8
+    if itself.HAS_SEMHASH:
+        assert 0.5 < rows["planted-semhash"]["value"] <= 1.0
     n_blocks, seconds = itself._sparse_product(mo.open_index(tmp_path / "itself-150-5/INDEX"))
     assert 1 <= n_blocks <= 10
     assert seconds > 0
