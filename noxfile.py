@@ -186,9 +186,16 @@ def trl(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def mbrs(session: nox.Session) -> None:
-    """Choose reports by mbrs with the plug-in, in an environment of its own: mbrs needs an old transformers."""
+    """Choose reports by mbrs with the plug-in, in an environment of its own: mbrs needs an old transformers.
+
+    `nox -s mbrs --install-only` makes the environment alone, in which `benchmarks.groups` times mbrs too.
+    """
     session.install("torch==2.13.0")
-    session.install("-e", ".", "mbrs>=0.1.8", "transformers<5", "--group", "dev")
+    needs = ("bert-score", "bleurt-pytorch", "fastchrf", "sacrebleu>=2.5", "simple-parsing")
+    needs += ("entmax<2", "jsonargparse==3.13.1", "protobuf<5", "pytorch-lightning<3", "torchmetrics<0.11")
+    session.install("-e", ".", "transformers>=4.56,<5", *needs, "--group", "dev")
+    # One of mbrs's metrics comes from a package that asks for NumPy 1, and works with 2.
+    session.install("--no-deps", "mbrs>=0.1.8", "unbabel-comet>=2.2.6")
     session.run("pytest", "tests/samples/test_mbrs.py", *session.posargs)
 
 
