@@ -191,7 +191,7 @@ def mbrs(session: nox.Session) -> None:
     `nox -s mbrs --install-only` makes the environment alone, in which `benchmarks.groups` times mbrs too.
     """
     session.install("torch==2.13.0")
-    needs = ("bert-score", "bleurt-pytorch", "fastchrf", "sacrebleu>=2.5", "simple-parsing")
+    needs = ("bert-score", "bleurt-pytorch", "fastchrf", "sacrebleu>=2.5", "setuptools<81", "simple-parsing")
     needs += ("entmax<2", "jsonargparse==3.13.1", "protobuf<5", "pytorch-lightning<3", "torchmetrics<0.11")
     session.install("-e", ".", "transformers>=4.56,<5", *needs, "--group", "dev")
     # One of mbrs's metrics comes from a package that asks for NumPy 1, and works with 2.
