@@ -227,8 +227,8 @@ def set_marks(ids, mark, value):
 def count_marked(fwd_id, begin, end, mark):
     """Count the feature ids in ``fwd_id[begin:end]`` that are marked in the query bitmap."""
     n = 0
-    for p in range(begin, end):
-        n += mark[fwd_id[p]]
+    for p in range(np.uint64(begin), np.uint64(end)):  # unsigned indices avoid the test for negative ones
+        n += mark[np.uint32(fwd_id[p])]
     return n
 
 

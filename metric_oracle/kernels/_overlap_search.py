@@ -44,6 +44,7 @@ from metric_oracle.kernels._overlap_counts import (
     read_postings,
     set_count,
 )
+from metric_oracle.kernels._simd import prefetch
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, threshold
@@ -269,6 +270,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         Of the query; buckets nearest to it are visited first.
     visits : Visits
     index : Features
+        Its forward index has what `score` reads of each document, which is prefetched: int32, of any meaning.
     buckets : int64[C, 8]
         For each length bucket: first and end document; least and greatest size in the first family, and in the second;
         first and end of the finest length buckets that it consists of, see `Features`.
@@ -331,6 +333,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         n_read += end - begin
     stop[lo:hi] = n_lists
     least = visits.least
+    forward = index.fwd_id.ctypes.data
     for near in visits.order:
         if stop[near] < 0 or is_out_of_reach(counts, scorer, near, 0, theta):
             continue
@@ -359,11 +362,14 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                 continue
             of_bucket = bucket_weights(counts, j)
             passing = max(least[j], least_passing(counts, j, i, of_bucket, theta))
-            d, last = buckets[j, 0], buckets[j, 1]
-            while True:
-                d = next_passing(counts, d, last, of_bucket, passing)
-                if d == last:
-                    break
+            last = buckets[j, 1]
+            d = next_passing(counts, buckets[j, 0], last, of_bucket, passing)
+            while d < last:
+                # The next document's features come from memory while this one is scored.
+                following = next_passing(counts, d + 1, last, of_bucket, passing)
+                if following < last:
+                    begin = index.fwd_ptr[following]
+                    prefetch(forward + 4 * begin, 4 * (index.fwd_ptr[following + 1] - begin))
                 if not _contains(started, n_started, d) and not is_excluded(scorer, d):
                     value = score(scorer, d, j)
                     note_bound(filter_reach(counts, scorer, d, j, i, of_bucket), value, FILTER, work.closest)
@@ -376,7 +382,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                         if is_out_of_reach(counts, scorer, j, 0, theta):
                             break
                         passing = max(passing, least_passing(counts, j, i, of_bucket, theta))
-                d += 1
+                        following = next_passing(counts, following, last, of_bucket, passing)
+                d = following
     for i in range(n_started):  # a later search may ask which documents this one met
         set_count(counts, started[i], np.uint8(1))
     work.n_pairs[0] += n_scored

@@ -12,7 +12,7 @@ import numpy as np
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import sample_size
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
-from metric_oracle.kernels._overlap import features_of
+from metric_oracle.kernels._overlap import Features, features_of
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
 from metric_oracle.kernels.topk.cpu import begin
@@ -255,6 +255,18 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
     index, buckets, slot = corpus.features, corpus.buckets, work.extra.slot
+    # A search prefetches the forward index, and ROUGE-L reads words in order.
+    index = Features(
+        index.post_ptr,
+        index.post_unit,
+        corpus.sequence_ptr,
+        corpus.sequence,
+        index.sizes,
+        index.skip_slot,
+        index.skip,
+        index.row_ptr,
+        index.row_id,
+    )
     sequences = Sequences(corpus.sequence, corpus.sequence_ptr)
     visits = driver.new_visits(buckets[:, 2].copy())
     n_sampled = sample_size(len(batch.queries.sizes))
