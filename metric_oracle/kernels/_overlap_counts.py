@@ -33,12 +33,16 @@ class OneFamily(NamedTuple):
     size : int
         Number of features of the query. The first documents to be scored are those with the most matches relative to
         the sum of both sizes.
+    demanded : float64[C]
+        The threshold for which each minimum was computed, -1 for none. It is computed when `is_out_of_reach` asks for
+        the bucket, because a threshold often rises again before another bucket is asked for.
     """
 
     matched: np.ndarray
     minimum: np.ndarray
     n_lists: int
     size: int | np.integer
+    demanded: np.ndarray
 
 
 class TwoFamilies(NamedTuple):
@@ -233,16 +237,11 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 # Each function has one version for each kind of counts. j is a bucket, i the number of lists that were read for it.
 
 
-def raise_minimum(counts, scorer, theta):
-    """Raise the minimum overlap of each bucket (`OneFamily.minimum`) to what the threshold theta demands.
-
-    For `TwoFamilies`, which have no minimum overlap, nothing is done.
-    """
-    raise NotImplementedError
-
-
 def is_out_of_reach(counts, scorer, j, i, theta):
-    """Return whether no document of bucket j that occurs in none of the first i lists can reach the threshold theta."""
+    """Return whether no document of bucket j that occurs in none of the first i lists can reach the threshold theta.
+
+    For `OneFamily`, raise the minimum overlap of the bucket to what theta demands.
+    """
     raise NotImplementedError
 
 
@@ -270,7 +269,8 @@ def filter_reach(counts, scorer, d, j, i, of_bucket):
 def least_passing(counts, j, i, of_bucket, theta):
     """Return the least weighted count with which a document of bucket j can reach the threshold theta; at least 1.
 
-    The first i posting lists have been read; `of_bucket` are the weights of the bucket, see `bucket_weights`.
+    It is called after `is_out_of_reach`. The first i posting lists have been read; `of_bucket` are the weights of the
+    bucket, see `bucket_weights`.
     """
     raise NotImplementedError
 
@@ -303,38 +303,35 @@ def read_postings(counts, feature, begin, end, index, saturate):
     raise NotImplementedError
 
 
-@compiled_for(raise_minimum, OneFamily)
-def _(counts, scorer, theta):
-    # A bound never falls, so the minimum is found by steps from a guess: it rises by as much as in the bucket before.
+@inner
+def _raise_minimum(counts, scorer, j, theta):
+    """Raise the minimum overlap of bucket j (`OneFamily.minimum`) to what the threshold theta demands."""
+    # A bound never falls, so the minimum is found by steps from a guess: that of the neighbouring buckets.
     n, limit = counts.n_lists, theta * SLACK
-    rise = np.int64(0)
-    for j in range(len(counts.minimum)):
-        first = counts.minimum[j]
-        below, least = first - 1, np.int64(n + 1)  # the minimum is above `below` and at most `least`
-        trial, step = min(first + rise, n), np.int64(1)
-        while least - below > 1:
-            if bound(scorer, j, trial, 0) < limit:
-                below = trial
-            else:
-                least = trial
-            if least > n:
-                trial = min(below + step, n)
-            elif below < first:
-                trial = max(least - step, first)
-            else:
-                trial = (below + least) >> 1
-            step += step
-        rise = least - first
-        counts.minimum[j] = least
-
-
-@compiled_for(raise_minimum, TwoFamilies)
-def _(counts, scorer, theta):
-    pass
+    first = counts.minimum[j]
+    below, least = first - 1, np.int64(n + 1)  # the minimum is above `below` and at most `least`
+    near = max(counts.minimum[max(j - 1, 0)], counts.minimum[min(j + 1, len(counts.minimum) - 1)])
+    trial, step = max(min(near, n), first), np.int64(1)
+    while least - below > 1:
+        if bound(scorer, j, trial, 0) < limit:
+            below = trial
+        else:
+            least = trial
+        if least > n:
+            trial = min(below + step, n)
+        elif below < first:
+            trial = max(least - step, first)
+        else:
+            trial = (below + least) >> 1
+        step += step
+    counts.minimum[j] = least
+    counts.demanded[j] = theta
 
 
 @compiled_for(is_out_of_reach, OneFamily)
 def _(counts, scorer, j, i, theta):
+    if counts.demanded[j] < theta:
+        _raise_minimum(counts, scorer, j, theta)
     return counts.minimum[j] > counts.n_lists - i
 
 

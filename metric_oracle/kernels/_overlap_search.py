@@ -39,7 +39,6 @@ from metric_oracle.kernels._overlap_counts import (
     most_promising,
     n_passing,
     next_passing,
-    raise_minimum,
     reach,
     read_postings,
     set_count,
@@ -107,8 +106,8 @@ class Visits(NamedTuple):
         Scratch: buckets in the order in which their documents are scored. Any order gives the same results.
     stop : int64[C]
         Scratch: number of posting lists that were read for each bucket, -1 once its documents are scored or dropped.
-    minimum : int64[C]
-        Scratch for `OneFamily.minimum`.
+    minimum, demanded : int64[C], float64[C]
+        Scratch for `OneFamily`.
     least : int32[C]
         Scratch: the least weighted count that passes the filter (`least_passing`), 0 for buckets out of reach.
     """
@@ -118,6 +117,7 @@ class Visits(NamedTuple):
     order: np.ndarray
     stop: np.ndarray
     minimum: np.ndarray
+    demanded: np.ndarray
     least: np.ndarray
 
 
@@ -127,7 +127,13 @@ def new_visits(sizes):
     n = len(sizes)
     ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
     return Visits(
-        sizes, ascending, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
+        sizes,
+        ascending,
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n),
+        np.empty(n, np.int32),
     )
 
 
@@ -293,7 +299,6 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     n_lists = len(ids)
     best = work.best
     theta = max(threshold(best, k), 0.0)
-    raise_minimum(counts, scorer, theta)
     stop, started = visits.stop, work.started
     n_started = n_scored = 0
     n_read = np.int64(0)
@@ -317,7 +322,6 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                 set_count(counts, d, np.uint8(0))
                 if threshold(best, k) > theta:
                     theta = threshold(best, k)
-                    raise_minimum(counts, scorer, theta)
             next_start = max(next_start, n_read) * START_GROWTH
         # Early termination: where the unread lists are too few, documents without a count are out of reach.
         while lo < hi and is_out_of_reach(counts, scorer, lo, i, theta):
@@ -378,7 +382,6 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                         insert(d, value, index.row_ptr, k, best)
                     if threshold(best, k) > theta:
                         theta = threshold(best, k)
-                        raise_minimum(counts, scorer, theta)
                         if is_out_of_reach(counts, scorer, j, 0, theta):
                             break
                         passing = max(passing, least_passing(counts, j, i, of_bucket, theta))
@@ -394,7 +397,8 @@ def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
     """Run `find_best` with the features `ids` of one family, counted in row `row` of `work.counts`."""
     ids = by_rarity(ids, index.post_ptr)
     visits.minimum[:] = 1
-    counts = OneFamily(work.counts[row], visits.minimum, len(ids), size)
+    visits.demanded[:] = -1.0
+    counts = OneFamily(work.counts[row], visits.minimum, len(ids), size, visits.demanded)
     find_best(scorer, counts, ids, size, visits, index, buckets, k, work)
 
 

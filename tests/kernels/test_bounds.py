@@ -474,7 +474,9 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable,
         ids = every = of_family(0)
     work.mark[every] = 1
     ids = by_rarity(ids, features.post_ptr)
-    counts: Any = counts_of.OneFamily(work.counts[0], np.ones(len(buckets), np.int64), len(ids), size)
+    counts: Any = counts_of.OneFamily(
+        work.counts[0], np.ones(len(buckets), np.int64), len(ids), size, np.full(len(buckets), -1.0)
+    )
     if metric == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
         counts = counts._replace(weight=(counts.weight * factors).astype(np.int32))
@@ -620,12 +622,14 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
         np.full(n_lists, -1, np.int32), np.zeros((0, 1), np.int32), nothing, nothing,
     )  # fmt: skip
     minimum = np.where(reachable, 1, n_lists + 1).astype(np.int64)
-    counts = counts_of.OneFamily(np.repeat(stop, sizes).astype(np.uint8), minimum, n_lists, 3)
+    demanded = np.zeros(len(sizes))  # the minimum of each bucket is that of the threshold 0
+    counts = counts_of.OneFamily(np.repeat(stop, sizes).astype(np.uint8), minimum, n_lists, 3, demanded)
+    scorer = Tabled(np.zeros((len(sizes), n_lists + 1, 1)), np.zeros(len(every)))
     finished = []
     for near in data.draw(st.permutations(range(len(sizes)))):
         if stop[near] < 0 or not reachable[near]:
             continue
-        lo, hi = grouped(counts, near, stop, buckets)
+        lo, hi = grouped(counts, scorer, near, stop, buckets)
         assert lo <= near < hi
         assert reachable[lo]
         assert reachable[hi - 1]
@@ -640,8 +644,8 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
 
 
 @jit
-def grouped(counts, j, stop, buckets):
-    return driver._group(counts, 0, j, 0.0, stop, buckets)
+def grouped(counts, scorer, j, stop, buckets):
+    return driver._group(counts, scorer, j, 0.0, stop, buckets)
 
 
 @jit
