@@ -8,6 +8,7 @@ instructions of that path only. This module must be imported before anything is 
 
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -90,12 +91,32 @@ def usable(cpu: str, features: str, machine: str) -> tuple[Path, ...]:
     return tuple(path for path in family if has.issuperset(path.needs))
 
 
+def complete(features: str, cpuinfo: str) -> str:
+    """Add products of bytes to LLVM's list of a processor's features if Linux lists them for all cores.
+
+    LLVM reads a part of Linux's list only, which has `asimddp` on most Arm servers.
+    """
+    cores = [line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("Features")]
+    return f"{features},+dotprod" if cores and all("asimddp" in core for core in cores) else features
+
+
+@cache
+def _features() -> str:
+    """Return the features of Numba's default target."""
+    if config.CPU_FEATURES is not None:
+        return config.CPU_FEATURES
+    features, cpuinfo = get_host_cpu_features(), ""
+    if platform.machine() == "aarch64" and config.CPU_NAME is None:
+        with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            cpuinfo = file.read()
+    return complete(features, cpuinfo)
+
+
 @cache
 def _of_compiler() -> tuple[Path, ...]:
     """Return the paths that Numba's default target can run, fastest first."""
     cpu = llvm.get_host_cpu_name() if config.CPU_NAME is None else config.CPU_NAME
-    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
-    return usable(cpu, features, platform.machine())
+    return usable(cpu, _features(), platform.machine())
 
 
 def usable_names() -> tuple[str, ...]:
@@ -117,9 +138,9 @@ def _choose(wanted: str | None) -> Path:
 
 
 def _force() -> Path | TargetError:
-    """Choose the path.
+    """Choose the path, and make Numba compile for it if ORACLE_SIMD names one or LLVM does not know that it runs here.
 
-    If ORACLE_SIMD names one, make Numba compile for it. Return an error instead if the target cannot run it.
+    Return an error instead if the target cannot run it.
     """
     wanted = os.environ.get(VARIABLE)
     try:
@@ -129,6 +150,8 @@ def _force() -> Path | TargetError:
     if wanted:
         config.CPU_NAME = chosen.cpu
         config.CPU_FEATURES = ",".join(f"+{name}" for name in chosen.needs)
+    elif "dotprod" in chosen.needs and config.CPU_FEATURES is None:
+        config.CPU_FEATURES = _features()
     return chosen
 
 

@@ -387,6 +387,22 @@ def test_paths_of_a_target(cpu, features, machine, names):
     assert [path.name for path in _target.usable(cpu, features, machine)] == names
 
 
+@pytest.mark.parametrize(
+    ("cores", "names"),
+    [
+        ([], ["neon", "portable"]),
+        (["fp asimd asimdhp"], ["neon", "portable"]),
+        (["fp asimd asimddp", "fp asimd asimddp sve"], ["neon-dotprod", "neon", "portable"]),
+        (["fp asimd asimddp", "fp asimd"], ["neon", "portable"]),  # a process may move to the lesser core
+    ],
+)
+def test_products_of_bytes_that_only_linux_lists_are_used(cores, names):
+    """LLVM's list of an Arm server has no `dotprod`, so that its fastest path was never taken."""
+    cpuinfo = "\n".join(f"processor\t: {i}\nFeatures\t: {core}\nCPU part\t: 0xd0c" for i, core in enumerate(cores))
+    features = _target.complete("+crc,+lse,+neon", cpuinfo)
+    assert [path.name for path in _target.usable("generic", features, "aarch64")] == names
+
+
 SEARCH = """
 import sys
 import numpy as np
