@@ -54,6 +54,11 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
+def starts_of(sums: np.ndarray, name: str) -> np.ndarray:
+    """Return where the sums of a path begin: at what 128 added to each byte of a report adds, unless it is signed."""
+    return (0 if PATHS[name].is_signed else -128) * sums
+
+
 @pytest.mark.parametrize("n_tokens", [1, 5, 6, 7, 12, 13, 24, 77])
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("name", HERE)
@@ -84,7 +89,7 @@ def test_loops_equal_numpy(name, blocks, n_tokens):
         )
         steps = width // 4
         packed = np.ascontiguousarray(query.reshape(steps, 4, lanes).swapaxes(1, 2))
-        head = np.r_[(-128 * query.astype(np.int32).sum(axis=0)).astype(np.int32), rest.view(np.int32)]
+        head = np.r_[starts_of(query.sum(axis=0, dtype=np.int32), name), rest.view(np.int32)]
         bytes_of_tokens = (codes + 128).astype(np.uint8)
         floats = rng.integers(-50, 51, (width, lanes)).astype(np.float32)
         pads = np.zeros(lanes, np.float32)
@@ -119,7 +124,7 @@ def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndar
     lanes, width, n_tokens = 16 * blocks, 64, 501
     packed = rng.integers(-most, most + 1, (width // 4, lanes, 4)).astype(np.int8)
     head = np.r_[
-        (-128 * packed.astype(np.int32).sum(axis=(0, 2))).astype(np.int32),
+        starts_of(packed.sum(axis=(0, 2), dtype=np.int32), name),
         rng.random(lanes, np.float32).view(np.int32),
     ]
     codes = rng.integers(0, 256, (n_tokens, width)).astype(np.uint8)
@@ -259,7 +264,7 @@ def test_near_products_and_candidates_equal_numpy(name, blocks, n_tokens):
     terms = (2.0 ** rng.integers(-3, 1, (n_tokens, 2))).astype(np.float32)
     expected = ((codes @ query.astype(np.int64)) * steps * terms[:, :1]).astype(np.float32)
     packed = np.ascontiguousarray(query.reshape(width // 4, 4, lanes).swapaxes(1, 2))
-    head = np.r_[-128 * query.astype(np.int32).sum(axis=0), steps.view(np.int32)].astype(np.int32)
+    head = np.r_[starts_of(query.sum(axis=0, dtype=np.int32), name), steps.view(np.int32)]
     out, row, column = np.empty((n_tokens, lanes), np.float32), np.full(n_tokens, -1e30, np.float32), steps - 1e30
     row[0], column[1] = 2.0**20, 2e9  # what stands there is kept where it is greater
     run, choose = near_of(name, blocks)
