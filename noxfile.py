@@ -209,3 +209,9 @@ def ptx(session: nox.Session) -> None:
         run(session, "pytest", "tests/cuda/test_ptx.py", *session.posargs, ORACLE_REQUIRE_NVRTC="1")
     finally:
         run(session, "pip", "uninstall", "--quiet", "--yes", "numba-cuda")
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def arm(session: nox.Session) -> None:
+    """Run the tests of the kernels on an emulated Arm processor, as root: hours."""
+    session.run("bash", ".ci/arm", *session.posargs, external=True)
