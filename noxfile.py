@@ -213,5 +213,5 @@ def ptx(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def arm(session: nox.Session) -> None:
-    """Run the tests of the kernels on an emulated Arm processor, as root: hours."""
+    """Run the tests of the kernels on an emulated Arm processor, as root: slow, see tests/README.md."""
     session.run("bash", ".ci/arm", *session.posargs, external=True)
