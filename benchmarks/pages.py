@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import metric_oracle as mo
 from benchmarks.data import Data
 from metric_oracle import api
-from metric_oracle.bench.search import after_warm_up, repeated, single_queries, timed
+from metric_oracle.bench.search import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
 
 _FILES = (("bleu", None), ("rouge-l", None), ("radgraph", None), ("bleu", "random"), ("bleu", "most-frequent"))
 _PORT, _TOKEN = 8123, "t" * 43
@@ -45,6 +47,19 @@ def live_query(data: Data) -> list[float]:
 
 def first_page(data: Data, n: int) -> list[float]:
     """Return the seconds of the first page of a study of five files, the very first time and n more."""
+    with _client(_study(data)) as client:
+        return repeated(partial(_get, client, "/"), 1 + n)
+
+
+def case_pages(data: Data, n: int) -> list[float]:
+    """Return the seconds of the pages of n test reports of the same study, evenly spread, warmed up."""
+    cases = np.linspace(0, len(data.queries.ids) - 1, n + SINGLE_WARM_UP).astype(int).tolist()
+    with _client(_study(data)) as client:
+        return after_warm_up([timed(partial(_get, client, f"/case/{case}")) for case in cases])
+
+
+def _study(data: Data) -> Any:
+    """Return the test reports with the results of five files."""
     from metric_oracle.explorer.cases import read_cases
 
     files = [
@@ -53,9 +68,8 @@ def first_page(data: Data, n: int) -> list[float]:
         else api.baseline(data.index, data.queries, baseline, metric)
         for metric, baseline in _FILES
     ]
-    with _client(read_cases(files, data.index, data.queries)) as client:
+    return read_cases(files, data.index, data.queries)
 
-        def ask() -> None:
-            assert client.get("/").status_code == 200
 
-        return repeated(ask, 1 + n)
+def _get(client: Any, path: str) -> None:
+    assert client.get(path).status_code == 200

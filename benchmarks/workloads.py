@@ -34,7 +34,7 @@ from benchmarks.data import (
     label_options,
 )
 from benchmarks.floor import floor_columns, work_of
-from benchmarks.pages import first_page, live_query
+from benchmarks.pages import case_pages, first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
 from metric_oracle.bench.search import columns_of, repeated, single_studies, timed
@@ -359,6 +359,14 @@ def _first_page(bench: Bench) -> Measurement:
     return Measurement([1000 * s for s in seconds], {"first_ms": 1000 * first, "note": f"at first {1000 * first:.3g}"})
 
 
+def _case_pages(bench: Bench) -> Measurement:
+    """Time pages of one test report each, after others that warm up."""
+    with installed("starlette"):
+        milliseconds = [1000 * s for s in case_pages(bench.data, 50)]
+    slowest = max(milliseconds)
+    return Measurement(milliseconds, {"slowest_ms": slowest, "note": f"slowest {slowest:.3g}"})
+
+
 # ---- the registry ----------------------------------------------------------------------------------------------------
 
 _TITLES = {"radgraph": "RadGraph F1", "bleu": "BLEU-2", "rouge-l": "ROUGE-L", "chexbert": "CheXbert"}
@@ -459,6 +467,7 @@ def _registry() -> list[Workload]:
     records += [
         Workload("study", "`oracle study`, four models, seven metrics", "s", 240.0, _study, OF_STATES),
         Workload("page-first", "First page of a study of five files", "ms", 100.0, _first_page, LEXICAL_AND_GRAPH),
+        Workload("page-case", "Page of one test report of this study", "ms", 50.0, _case_pages, LEXICAL_AND_GRAPH),
         Workload(
             "page-live", "Live query on a page, BLEU-2 and ROUGE-L", "ms", 150.0, _live_query, ("bleu", "rouge-l")
         ),

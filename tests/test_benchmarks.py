@@ -1202,3 +1202,4 @@ def test_pages_are_timed(data, tmp_path):
     assert rows["page-first"]["repetitions"] == 5
     assert rows["page-first"]["first_ms"] > 0
     assert rows["page-live"]["slowest_ms"] >= rows["page-live"]["value"] > 0
+    assert rows["page-case"]["slowest_ms"] >= rows["page-case"]["value"] > 0
