@@ -27,8 +27,7 @@ from metric_oracle.errors import InputError, option
 
 # A column with one of these names is the prediction; the file may hold the reference in another column.
 _GENERATED = ("model_prediction", "prediction", "report generated", "predicted")
-_NAMED_REPORT = ("report", "report_text", "report text", "text", "report impression")
-_TEXTS = (*_GENERATED, *_NAMED_REPORT, "impression", "findings", "filtered")
+_TEXTS = (*_GENERATED, "report", "report_text", "text", "report impression", "impression", "findings", "filtered")
 _KNOWN = (
     ("CvT2DistilGPT2", {"report", "dicom_id"}),
     ("M2 Trans", {"DOC_ID", "Report Generated"}),

@@ -35,7 +35,6 @@ USUAL = "impression"  # the section that is read by default
 _OTHER_COLUMNS = (
     "report",
     "report_text",
-    "report text",
     "text",
     "prediction",
     "model_prediction",

@@ -25,7 +25,7 @@ from metric_oracle.errors import InputError, option
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
 SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
-_TEXTS = ("report", "report_text", "report text", "text", "prediction", "model_prediction", "impression", "findings")
+_TEXTS = ("report", "report_text", "text", "prediction", "model_prediction", "impression", "findings")
 _Cell = TypeVar("_Cell")
 
 

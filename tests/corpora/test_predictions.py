@@ -180,12 +180,6 @@ def test_cxr_report_metric_and_generic_tables(write):
     assert read(write("p.tsv", "case\thyp\n1\ta\n"), id_column="case", text_column="hyp")[0] == {"1": "a"}
 
 
-def test_a_heading_with_a_blank_is_a_usual_name(write):
-    path = write("generated.tsv", 'study\tReport text\n1\t"Größe ""normal""."\n')
-    for read in (read_predictions, read_reports):
-        assert read(path).texts == ['Größe "normal".']
-
-
 def test_chexpert_plus_takes_the_first_image(write):
     rows = "valid/patient1/study2/view2_lateral.jpg,b\nvalid/patient1/study2/view1_frontal.jpg,a\n"
     assert read(write("p.csv", "path_to_image,report\n" + rows))[0] == {"patient1_study2": "a"}
