@@ -276,7 +276,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         Of the query; buckets nearest to it are visited first.
     visits : Visits
     index : Features
-        Its forward index has what `score` reads of each document, which is prefetched: int32, of any meaning.
+        Its forward index, int32, holds what `score` reads of each document: features or words. It is prefetched.
     buckets : int64[C, 8]
         For each length bucket: first and end document; least and greatest size in the first family, and in the second;
         first and end of the finest length buckets that it consists of, see `Features`.
