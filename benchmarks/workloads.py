@@ -300,7 +300,8 @@ def _study(bench: Bench) -> Measurement:
         found = json.loads(record.read_text(encoding="utf-8"))
         rows = sorted(path.stem for path in Path(folder, "study").glob("*.parquet"))
     marks = found["marks"]
-    last = [step for step, *_ in marks].index(RANDOM) + 1  # then each pair of models and each metric is compared
+    # After the last average of random retrieval, each pair of models and each metric is compared.
+    last = max(i for i, (step, *_) in enumerate(marks) if step.startswith(RANDOM)) + 1
     marks[last:-1] = [["table", *marks[last][1:]]]
     steps: dict[str, float] = defaultdict(float)
     cpu: dict[str, float] = defaultdict(float)

@@ -36,7 +36,7 @@ from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
 from metric_oracle.retrieval.answers import most_frequent_row
-from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.kernels import load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.results import Results
@@ -103,7 +103,7 @@ def identity(plan: SearchPlan, queries: Inputs) -> Results:
     RadGraph entities a RadGraph F1 of 0.
     """
     encoded = plan.encode(queries)
-    score = load_reference(plan.metric)
+    score = load_scorer(plan.metric)
     scored = [score(encoded.as_candidate(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
     scores = np.array([value for value, _ in scored])[encoded.which]
     components = {name: np.array([parts[name] for _, parts in scored])[encoded.which] for name in scored[0][1]}

@@ -26,7 +26,7 @@ from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import check_counted, check_queries, counted_entry, section_entry, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.retrieval.kernels import load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.results import Scores
@@ -64,7 +64,7 @@ def score_rows(
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
-    """Score the pairs of query i and corpus row ``rows[i]`` with the plain scorers, each distinct pair once.
+    """Score the pairs of query i and corpus row ``rows[i]`` as the plain scorers do, each distinct pair once.
 
     Parameters
     ----------
@@ -215,6 +215,7 @@ def _score_kind(
     document_of_row = np.full(index.n_reports, -1, np.int64)
     document_of_row[: len(representation.document_of_row)] = representation.document_of_row
     empty = EMPTY.get(kind)
+    scorers = [load_scorer(record) for record in records]
     predictions = index.take("text", rows).to_pylist()
     scored: dict[tuple[int, int], list[_Pair]] = {}
     nothing: list[_Pair] = [None] * len(records)
@@ -228,7 +229,7 @@ def _score_kind(
         if (q, document) not in scored:
             a = empty if document < 0 else representation.candidate(document, encoded)
             b = empty if q < 0 or encoded is None else encoded.item(q)
-            scored[q, document] = _scores(records, a, b)
+            scored[q, document] = _scores(records, scorers, a, b)
         values_of_pairs.append(scored[q, document])
     for i, record in enumerate(records):
         pairs[record.name] = [values[i] for values in values_of_pairs]
@@ -281,17 +282,19 @@ def metric_entries(
     return {record.name: _signature(record, index, used) for record in records}
 
 
-def _scores(records: list[Metric], candidate: Any, reference: Any) -> list[_Pair]:
+def _scores(
+    records: list[Metric], scorers: list[Callable[..., tuple[float, Any]]], candidate: Any, reference: Any
+) -> list[_Pair]:
     """Return score and components of one pair under each metric of one representation."""
     scored: list[_Pair] = []
-    for record in records:
+    for record, scorer in zip(records, scorers, strict=True):
         if record.kernel == "bertscore" and scored and scored[0] is not None:
-            # The three are components of one another, and one costs milliseconds.
+            # The three are components of one another.
             components = scored[0][1]
             part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
             scored.append((components[part], components))
         else:
-            score, components = load_reference(record)(candidate, reference)
+            score, components = scorer(candidate, reference)
             if corpus_bleu.order_of(record.name):
                 components = {**components, **corpus_bleu.counts_of(record.name, candidate, reference, components)}
             scored.append((score, components))

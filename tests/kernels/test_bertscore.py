@@ -21,7 +21,7 @@ from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels._errors import check_bounds, sample_size
-from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu
+from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu, pair
 from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
@@ -88,6 +88,19 @@ def test_lengths_of_states_do_not_count():
     cosines = (a / np.linalg.norm(a, axis=1)[:, None]) @ (b / np.linalg.norm(b, axis=1)[:, None]).T
     got = precision_recall(a * 3, np.ones(4), b / 7, np.ones(6))
     assert got == pytest.approx((cosines.max(axis=1).mean(), cosines.max(axis=0).mean()), rel=1e-6)
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("baseline", [None, (0.3, 0.4, 0.35)])
+def test_compiled_scores_of_pairs_have_the_bits_of_the_plain_scorer(part, baseline):
+    rng = np.random.default_rng(part)
+    for n, m, width in [(2, 5, 8), (5, 2, 8), (3, 3, 1), (9, 4, 33), (40, 70, 384), (3, 130, 16)]:
+        states = [rng.standard_normal((size, width)).astype(np.float32) for size in (n, m)]
+        states[1][0] = states[0][0]  # a cosine of exactly 1
+        states[1][1] = 0.0
+        for weights in (np.ones, np.zeros, rng.random):
+            candidate, reference = (Side(of_side, weights(len(of_side)), baseline) for of_side in states)
+            assert pair.score(candidate, reference, part) == score(candidate, reference, part)
 
 
 # ---- drawn corpora ---------------------------------------------------------------------------------------------------

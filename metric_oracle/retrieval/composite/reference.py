@@ -4,7 +4,7 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_reference
 
 
-def score(candidate, reference, *, terms, intercept):
+def score(candidate, reference, *, terms, intercept, load=load_reference):
     """Return the composite of one pair, and the values of its terms.
 
     Parameters
@@ -14,9 +14,11 @@ def score(candidate, reference, *, terms, intercept):
     terms : dict
         Name of a metric -> `metrics.Term`.
     intercept : float
+    load : function
+        Returns the scorer of a metric; see `retrieval.kernels`.
     """
     values = {}
     for part, t in terms.items():
         kind = t.metric.representation
-        values[part] = load_reference(t.metric)(candidate[kind], reference[kind])[0]
+        values[part] = load(t.metric)(candidate[kind], reference[kind])[0]
     return composite(values.values(), terms.values(), intercept), values

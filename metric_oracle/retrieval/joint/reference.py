@@ -1,9 +1,9 @@
 """The score of one pair under conditions, in plain, slow Python, from the plain scorers of the metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from metric_oracle.metrics import Term
+from metric_oracle.metrics import Metric, Term
 from metric_oracle.retrieval.joint.conditions import listed
 from metric_oracle.retrieval.kernels import load_reference
 
@@ -15,6 +15,7 @@ def score(
     terms: Mapping[str, Term],
     ordered: Sequence[str],
     conditions: Sequence[tuple[str, str, float]],
+    load: Callable[[Metric], Callable[..., tuple[float, dict[str, Any]]]] = load_reference,
 ) -> tuple[float, dict[str, float]]:
     """Return the score of a pair, and by name the scores of the metrics of a sum and of the conditions.
 
@@ -28,9 +29,11 @@ def score(
         Metrics whose scores are added, in this order.
     conditions : sequence of (str, str, float)
         Metric, operator and number.
+    load : function
+        Returns the scorer of a metric; see `retrieval.kernels`.
     """
     values = {}
     for name, term in terms.items():
         kind = term.metric.representation
-        values[name] = load_reference(term.metric)(candidate[kind], reference[kind])[0]
+        values[name] = load(term.metric)(candidate[kind], reference[kind])[0]
     return sum(values[name] for name in ordered), {name: values[name] for name in listed(ordered, conditions)}
