@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metric_oracle.kernels.bertscore.all_pairs import QUERIES
 from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.plan import SearchPlan
@@ -21,6 +20,7 @@ from metric_oracle.retrieval.sharded import score_some, sides_of
 from metric_oracle.sources.inputs import Inputs
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
+QUERIES = 8  # of a group, or more; a round of small groups has fewer pairs, of which each takes longer
 ROUNDS = 2  # first ones, which show how many are needed
 SPARE = 1.1  # more rounds than they show, because their number is estimated
 MOST = 0.5  # share of all pairs from which on all are scored
@@ -76,10 +76,10 @@ def sampled_means(
     """
     record, representation = plan.metric, plan.representation
     n_queries, n_rows = len(queries.ids), len(representation.row_id)
-    n_groups = n_queries // max(min(QUERIES, n_queries // GROUPS), 1)
-    n_strata = -(-n_rows // n_groups)
-    if n_groups < GROUPS or n_strata < STRATA:
+    n_groups = min(n_queries // max(min(QUERIES, n_queries // GROUPS), 1), n_rows // STRATA)
+    if n_groups < GROUPS:
         return None
+    n_strata = -(-n_rows // n_groups)
     encoded = plan.encode(queries)
     kernel, sides = load_kernel(record, "cpu"), sides_of(record, representation, encoded)
     document_of = np.repeat(np.arange(len(representation.row_ptr) - 1), np.diff(representation.row_ptr))
