@@ -30,6 +30,7 @@ _LEAST = {
 }  # normal; a GPU may flush lesser ones
 _OWN = 1.0 + 2.0**-40
 SAMPLED = 64  # candidates outside the list that a search scores as a check, at least, over all its queries
+SPREAD = 256  # queries of a large search for which it does so, at least
 SAMPLED_ON_GPU = 8  # the same for each query where a GPU makes the scores, at least
 
 
@@ -103,6 +104,15 @@ def sample_size(n_queries):
         Distinct queries of the search.
     """
     return max(-(-SAMPLED // max(n_queries, 1)), 1)
+
+
+@scalar
+def sample_of(q, n_queries):
+    """Return how many dropped candidates to score for query q: `sample_size`, and 0 for most queries of a large search.
+
+    Where a query takes microseconds, one candidate for each query would be a tenth of the search.
+    """
+    return 0 if q % max(n_queries // SPREAD, 1) else sample_size(n_queries)
 
 
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:

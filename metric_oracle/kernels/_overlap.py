@@ -209,6 +209,8 @@ def postings(feature, buckets, lo, hi, index):
     """Return begin and end, in the posting list of `feature`, of the documents of the length buckets lo .. hi - 1."""
     begin = index.post_ptr[feature]
     end = index.post_ptr[feature + 1]
+    if lo == 0 and hi == len(buckets):
+        return begin, end
     slot = index.skip_slot[feature]
     if slot >= 0:
         return begin + index.skip[slot, buckets[lo, 6]], begin + index.skip[slot, buckets[hi - 1, 7]]

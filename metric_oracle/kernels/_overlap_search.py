@@ -51,6 +51,7 @@ from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, thres
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
 SCORE_COST = 256  # postings that take as long to read as one document takes to score
 LIST_COST = 128  # postings that take as long to read as a list takes to find, and its bucket's counts to compare
+COUNT_COST = 32  # postings that take as long to read as the counts of a bucket take to compare
 GROUP = 4096  # documents of neighbouring buckets for which lists are read together, at least
 FIRST_START = 1000  # postings read before the first document is scored
 LATER_START = 64_000  # the same where a threshold is known
@@ -345,7 +346,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL)
         for j in range(lo, hi):
             least[j] = 0 if is_out_of_reach(counts, scorer, j, 0, theta) else 1
-        # Read further lists for this group while that is cheaper than scoring what would be left.
+        # Read further lists for this group while that is cheaper than scoring what would be left. Several short ones
+        # are read before the counts are compared again.
         while True:
             n = np.int64(0)
             for j in range(lo, hi):
@@ -360,6 +362,12 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                 break
             read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
             i += 1
+            n_new = end - begin
+            while i < n_lists and n_new < COUNT_COST * (hi - lo):
+                begin, end = postings(ids[i], buckets, lo, hi, index)
+                read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
+                i += 1
+                n_new += end - begin
         for j in range(lo, hi):
             stop[j] = -1
             if n == 0 or least[j] == 0 or is_out_of_reach(counts, scorer, j, 0, theta):

@@ -25,7 +25,7 @@ from metric_oracle.indexes.radgraph import build_graphs
 from metric_oracle.indexes.stems import StemIndex
 from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_size
+from metric_oracle.kernels._errors import sample_of, sample_size
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
@@ -681,6 +681,11 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
 
 def test_the_sample_grows_as_queries_become_fewer():
     assert [sample_size(n) for n in (0, 1, 2, 10, 63, 64, 65, 10**6)] == [64, 64, 32, 7, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("n", "checked"), [(1, 64), (64, 64), (300, 300), (511, 511), (512, 256), (2192, 274)])
+def test_a_large_search_checks_some_of_its_queries(n, checked):
+    assert sum(sample_of(q, n) for q in range(n)) == checked
 
 
 @pytest.mark.parametrize("metric", ["bleu-2", "rouge-l", "meteor:nltk-stems", "cider-d", "radgraph"])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_size
+from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
 from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
 from metric_oracle.kernels._overlap_counts import bound
@@ -158,7 +158,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     Papineni et al., ACL 2002; BLEU-2 as in Yu et al., Patterns 2023.
     """
     visits = driver.new_visits(buckets[:, 2].copy())
-    n_sampled = sample_size(len(queries.sizes))
+    n_queries = len(queries.sizes)
     for q in range(first, last):
         begin(work.best, answers, q)
         reference_length = np.int64(queries.sizes[q, 0])
@@ -183,7 +183,9 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
             driver.find_by_family(scorer, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
-        driver.finish(by_most, q, n_sampled, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
+        driver.finish(
+            by_most, q, sample_of(q, n_queries), marked, (of_most, of_most[:0]), index, buckets, k, work, answers
+        )
         if order > 1:
             work.counts[1] = 0
         set_marks(marked, work.mark, 0)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import FLOAT64, sample_size, underflow
+from metric_oracle.kernels._errors import FLOAT64, sample_of, underflow
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import ROWS, Features, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
@@ -420,7 +420,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
     Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
     """
     index, buckets, space = corpus.features, corpus.buckets, work.extra
-    n_sampled = sample_size(len(batch.lengths))
+    n_queries = len(batch.lengths)
     for q in range(first, last):
         begin(work.best, answers, q)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
@@ -431,7 +431,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
         slack, total = batch.slack[q], space.total
         reached = find_best(scorer, batch, reading, slack, buckets, corpus.inverse, k, total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        check_dropped(scorer, q, n_sampled, ids, reached, slack, buckets, k, total, work)
+        check_dropped(scorer, q, sample_of(q, n_queries), ids, reached, slack, buckets, k, total, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers, q)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 
