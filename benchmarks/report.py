@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = read(options.file) if options.file else newest(runs, partial(_is_full, CORPORA[0]))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
     encoders = newest(runs, lambda row: row["table"] == "encoders")
-    scale = read(options.scale) if options.scale else newest(runs, lambda row: row["table"] == "scale")
+    scales = [read(options.scale)] if options.scale else _scales(runs)
     if not rows:
         print(
             f"report: results must hold a full run; got none in {options.results}. Run python -m benchmarks.",
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.page: "\n\n".join(part for part in parts if part),
         options.page.with_name("sizes.md"): sizes(rows),
         options.readme: headline(rows),
-        **({options.page.with_name("scaling.md"): scale_markdown(scale)} if scale else {}),
+        **({options.page.with_name("scaling.md"): "\n\n".join(map(scale_markdown, scales))} if scales else {}),
     }
     simulation = newest(runs, lambda row: row["table"] == "simulation")
     if simulation:
@@ -395,6 +395,17 @@ def itself_markdown(runs: Sequence[list[Row]]) -> str:
     return f"Synthetic reports: {'; '.join(captions)}.\n\n{tables.table(header, lines)}"
 
 
+def _scales(runs: Sequence[list[Row]]) -> list[list[Row]]:
+    """Return the newest run of sets of shards that has the largest size, and a later one of smaller sizes."""
+    of_sets = [rows for rows in runs if rows and rows[0]["table"] == "scale"]
+    if not of_sets:
+        return []
+    largest = max(row["reports"] for rows in of_sets for row in rows)
+    whole = newest([rows for rows in of_sets if any(row["reports"] == largest for row in rows)], lambda row: True)
+    last = newest(of_sets, lambda row: True)
+    return [whole] if last is whole else [whole, last]
+
+
 def scale_markdown(rows: Sequence[Row]) -> str:
     """Return the tables of sets of shards: builds, searches beside one index, and 1e8 reports by arithmetic."""
     at = {(row["name"].removeprefix("scale-"), row["reports"]): row for row in rows}
@@ -436,13 +447,13 @@ def scale_markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join([*parts, *_arithmetic(at, sizes[-1], metrics, shards)])
 
 
-MANY = 100_000_000
+MANY, LARGEST = 100_000_000, 10_000_000  # reports; from fewer than the latter nothing is extrapolated
 
 
 def _arithmetic(at: dict[tuple[str, int], Row], size: int, metrics: Sequence[str], shards: int) -> list[str]:
     """Return what as many shards like the largest measured ones would take that hold 1e8 reports."""
     build = at.get(("build-set", size))
-    if not build or build.get("was_there"):
+    if size < LARGEST or not build or build.get("was_there"):
         return []
     times = MANY / size
     searches = [(metric, at[f"search-{metric}", size]["value"] * times) for metric in metrics]
