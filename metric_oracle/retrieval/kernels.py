@@ -24,9 +24,8 @@ def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str
 
 def load_scorer(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
     """Return a scorer with the results of the plain scorer, compiled where that one takes milliseconds a pair."""
-    if metric.terms:
-        return partial(load_reference(metric), load=load_scorer)
-    return partial(import_module(f"{home(metric)}.{_scorer(home(metric))}").score, **metric.options)
+    terms = {"load": load_scorer} if metric.terms else {}
+    return partial(import_module(f"{home(metric)}.{_scorer(home(metric))}").score, **metric.options, **terms)
 
 
 @cache

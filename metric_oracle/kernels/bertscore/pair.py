@@ -10,8 +10,8 @@ from metric_oracle.kernels.cosine.score import cosine
 
 def score(candidate, reference, part=F1):
     """Return the score of a candidate and its components, equal in every bit to those of `reference.score`."""
-    means = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
-    return with_components(*means, reference.baseline, part)
+    values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
+    return with_components(values, reference.baseline, part)
 
 
 @jit

@@ -20,13 +20,16 @@ def score(candidate, reference, part=F1):
     score : float
     components : dict of precision, recall and f1, on the scale of the score
     """
-    means = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
-    return with_components(*means, reference.baseline, part)
+    values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
+    return with_components(values, reference.baseline, part)
 
 
-def with_components(precision, recall, baseline, part):
-    """Return the score that is chosen by `part`, and all three, relative to the baseline if it is not None."""
-    values = [precision, recall, f1(precision, recall)]
+def with_components(values, baseline, part):
+    """Return the score that is chosen by `part`, and all three, relative to the baseline if it is not None.
+
+    `values` are precision and recall.
+    """
+    values = [*values, f1(*values)]
     if baseline is not None:
         values = [rescale(value, base) for value, base in zip(values, baseline, strict=True)]
     return values[part], dict(zip(("precision", "recall", "f1"), values, strict=True))
