@@ -51,7 +51,7 @@ from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, thres
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
 SCORE_COST = 256  # postings that take as long to read as one document takes to score
 LIST_COST = 128  # postings that take as long to read as a list takes to find, and its bucket's counts to compare
-COUNT_COST = 32  # postings that take as long to read as the counts of a bucket take to compare
+COUNT_COST = 32  # postings to read for each bucket before counts are compared again; tuned on 100,000 reports
 GROUP = 4096  # documents of neighbouring buckets for which lists are read together, at least
 FIRST_START = 1000  # postings read before the first document is scored
 LATER_START = 64_000  # the same where a threshold is known
