@@ -30,7 +30,7 @@ _LEAST = {
 }  # normal; a GPU may flush lesser ones
 _OWN = 1.0 + 2.0**-40
 SAMPLED = 64  # candidates outside the list that a search scores as a check, at least, over all its queries
-SPREAD = 256  # queries of a large search for which it does so, at least
+SPREAD = 256  # queries that a large search checks in this way, at least
 SAMPLED_ON_GPU = 8  # the same for each query where a GPU makes the scores, at least
 
 
@@ -108,9 +108,10 @@ def sample_size(n_queries):
 
 @scalar
 def sample_of(q, n_queries):
-    """Return how many dropped candidates to score for query q: `sample_size`, and 0 for most queries of a large search.
+    """Return how many dropped candidates the search scores as a check of query q.
 
-    Where a query takes microseconds, one candidate for each query would be a tenth of the search.
+    It is `sample_size` for every query of a search of fewer than 2 * `SPREAD` queries. In a larger search only every
+    (n_queries // SPREAD)-th query is checked, because a check may take a tenth of the time of a query, or more.
     """
     return 0 if q % max(n_queries // SPREAD, 1) else sample_size(n_queries)
 

@@ -346,8 +346,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL)
         for j in range(lo, hi):
             least[j] = 0 if is_out_of_reach(counts, scorer, j, 0, theta) else 1
-        # Read further lists for this group while that is cheaper than scoring what would be left. Several short ones
-        # are read before the counts are compared again.
+        # Read further lists for this group while that is cheaper than scoring what would be left. Several short
+        # lists are read before the counts are compared again.
         while True:
             n = np.int64(0)
             for j in range(lo, hi):

@@ -23,14 +23,17 @@ def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str
 
 
 def load_scorer(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
-    """Return a scorer with the results of the plain scorer, compiled where that one takes milliseconds a pair."""
+    """Return a scorer with the results of the plain scorer: the compiled one if the kernel has a module `pair`.
+
+    BERTScore has one, because its plain scorer takes milliseconds a pair. The terms of a composite are scored likewise.
+    """
     terms = {"load": load_scorer} if metric.terms else {}
     return partial(import_module(f"{home(metric)}.{_scorer(home(metric))}").score, **metric.options, **terms)
 
 
 @cache
 def _scorer(package: str) -> str:
-    """Return the name of the module in the package of a kernel that scores a pair outside of an index."""
+    """Return "pair" if the package of a kernel has a module of that name, else "reference"."""
     return "pair" if find_spec(f"{package}.pair") else "reference"
 
 

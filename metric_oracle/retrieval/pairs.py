@@ -64,7 +64,7 @@ def score_rows(
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
 ) -> Scores:
-    """Score the pairs of query i and corpus row ``rows[i]`` as the plain scorers do, each distinct pair once.
+    """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def _scores(
     scored: list[_Pair] = []
     for record, scorer in zip(records, scorers, strict=True):
         if record.kernel == "bertscore" and scored and scored[0] is not None:
-            # The three are components of one another.
+            # Each of these metrics has precision, recall and F1 as components, so one call gives all three scores.
             components = scored[0][1]
             part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
             scored.append((components[part], components))

@@ -30,8 +30,7 @@ from metric_oracle.retrieval.results import Results
 from metric_oracle.sources.inputs import Inputs
 
 CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all
-BLOCK = 32  # queries per task, at least: enough to hide the overhead
-TASKS = 16  # per thread, at least: enough to balance the threads
+BLOCK = 32  # queries per task: few enough to balance the threads, enough to hide the overhead
 LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
@@ -372,8 +371,7 @@ def _search(
     """
     idle: list[Any] = []
     limit = None if max_memory is None else MemoryLimit(max_memory, threads)
-    size = max(BLOCK, n // (TASKS * threads)) if limit is None else LEAST_BLOCK
-    size = n if kernel.capabilities.batched else size
+    size = n if kernel.capabilities.batched else BLOCK if limit is None else LEAST_BLOCK
     blocks = [
         (begin, answers, first, min(first + size, last))
         for begin, answers in rounds

@@ -1,4 +1,4 @@
-"""BERTScore of one pair by compiled code: the sums of the plain scorer, in the same order."""
+"""BERTScore of one pair, compiled. It adds in the order of `reference.py`, so that every bit agrees."""
 
 import numpy as np
 
@@ -9,22 +9,14 @@ from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference, part=F1):
-    """Return the score of a candidate and its components, equal in every bit to those of `reference.score`."""
+    """Return the score of a candidate and its components; parameters and results are those of `reference.score`."""
     values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
     return with_components(values, reference.baseline, part)
 
 
 @jit
 def precision_recall(candidate, candidate_weights, reference, reference_weights):
-    """Return precision and recall; see `reference.precision_recall`.
-
-    Parameters
-    ----------
-    candidate, reference : float32[n, d], float32[m, d]
-        Token states.
-    candidate_weights, reference_weights : float64[n], float64[m]
-        Token weights.
-    """
+    """Return precision and recall; parameters and results are those of `reference.precision_recall`."""
     n, m = len(candidate), len(reference)
     width = candidate.shape[1]
     if n == 2 or m == 2:

@@ -25,9 +25,16 @@ def score(candidate, reference, part=F1):
 
 
 def with_components(values, baseline, part):
-    """Return the score that is chosen by `part`, and all three, relative to the baseline if it is not None.
+    """Return the score, and precision, recall and F1 by name.
 
-    `values` are precision and recall.
+    Parameters
+    ----------
+    values : (float, float)
+        Precision and recall.
+    baseline : (float, float, float) or None
+        Baselines of precision, recall and F1 by which all three are rescaled; None to leave them as they are.
+    part : {PRECISION, RECALL, F1}
+        Which of the three is the score.
     """
     values = [*values, f1(*values)]
     if baseline is not None:

@@ -255,7 +255,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
     index, buckets, slot = corpus.features, corpus.buckets, work.extra.slot
-    # The search prefetches from the forward index. ROUGE-L reads the words in their order, which take its place.
+    # The search prefetches the forward index. ROUGE-L scores word sequences, so they are passed in its place.
     index = Features(
         index.post_ptr,
         index.post_unit,
