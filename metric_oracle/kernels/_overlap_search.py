@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.errors import ExactnessError
+from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
@@ -449,7 +450,7 @@ def _count_shared(ids, d, index):
 
 
 @jit_borrowing
-def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
+def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 
     Each such document must score below the k-th best row, and no more than its bound.
@@ -460,8 +461,8 @@ def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
         The metric and its query.
     q : int
         Number of the query, which seeds the random choice.
-    n : int
-        Number of documents to score that were not selected.
+    n_queries : int
+        Number of distinct queries of the search; with q it gives the number of documents to score, see `sample_of`.
     ids : int32[...]
         Features of the query; documents that have one of them are drawn.
     of_bound : pair of int32[...]
@@ -473,7 +474,7 @@ def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
     work.closest, work.n_pairs
     """
     work.n_pairs[1] += len(index.fwd_ptr) - 1
-    n_checked = i = 0
+    n, n_checked, i = sample_of(q, n_queries), 0, 0
     while len(ids) > 0 and n_checked < n and i < DRAWS * n:
         d = draw(q, i, ids, index)
         i += 1
@@ -485,9 +486,9 @@ def check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work):
 
 
 @inner
-def finish(scorer, q, n, ids, of_bound, index, buckets, k, work, answers):
-    """Check n dropped documents of query q as `check_dropped` does, then write its k best rows into `answers`."""
-    check_dropped(scorer, q, n, ids, of_bound, index, buckets, k, work)
+def finish(scorer, q, n_queries, ids, of_bound, index, buckets, k, work, answers):
+    """Check the search of query q by `check_dropped`, then write its k best rows into `answers`."""
+    check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers, q)
 
 

@@ -427,11 +427,11 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     if metric == WITHOUT_BIGRAM:  # backwards no two words stand as in the query
         documents = [words[::-1] for words in documents]
-    return search_in(*planted_index(record.name, documents, query), metric, k, factor, 40)
+    return search_in(*planted_index(record.name, documents, query), metric, k, factor)
 
 
-def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable, n_sampled: int) -> Any:
-    """Do what `search_with` does in an index, for the first query, and check so many documents."""
+def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable) -> Any:
+    """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
     corpus, queries = index.corpus(record, encoded), getattr(encoded.batch, "queries", None)
@@ -439,7 +439,7 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable,
     factors = factor(buckets).astype(np.float64)
     work: Any = driver.new_workspace(features)
     if record.kernel == "cider_d":
-        return search_weighted(corpus, encoded.batch, k, factors, n_sampled, work)
+        return search_weighted(corpus, encoded.batch, k, factors, work)
 
     def of_family(f: int) -> np.ndarray:
         return queries.id[queries.ptr[f] : queries.ptr[f + 1]]
@@ -489,11 +489,11 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable,
     planted.most[:] *= factors[:, None, None]
     driver.find_best(planted, counts, ids, size, visits, features, buckets, k, work)
     of_bound = (of_family(0), of_family(1)) if metric == "radgraph" else (ids, ids[:0])
-    driver.check_dropped(planted, 0, n_sampled, every, of_bound, features, buckets, k, work)
+    driver.check_dropped(planted, 0, 1, every, of_bound, features, buckets, k, work)
     return work
 
 
-def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, n_sampled: int, work: Any) -> Any:
+def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, work: Any) -> Any:
     """Search under CIDEr-D: what was found of a document, and with it its bound, times the factor of its bucket."""
     features, buckets = corpus.features, corpus.buckets
     weight = np.zeros(len(work.mark))
@@ -506,7 +506,7 @@ def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, n_samp
     slack = batch.slack[0]
     reached = cider_cpu.find_best(policy, batch, reading, slack, buckets, inverse, k, total, work)
     ids = batch.id[: batch.gram_ptr[batch.ptr[1]]]
-    cider_cpu.check_dropped(policy, 0, n_sampled, ids, reached, slack, buckets, k, total, work)
+    cider_cpu.check_dropped(policy, 0, 1, ids, reached, slack, buckets, k, total, work)
     return work
 
 
@@ -587,7 +587,7 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
     record = METRICS[metric]
     for query in texts[:60]:
         inputs = inputs_of(metric, query)
-        work = search_in(index, inputs, metric, 1, lambda buckets: np.full(len(buckets), 0.9), sample_size(1))
+        work = search_in(index, inputs, metric, 1, lambda buckets: np.full(len(buckets), 0.9))
         try:
             driver.require_bounds(work)
         except ExactnessError:

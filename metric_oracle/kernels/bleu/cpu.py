@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
 from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
 from metric_oracle.kernels._overlap_counts import bound
@@ -183,9 +182,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
             driver.find_by_family(scorer, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
-        driver.finish(
-            by_most, q, sample_of(q, n_queries), marked, (of_most, of_most[:0]), index, buckets, k, work, answers
-        )
+        driver.finish(by_most, q, n_queries, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
         if order > 1:
             work.counts[1] = 0
         set_marks(marked, work.mark, 0)

@@ -353,12 +353,12 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
 
 
 @jit_borrowing
-def check_dropped(scorer, q, n, ids, reached, slack, buckets, k, total, work):
+def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work):
     """Check the search of query q: score random documents that it did not score, and compare each score with its bound.
 
     Parameters
     ----------
-    q, n, ids : see `kernels._overlap_search.check_dropped`
+    q, n_queries, ids : see `kernels._overlap_search.check_dropped`
     reached : (float64, int64, int64)
         What `find_best` returned.
     scorer, slack, buckets, k, total, work : as for `find_best`
@@ -369,7 +369,7 @@ def check_dropped(scorer, q, n, ids, reached, slack, buckets, k, total, work):
     """
     remainder, lo, hi = reached
     work.n_pairs[1] += len(total)
-    n_checked = i = 0
+    n, n_checked, i = sample_of(q, n_queries), 0, 0
     while len(ids) > 0 and n_checked < n and i < driver.DRAWS * n:
         d = driver.draw(q, i, ids, scorer.index)
         i += 1
@@ -431,7 +431,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
         slack, total = batch.slack[q], space.total
         reached = find_best(scorer, batch, reading, slack, buckets, corpus.inverse, k, total, work)
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        check_dropped(scorer, q, sample_of(q, n_queries), ids, reached, slack, buckets, k, total, work)
+        check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers, q)
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import Features, count_all, count_marked, features_of, matches, set_marks
 from metric_oracle.kernels._overlap_counts import bound
@@ -77,7 +76,7 @@ def search_jaccard(queries, first, last, index, buckets, k, work, answers):
         set_marks(ids, work.mark, 1)
         scorer = Jaccard(size, index, buckets, work.mark)
         driver.find_by_family(scorer, 0, ids, size, visits, index, buckets, k, work)
-        driver.finish(scorer, q, sample_of(q, n_queries), ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0
         set_marks(ids, work.mark, 0)
 

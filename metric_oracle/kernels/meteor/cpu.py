@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of
 from metric_oracle.kernels._overlap_counts import bound
@@ -326,7 +325,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
         ids = features_of(batch.queries, q, 0, 1)
         scorer = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.extra))
         driver.find_by_family(scorer, 0, ids, reference_length, visits, index, buckets, k, work)
-        driver.finish(scorer, q, sample_of(q, n_queries), ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0
         forget_places(batch, q, work.extra)
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import (
     FULL,
@@ -160,12 +159,12 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
             mean = MeanGraphF1(family_a, family_b, size_a, size_b, index, buckets, work.mark)
             both = _two_families(ids, ids_a, ids_b, mean, work.counts)
             driver.find_best(mean, both, ids, size_a + size_b, visits, index, buckets, k, work)
-            driver.finish(mean, q, sample_of(q, n_queries), ids, (ids_a, ids_b), index, buckets, k, work, answers)
+            driver.finish(mean, q, n_queries, ids, (ids_a, ids_b), index, buckets, k, work, answers)
             work.counts[:] = 0
         else:
             single = GraphF1(family_a, size_a, index, buckets, work.mark)
             driver.find_by_family(single, 0, ids_a, size_a, visits, index, buckets, k, work)
-            driver.finish(single, q, sample_of(q, n_queries), ids_a, (ids_a, ids_b), index, buckets, k, work, answers)
+            driver.finish(single, q, n_queries, ids_a, (ids_a, ids_b), index, buckets, k, work, answers)
             work.counts[0] = 0
         set_marks(ids_a, work.mark, 0)
         set_marks(ids_b, work.mark, 0)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
 from metric_oracle.kernels._overlap import Features, features_of
 from metric_oracle.kernels._overlap_counts import bound
@@ -279,7 +278,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
         state = np.empty((len(text) + 63) // 64, np.uint64)
         scorer = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
         driver.find_by_family(scorer, 0, ids, reference_length, visits, index, buckets, k, work)
-        driver.finish(scorer, q, sample_of(q, n_queries), ids, (ids, ids[:0]), index, buckets, k, work, answers)
+        driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0
         for i in range(len(text)):
             if text[i] >= 0:
