@@ -55,6 +55,25 @@ class Features(NamedTuple):
     row_id: np.ndarray
 
 
+@inner
+def with_forward(index, ptr, ids):
+    """Return the `Features` `index` with a forward index of other ids, int32[...], and offsets, int64[D + 1].
+
+    A search prefetches the forward index, so a metric that scores other arrays, such as words, passes those.
+    """
+    return Features(
+        index.post_ptr,
+        index.post_unit,
+        ptr,
+        ids,
+        index.sizes,
+        index.skip_slot,
+        index.skip,
+        index.row_ptr,
+        index.row_id,
+    )
+
+
 class Queries(NamedTuple):
     """Features of a batch of distinct queries.
 

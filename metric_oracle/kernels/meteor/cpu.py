@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
-from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of
+from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.meteor.score import meteor
 from metric_oracle.kernels.topk.cpu import begin
@@ -316,7 +316,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
     ------
     Lavie and Agarwal, WMT 2007, as computed by nltk.
     """
-    index, buckets = corpus.features, corpus.buckets
+    index, buckets = with_forward(corpus.features, corpus.texts.ptr, corpus.texts.word), corpus.buckets
     visits = driver.new_visits(buckets[:, 2].copy())
     n_queries = len(batch.queries.sizes)
     for q in range(first, last):

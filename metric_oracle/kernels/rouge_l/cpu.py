@@ -11,7 +11,7 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
-from metric_oracle.kernels._overlap import Features, features_of
+from metric_oracle.kernels._overlap import features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
 from metric_oracle.kernels.topk.cpu import begin
@@ -253,19 +253,8 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
     ------
     Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
     """
-    index, buckets, slot = corpus.features, corpus.buckets, work.extra.slot
-    # The search prefetches the forward index. ROUGE-L scores word sequences, so they are passed in its place.
-    index = Features(
-        index.post_ptr,
-        index.post_unit,
-        corpus.sequence_ptr,
-        corpus.sequence,
-        index.sizes,
-        index.skip_slot,
-        index.skip,
-        index.row_ptr,
-        index.row_id,
-    )
+    index = with_forward(corpus.features, corpus.sequence_ptr, corpus.sequence)
+    buckets, slot = corpus.buckets, work.extra.slot
     sequences = Sequences(corpus.sequence, corpus.sequence_ptr)
     visits = driver.new_visits(buckets[:, 2].copy())
     n_queries = len(batch.queries.sizes)
