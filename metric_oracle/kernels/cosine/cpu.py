@@ -15,7 +15,7 @@ from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
-from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_bests, threshold
 
 QUERIES = 32  # of a group, which share one pass over the codes
 TILE = 64  # blocks of codes, and of their products, that stay in the cache
@@ -165,7 +165,7 @@ def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) ->
         np.full(2, np.inf),
         np.zeros(1, np.int64),
     )
-    return workspace, tuple(new_best(n_documents) for _ in range(QUERIES))
+    return workspace, new_bests(QUERIES, n_documents)
 
 
 @jit

@@ -63,6 +63,21 @@ def new_best(n_kept: int, n_documents: int | None = None) -> Best:
     )
 
 
+def new_bests(n: int, n_documents: int) -> tuple[Best, ...]:
+    """Allocate n `Best` for a corpus of `n_documents`, for queries that one thread searches together.
+
+    They are rows of a few large arrays, because n times six arrays take longer to allocate than a query takes. They
+    share the scratch array `of_list`.
+    """
+    documents, scores = np.empty((n, n_documents), np.int32), np.empty((n, n_documents))
+    excluded, of_list = np.zeros((n, n_documents), np.int32), np.zeros(n_documents, np.int32)
+    arrays = zip(documents, scores, excluded, strict=True)
+    return tuple(
+        Best(document, score, np.zeros(3, np.int64), np.full(1, -np.inf), excluded_rows, of_list)
+        for document, score, excluded_rows in arrays
+    )
+
+
 @jit
 def reset(best, floor):
     """Remove all documents; from now on documents that score below `floor` are not inserted."""
