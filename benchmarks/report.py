@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in (options.file, options.growth, options.scale):
         if path and not path.is_file():
             parser.error(f"there is no file {path}")
-    runs = [read(path) for path in sorted(options.results.glob("*.jsonl"))]
+    paths = [path for path in sorted(options.results.glob("*.jsonl")) if not path.name.startswith("turns-")]
+    runs = [read(path) for path in paths]
     rows = read(options.file) if options.file else newest(runs, partial(_is_full, CORPORA[0]))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
     encoders = newest(runs, lambda row: row["table"] == "encoders")
@@ -91,14 +92,18 @@ def _is_full(corpus: str, row: Row) -> bool:
 
 
 def _apart(runs: Sequence[list[Row]], rows: Sequence[Row]) -> list[list[Row]]:
-    """Return what later runs of the same size measured that the full one did not have, with these instructions."""
+    """Return what later runs of the same size measured that the full one did not have, with these instructions.
+
+    Of a workload that several of them measured, the newest row is kept.
+    """
     first, seen = rows[0], {_what(row) for row in rows}
-    found = []
-    for run in runs:
-        alike = run and "full" in run[0] and all(run[0][name] == first[name] for name in ("reports", "tests"))
+    kept = []
+    for run in sorted(filter(None, runs), key=lambda run: run[0]["time"], reverse=True):
+        alike = "full" in run[0] and all(run[0][name] == first[name] for name in ("reports", "tests"))
         if alike and run[0].get("corpus", CORPORA[0]) == CORPORA[0] and run[0]["time"] > first["time"]:
-            found.append([row for row in run if _what(row) not in seen])
-    return [run for run in found if run]
+            kept.append([row for row in run if _what(row) not in seen])
+            seen |= {_what(row) for row in run}
+    return [run for run in reversed(kept) if run]
 
 
 def _what(row: Row) -> tuple[str, str | None]:

@@ -636,7 +636,7 @@ def test_report_has_a_section_for_each_size_of_real_reports(rows, tmp_path):
 
 
 def test_report_has_what_later_runs_measured_besides(rows, tmp_path):
-    """Of the same size and corpus, and only what the full run did not have."""
+    """Of the same size and corpus, only what the full run did not have, and of that the newest."""
     results = tmp_path / "results"
     write(results, whole(rows), "a.jsonl")
     later = {"full": False, "time": "2030-01-01T00:00:00+00:00"}
@@ -647,6 +647,8 @@ def test_report_has_what_later_runs_measured_besides(rows, tmp_path):
     write(results, [slow], "e.jsonl")
     write(results, [new | {"reports": 7, "title": "Small one"}], "c.jsonl")
     write(results, [new | {"time": "2001-01-01T00:00:00+00:00", "title": "Early one"}], "d.jsonl")
+    write(results, [slow | {"time": "2029-01-01T00:00:00+00:00", "title": "Superseded one"}], "f.jsonl")
+    write(results, [new | {"name": "oracle-turn", "title": "One of two commits"}], "turns-20300101.jsonl")
     page, _, to = written_to(tmp_path, report.BEGIN + report.END)
     assert report.main(["--results", str(results), *to]) == 0
     text = page.read_text(encoding="utf-8")
@@ -655,6 +657,8 @@ def test_report_has_what_later_runs_measured_besides(rows, tmp_path):
     assert "Old one" not in text
     assert "Small one" not in text
     assert "Early one" not in text
+    assert "Superseded one" not in text
+    assert "One of two commits" not in text
 
 
 def test_report_reads_peers_of_earlier_runs(rows):
