@@ -57,9 +57,9 @@ class Features(NamedTuple):
 
 @inner
 def with_forward(index, ptr, ids):
-    """Return the `Features` `index` with a forward index of other ids, int32[...], and offsets, int64[D + 1].
+    """Return a copy of `index` with another forward index: ids, int32[...], and each document's offset, int64[D + 1].
 
-    A search prefetches the forward index, so a metric that scores other arrays, such as words, passes those.
+    A search prefetches the forward index. A metric that scores word sequences puts these in its place.
     """
     return Features(
         index.post_ptr,

@@ -20,7 +20,7 @@ from metric_oracle.retrieval.sharded import score_some, sides_of
 from metric_oracle.sources.inputs import Inputs
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
-QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large ones each pair
+QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large groups a pair
 ROUNDS = 2  # first ones, which show how many are needed
 SPARE = 1.1  # more rounds than they show, because their number is estimated
 MOST = 0.5  # share of all pairs from which on all are scored

@@ -66,8 +66,8 @@ def new_best(n_kept: int, n_documents: int | None = None) -> Best:
 def new_bests(n: int, n_documents: int) -> tuple[Best, ...]:
     """Allocate n `Best` for a corpus of `n_documents`, for queries that one thread searches together.
 
-    They are rows of a few large arrays, because n times six arrays take longer to allocate than a query takes. They
-    share the scratch array `of_list`.
+    They are rows of a few large arrays, because allocating arrays for each of them would take a large part of the time
+    of a search of one query. They share the scratch array `of_list`.
     """
     documents, scores = np.empty((n, n_documents), np.int32), np.empty((n, n_documents))
     excluded, of_list = np.zeros((n, n_documents), np.int32), np.zeros(n_documents, np.int32)
