@@ -106,7 +106,11 @@ def build_index(
     try:
         building.mkdir(parents=True, exist_ok=True)
         with exclusive(building, LOCK, "build"):
-            _check_new(out)  # another build may have finished in the meantime
+            try:
+                _check_new(out)  # another build may have finished in the meantime
+            except InputError:
+                _remove_empty(building)
+                raise
             _build(inputs, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             building.rename(out)
             sync(out.parent)
@@ -137,6 +141,14 @@ def _finish(out: Path) -> None:
     """Remove the files that only the build needed from a finished index."""
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
+
+
+def _remove_empty(building: Path) -> None:
+    """Remove a build folder that contains only its lock."""
+    with suppress(OSError):  # a third process has removed it, or has made the lock again and will remove it
+        if [path.name for path in building.iterdir()] == [LOCK]:
+            (building / LOCK).unlink()
+            building.rmdir()
 
 
 def _check_new(out: Path) -> None:

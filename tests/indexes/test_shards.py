@@ -195,6 +195,22 @@ def test_workers_share_the_work(table, tmp_path):
     assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(8))]
 
 
+def test_a_worker_that_comes_too_late_leaves_no_folder(table, tmp_path, monkeypatch):
+    """Another worker finishes a shard just before this one makes the folder to build it in."""
+    finished = make(table, tmp_path / "other").folder / shard_name(1)
+    mkdir = Path.mkdir
+
+    def late(folder, *given, **options):
+        if folder.name == shard_name(1) + build.BUILDING:
+            finished.rename(folder.with_name(shard_name(1)))
+        mkdir(folder, *given, **options)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    found = make(table, tmp_path)
+    assert not finished.exists()
+    assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(3))]
+
+
 def test_what_another_worker_left_is_taken_over(table, tmp_path, monkeypatch):
     building = tmp_path / "set" / (shard_name(1) + build.BUILDING)
     with monkeypatch.context() as patch:
