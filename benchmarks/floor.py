@@ -17,6 +17,7 @@ from metric_oracle.bench.search import repeated
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity, postings
+from metric_oracle.kernels.bertscore.bounds import chunk_of
 from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l
@@ -208,17 +209,20 @@ def _cascade(representation: Any, lengths: np.ndarray, stages: Mapping[str, floa
 
     - look-ups: each distinct query needs a bound on precision of each candidate, one look-up a token of the corpus (a
       cell and a radius, three bytes, which several queries can share).
-    - codes: pairs that the cells left have a product of bytes for each pair of tokens.
+    - codes: pairs that the cells left have products of bytes. Those that the codes drop need the candidate's first
+      tokens only (`chunk_of`), the others all.
     - products: pairs that the codes left have a float32 product of all dimensions; scored ones, a float64 product too.
     """
     n_tokens, width = representation.states.shape
     token_pairs = float(lengths.sum()) * n_tokens
-    left = 1.0 - stages["cells"]
-    reached = left - stages["codes"]
+    reached = 1.0 - stages["cells"] - stages["codes"]
+    of_document = np.diff(representation.ptr)
+    first_pairs = sum(n * float(np.minimum(of_document, chunk_of(n)).sum()) for n in lengths.tolist())
+    coded_pairs = first_pairs * stages["codes"] + token_pairs * reached
     products = 2.0 * width * token_pairs * (reached + DOUBLES * stages["scored"])
     return [
         Work("look-ups", read=3.0 * n_tokens, adds=float(len(lengths)) * n_tokens),
-        Work("codes", flop=2.0 * representation.codes.shape[1] * token_pairs * left / BYTES_A_FLOAT),
+        Work("codes", flop=2.0 * representation.codes.shape[1] * coded_pairs / BYTES_A_FLOAT),
         Work("products", flop=products),
     ]
 

@@ -22,7 +22,7 @@ from metric_oracle.indexes.features import Documents, group_rows
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
-from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
+from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, in_order, n_cells, screen
 from metric_oracle.kernels.bertscore.query import Corpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
@@ -30,7 +30,7 @@ from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import Encoding
 
 LEAST_BLOCK = 1 << 8  # tokens per block when memory is scarce
-BOUND_BYTES = CODE + 27  # bytes per token of its cell, radius, code, terms and id
+BOUND_BYTES = CODE + 29  # bytes per token of its cell, radius, code, terms, place and id
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class TokenStateIndex(Documents):
         Data from which cosines are bounded, see `kernels.bertscore.query.Corpus`.
     norm_error : float64[1]
         Greatest |length - 1| of the stored states.
+    order : uint16[T], optional
+        Place in its report of the token that each row of `cell`, `radius`, `codes` and `terms` describes. None in
+        indexes of version 0.2, whose rows have the order of the reports.
     description : dict
         The encoder's signature, its special ids, the baseline, and counts.
     n_counted : int
@@ -79,6 +82,7 @@ class TokenStateIndex(Documents):
     norm_error: np.ndarray
     description: dict[str, Any]
     n_counted: int = 0
+    order: np.ndarray | None = None
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
     derived_files: ClassVar[tuple[str, ...]] = (
         "screen.arrow",
@@ -242,13 +246,12 @@ class TokenStateIndex(Documents):
     def weighted(self, weight_of_id: np.ndarray) -> Corpus:
         """Return the arrays that the kernels read, for given weights of the token ids: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
-        weights = np.zeros(len(self.ids) + 16, np.float32)
-        weights[:-16] = weight_of_id[self.ids]
-        document_weight = np.add.reduceat(weights[:-16], self.ptr[:-1], dtype=np.float64)
+        weights = weight_of_id[self.ids].astype(np.float32)
+        document_weight = np.add.reduceat(weights, self.ptr[:-1], dtype=np.float64)
         return Corpus(
             states,
             self.ptr,
-            weights,
+            np.pad(in_order(weights, self.ptr, self.order), (0, 16)),
             document_weight,
             weight_of_id,
             self.ids,
@@ -446,12 +449,15 @@ class TokenStateIndex(Documents):
         check_offsets(columns["ptr"], columns["ids"])
         check_ids(columns["ids"], len(columns["frequency"]))
         check_ids(columns["cell"], len(columns["centers"]))
+        if "order" in columns:
+            check_ids(columns["order"], int(np.diff(columns["ptr"]).max(initial=0)))
         return cls(description=description, **columns)
 
 
 _TOKEN_ARRAYS = ("ids", "ptr", "frequency", "row_ptr", "row_id")
 _SCREEN_ARRAYS = (
-    "centers", "basis", "direction", "cell", "radius", "codes", "terms", "mean_along", "mean_off", "norm_error",
+    "centers", "basis", "direction", "cell", "radius", "codes", "terms", "order", "mean_along", "mean_off",
+    "norm_error",
 )  # fmt: skip
 
 

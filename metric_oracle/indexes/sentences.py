@@ -21,7 +21,7 @@ from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
-from metric_oracle.kernels.bertscore.codec import screen
+from metric_oracle.kernels.bertscore.codec import PER_TOKEN, in_order, screen
 from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
@@ -103,16 +103,18 @@ class SentenceIndex(Documents):
     def _corpus(self) -> Corpus:
         """The arrays that the kernels read."""
         ids = _weights(self.ptr)
+        screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
+        order = screens.pop("order", None)  # indexes of version 0.2 have none
         return Corpus(
             states=self.vectors,
             ptr=self.ptr,
-            weights=np.pad(ids.astype(np.float32), (0, 16)),
+            weights=np.pad(in_order(ids.astype(np.float32), self.ptr, order), (0, 16)),
             document_weight=np.diff(self.ptr) - float(COPIES),
             weight_of_id=np.array([0.0, 1.0]),
             ids=ids,
             row_ptr=self.row_ptr,
             row_id=self.row_id,
-            **{**self.screens, "norm_error": float(self.screens["norm_error"][0])},  # type: ignore[arg-type]
+            **screens,
         )
 
     def item(self, document: int) -> np.ndarray:
@@ -241,5 +243,5 @@ def _screens(vectors: np.ndarray, ptr: np.ndarray) -> dict[str, np.ndarray]:
         return screen(vectors, ptr)
     # A shard may have no sets: make the data of one vector and keep none of its rows.
     screens = screen(_any_vectors(1, vectors.shape[1]), np.array([0, 1]))
-    by_vector = {name: screens[name][:0] for name in ("cell", "radius", "codes", "terms", "mean_along", "mean_off")}
+    by_vector = {name: screens[name][:0] for name in (*PER_TOKEN, "order", "mean_along", "mean_off")}
     return {**screens, **by_vector}

@@ -29,7 +29,7 @@ from metric_oracle.kernels._llvm import (
     spread,
     vector,
 )
-from metric_oracle.kernels._simd import LANES, intrinsic
+from metric_oracle.kernels._simd import intrinsic
 from metric_oracle.kernels._target import Path
 
 
@@ -47,7 +47,7 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
     lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
              bytes; then float32[16 * blocks], rest of each lane
     unit, slack  float32
-    table    int16[cells, LANES]
+    table    int16[cells, 16 * blocks]
     codes    uint8[n_tokens, width], 128 added
     cell     uint16[n_tokens]
     terms    float32[n_tokens, 5]
@@ -75,7 +75,7 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
             rest = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
             columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
             for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
-                lines = [_line_of(builder, table, cell, token, 2 * LANES) for token in group]
+                lines = [_line_of(builder, table, cell, token, 32 * blocks) for token in group]
                 for line in lines:  # they come while the codes are multiplied
                     for i in range(0, 32 * blocks, 64):
                         ask_for(builder, builder.add(line, I64(i)), level=3)
@@ -198,26 +198,32 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
     return types.void(*[types.intp] * 6), code
 
 
-@intrinsic
-def lowest_angles(typingctx: Any, table: Any, cell: Any, radius: Any, n_tokens: Any, lowest: Any) -> Any:
-    """Lower `lowest` (uint8[LANES]) to the minimum of `table[cell] - radius` over tokens, at least 0.
+def make_lowest(blocks: int) -> Any:
+    """Return the function `lowest_angles(table, cell, radius, n_tokens, lowest)`.
 
-    table  uint8[cells, LANES]; cell uint16[n_tokens]; radius uint8[n_tokens]
+    It lowers `lowest`, uint8[16 * blocks], to the minimum of `table[cell] - radius` over tokens, at least 0.
+
+    table  uint8[cells, 16 * blocks]; cell uint16[n_tokens]; radius uint8[n_tokens]
     """
+    n = 16 * blocks
 
-    def code(context, builder, signature, values):
-        table, cell, radius, n_tokens, lowest = values
-        v64 = vector(I8, LANES)
-        least = cgutils.alloca_once_value(builder, load(builder, lowest, v64))
-        with cgutils.for_range(builder, n_tokens) as token:
-            line = load(builder, _line_of(builder, table, cell, token.index, LANES), v64)
-            less = spread(builder, load(builder, radius, I8, token.index), LANES)
-            angle = call(builder, f"llvm.usub.sat.v{LANES}i8", v64, line, less)
-            builder.store(call(builder, f"llvm.umin.v{LANES}i8", v64, builder.load(least), angle), least)
-        save(builder, builder.load(least), lowest)
-        return context.get_dummy_value()
+    @intrinsic
+    def lowest_angles(typingctx, table, cell, radius, n_tokens, lowest):
+        def code(context, builder, signature, values):
+            table, cell, radius, n_tokens, lowest = values
+            lanes = vector(I8, n)
+            least = cgutils.alloca_once_value(builder, load(builder, lowest, lanes))
+            with cgutils.for_range(builder, n_tokens) as token:
+                line = load(builder, _line_of(builder, table, cell, token.index, n), lanes)
+                less = spread(builder, load(builder, radius, I8, token.index), n)
+                angle = call(builder, f"llvm.usub.sat.v{n}i8", lanes, line, less)
+                builder.store(call(builder, f"llvm.umin.v{n}i8", lanes, builder.load(least), angle), least)
+            save(builder, builder.load(least), lowest)
+            return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 5), code
+        return types.void(*[types.intp] * 5), code
+
+    return lowest_angles
 
 
 def make_near(blocks: int, path: Path | None = None) -> Any:

@@ -234,7 +234,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     query, unit = cpu.pack_query(encoded.batch.states_of(q), encoded.batch.weights_of(q), index.basis, index.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     units = np.arange(n_units, dtype=np.int32)
-    work = cpu.scratch_of(cpu.new_scratch({}, corpus, n_units, len(index.centers), len(unit), 1)[0], 0)
+    work = cpu.new_scratch({}, corpus, n_units, len(index.centers), len(unit), 1)[0]
     margins = bounds.margins_of(index.states.shape[1], corpus.norm_error)
     tables = bounds.angle_tables(margins)
     bounds.fill_tables(index.centers @ unit.T, margins.rise, work, tables)
@@ -250,8 +250,12 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         assert recall <= _bound_recall(u, corpus, query.coded, work, tables.above, margins.exact)
         assert _bound_means(u, corpus, query.coded, margins.means) <= recall
         # Codes.
-        high_precision, high_recall = bounds.bound_codes(u, corpus, query.coded, work, margins)
-        assert precision <= _bound_by_some_codes(u, work.upper[u], corpus, query.coded, work, margins)
+        high_precision, high_recall = bounds.bound_codes(u, corpus, query.coded, work, margins, tables.above)
+        mixed_precision, mixed_recall = _bound_by_some_codes(
+            u, work.upper[u], corpus, query.coded, work, margins, tables.above
+        )
+        assert precision <= mixed_precision
+        assert recall <= mixed_recall
         low_precision, low_recall = bounds.bound_codes_below(u, corpus, query.coded, work, margins)
         assert low_precision <= precision <= high_precision or not has_weight
         assert low_recall <= recall <= high_recall
@@ -271,9 +275,9 @@ def _bound_recall(u, corpus, coded, work, above, margin):
 
 
 @numba.njit
-def _bound_by_some_codes(u, precision, corpus, coded, work, margins):
-    known = bounds.Known(np.float64(precision), 0.0, 0.0, -np.inf)
-    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins)[2]
+def _bound_by_some_codes(u, precision, corpus, coded, work, margins, above):
+    known = bounds.Known(np.float64(precision), np.inf, 0.0, -np.inf, False)
+    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins, above)[2:]
 
 
 @numba.njit
@@ -374,7 +378,7 @@ def test_tiles_find_what_the_whole_does(k, monkeypatch):
     monkeypatch.setattr(cpu, "TILE", 64)
     check_search(world, exact, (k,))
     work = searched(world, min(k, 150))[1]
-    assert work["scratch"].upper.shape[1] == work["answers"][0].item.shape[0] == 64
+    assert work["scratch"].upper.shape[0] == work["answers"].item.shape[0] == 64
 
 
 def test_lanes_without_a_token_claim_nothing():
@@ -507,7 +511,7 @@ def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
     """Whatever the right search scores keeps its bounds: only the sample of what is dropped can show it."""
     world = leaning_world(300)
     _, work = searched(world, 1)
-    answers = work["answers"][0]
+    answers = work["answers"]
     untouched = np.ones(300, bool)
     untouched[answers.item[: answers.state[0]]] = False
     tokens = np.flatnonzero(np.repeat(untouched, np.diff(world.index.ptr)))
@@ -518,11 +522,11 @@ def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
 @pytest.mark.parametrize(("n_queries", "n_of_all", "n_kept"), [(1, 64, 16), (10, 7, 2), (64, 1, 1), (3000, 1, 1)])
 def test_the_sample_of_a_query_grows_as_they_become_fewer(n_queries, n_of_all, n_kept):
     work, found = SimpleNamespace(kept=np.arange(5000, 5050)), SimpleNamespace(state=np.array([0, 0, 0, 50, -1]))
-    sample = cpu._sample(0, sample_size(n_queries), True, work, found, 1000)
+    sample = cpu._sample(0, sample_size(n_queries), work, found, 1000)
     assert len(sample) == n_of_all + n_kept
     assert (sample < 1000).sum() == n_of_all
     found.state[3] = 0  # the cells kept nothing: a query alone is checked all the same
-    assert len(cpu._sample(0, sample_size(n_queries), True, work, found, 1000)) == (n_of_all if n_of_all > 1 else 0)
+    assert len(cpu._sample(0, sample_size(n_queries), work, found, 1000)) == (n_of_all if n_of_all > 1 else 0)
 
 
 def test_a_dropped_report_that_belongs_among_the_best_is_counted():
@@ -530,7 +534,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     world = leaning_world(300)
     index, corpus = world.index, world.queries.corpus
     _, work = searched(world, 1)
-    answers, line = work["answers"][0], cpu.scratch_of(work["scratch"], 0)
+    answers, scratch = work["answers"], work["scratch"]
     assert work["counts"][4] == 0
     scored = answers.item[: answers.state[0]]
     dropped = np.setdiff1d(np.arange(300), scored)
@@ -539,7 +543,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
     query, _ = cpu.pack(corpus, world.queries.batch, 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
-    cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, line, answers)
+    cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, scratch, answers)
     assert work["counts"][4] == 5
     rule = r"^no dropped candidate must score among the best; got 5 of a sample\. This is a defect"
     with pytest.raises(ExactnessError, match=rule):
@@ -581,13 +585,13 @@ def test_entries_of_the_table_lie_above_their_cosines(width):
     off = (margins.error - 2.0**-8) / UNIT
     for sign in (-1, 1):
         near = (cosines + sign * off).astype(np.float32)[:, None]
-        work = cpu.scratch_of(cpu.new_scratch({}, leaning_world(30).queries.corpus, 1, len(near), 1, 1)[0], 0)
+        work = cpu.new_scratch({}, leaning_world(30).queries.corpus, 1, len(near), 1, 1)[0]
         bounds.fill_tables(near, margins.rise, work, tables)
-        entry = work.table[0, :, 0] / UNIT
+        entry = work.table[0, : 32 * len(near) : 32] / UNIT
         assert (entry >= cosines).all()
         assert (entry <= cosines + margins.below).all()
         angle = np.arccos(cosines) / bounds.STEP
-        assert (work.angle[0, :, 0] <= angle + 1e-9).all()
+        assert (work.angle[0, : 32 * len(near) : 32] <= angle + 1e-9).all()
         least, most = (np.pi / 2 - work.ends[:, i].astype(np.float64) for i in range(2))
         assert (least <= angle * bounds.STEP).all()
         assert (most >= angle * bounds.STEP).all()

@@ -18,14 +18,14 @@ import pytest
 from llvmlite import ir
 
 from metric_oracle.kernels import _target
-from metric_oracle.kernels._simd import LANES, dot, dot_error, make_dots, make_products, make_widen
+from metric_oracle.kernels._simd import dot, dot_error, make_dots, make_products, make_widen
 from metric_oracle.kernels._simd_codes import (
     SINE_ERROR,
     add_sines,
     code_tokens,
-    lowest_angles,
     make_bounds,
     make_candidates,
+    make_lowest,
     make_near,
 )
 from metric_oracle.kernels.bertscore import all_pairs
@@ -75,13 +75,13 @@ def test_loops_equal_numpy(name, blocks, n_tokens):
         elif n_tokens == 13:
             query[:], codes[:] = -most, 127
         sums = codes @ query.astype(np.int64)
-        table = rng.integers(-UNIT, UNIT + 1, (5, LANES)).astype(np.int16)
+        table = rng.integers(-UNIT, UNIT + 1, (5, lanes)).astype(np.int16)
         cell = rng.integers(0, 5, n_tokens).astype(np.uint16)
         terms = (2.0 ** rng.integers(-3, 1, (n_tokens, 5))).astype(np.float32)
         rest = rng.integers(0, 9, lanes).astype(np.float32)
         unit, slack = np.float32(0.5), np.float32(4)
         expected = (
-            table[cell][:, :lanes] * terms[:, :1]
+            table[cell] * terms[:, :1]
             + sums * (unit * terms[:, 1:2])
             + rest * terms[:, 2:3]
             + terms[:, 3:4]
@@ -128,7 +128,7 @@ def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndar
         rng.random(lanes, np.float32).view(np.int32),
     ]
     codes = rng.integers(0, 256, (n_tokens, width)).astype(np.uint8)
-    table = rng.integers(-UNIT, UNIT + 1, (9, LANES)).astype(np.int16)
+    table = rng.integers(-UNIT, UNIT + 1, (9, lanes)).astype(np.int16)
     cell = rng.integers(0, 9, n_tokens).astype(np.uint16)
     terms = (rng.random((n_tokens, 5)) * [1 / UNIT, 0.01, 0.3, 0.1, 0.2]).astype(np.float32)
     room = np.full((2, 1 + n_tokens + 16), -1e30, np.float32)
@@ -145,7 +145,7 @@ def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndar
     sums = (codes.astype(np.int64) - 128) @ packed.swapaxes(1, 2).reshape(width, lanes).astype(np.int64)
     wide = terms.astype(np.float64)
     near = (
-        table[cell][:, :lanes] * wide[:, :1] + sums * (float(unit) * wide[:, 1:2])
+        table[cell] * wide[:, :1] + sums * (float(unit) * wide[:, 1:2])
         + head[lanes:].view(np.float32) * wide[:, 2:3] + wide[:, 3:4] + float(slack) * wide[:, 4:]
     )  # fmt: skip
     return room[0, 1 : 1 + n_tokens], columns[0], near
@@ -196,20 +196,27 @@ def test_products_equal_numpy(name, n_queries):
         assert greatest.tolist() == expected.max(axis=1).tolist()
 
 
+_lowest2, _lowest4 = make_lowest(2), make_lowest(4)
+
+
 @numba.njit
-def _lowest(table, cell, radius, n_tokens, lowest):
-    lowest_angles(table, cell, radius, n_tokens, lowest)
+def _lowest(blocks, table, cell, radius, n_tokens, lowest):
+    if blocks == 2:
+        _lowest2(table, cell, radius, n_tokens, lowest)
+    else:
+        _lowest4(table, cell, radius, n_tokens, lowest)
 
 
+@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("n_tokens", [1, 2, 9, 100])
-def test_lowest_angles_equal_numpy(n_tokens):
+def test_lowest_angles_equal_numpy(n_tokens, blocks):
     rng = np.random.default_rng(n_tokens)
-    table = rng.integers(0, 256, (30, LANES)).astype(np.uint8)
+    table = rng.integers(0, 256, (30, 16 * blocks)).astype(np.uint8)
     cell = rng.integers(0, 30, n_tokens).astype(np.uint16)
     radius = rng.choice((0, 1, 40, 255), n_tokens).astype(np.uint8)
-    lowest = rng.integers(0, 256, LANES).astype(np.uint8)
+    lowest = rng.integers(0, 256, 16 * blocks).astype(np.uint8)
     expected = np.minimum(np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0), lowest)
-    _lowest(address(table), address(cell), address(radius), n_tokens, address(lowest))
+    _lowest(blocks, address(table), address(cell), address(radius), n_tokens, address(lowest))
     assert lowest.tolist() == expected.tolist()
 
 

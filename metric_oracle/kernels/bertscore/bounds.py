@@ -13,7 +13,7 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
 from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._simd import LANES, prefetch
-from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, lowest_angles, make_bounds
+from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_lowest
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL, f1, mean
@@ -27,9 +27,10 @@ WIDEST, LONGEST = 1 << 13, 1 << 14
 # codes of 6 bits and more a side.
 REACH = 4.0
 
-CHUNK = 12  # tokens whose codes are read before the item may be dropped; a multiple of the group of rows on any path
+CHUNK = 384  # pairs of tokens whose codes are multiplied before the item may be dropped
 TINY = 2.0**-48  # rounding of a score that is computed from precision and recall
 _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
+_lowest2, _lowest4 = make_lowest(2), make_lowest(4)
 
 
 class Margins(NamedTuple):
@@ -153,16 +154,18 @@ def fill_tables(cosines, rise, work, tables):
         best = np.int32(-UNIT)
         for p in range(passes):
             first = p * LANES
+            lanes = lanes_of(n, p)
+            at = m * lanes
             for lane in range(min(LANES, n - first)):
                 value = np.int32(cosines[m, first + lane] * np.float32(UNIT) + np.float32(1.0 + rise + UNIT)) - UNIT
                 value = max(value, np.int32(-UNIT))
                 inside = min(value, np.int32(UNIT))
                 best = max(best, inside)
-                work.table[p, m, lane] = value
-                work.angle[p, m, lane] = tables.down[(inside + UNIT) >> 2]
-            for lane in range(min(LANES, n - first), LANES):
-                work.table[p, m, lane] = 0
-                work.angle[p, m, lane] = STEPS
+                work.table[p, at + lane] = value
+                work.angle[p, at + lane] = tables.down[(inside + UNIT) >> 2]
+            for lane in range(min(LANES, n - first), lanes):
+                work.table[p, at + lane] = 0
+                work.angle[p, at + lane] = STEPS
         work.ends[m, 0] = tables.ends[best + UNIT, 0]
         work.ends[m, 1] = tables.ends[best + UNIT, 1]
 
@@ -206,21 +209,29 @@ def bound_precisions(documents, corpus, work, margins):
 
 
 @inlined
+def _find_lowest(u, begin, corpus, n, p, work):
+    """Write to `work.lowest[p]` the least angles to the tokens of document u from `begin` on.
+
+    They are those of the query's tokens in pass p, of n in all.
+    """
+    first = corpus.ptr[u] + begin
+    n_tokens = corpus.ptr[u + 1] - first
+    work.lowest[p, :] = STEPS
+    angle, lowest = work.angle[p].ctypes.data, work.lowest[p].ctypes.data
+    cell, radius = corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first
+    if lanes_of(n, p) == 32:
+        _lowest2(angle, cell, radius, n_tokens, lowest)
+    else:
+        _lowest4(angle, cell, radius, n_tokens, lowest)
+
+
+@inlined
 def bound_recall(u, corpus, coded, work, above, margin):
     """Return an upper bound on the recall of document u, from the cells of its tokens."""
     n = len(coded.weights)
-    first = corpus.ptr[u]
-    n_tokens = corpus.ptr[u + 1] - first
     total = other = weight = rest = 0.0
     for p in range((n + LANES - 1) // LANES):
-        work.lowest[p, :] = STEPS
-        lowest_angles(
-            work.angle[p].ctypes.data,
-            corpus.cell.ctypes.data + 2 * first,
-            corpus.radius.ctypes.data + first,
-            n_tokens,
-            work.lowest[p].ctypes.data,
-        )
+        _find_lowest(u, 0, corpus, n, p, work)
         begin, n_lanes = p * LANES, min(LANES, n - p * LANES)
         lowest = work.lowest[p]
         lane = 0
@@ -235,6 +246,24 @@ def bound_recall(u, corpus, coded, work, above, margin):
             total += coded.weights[begin + lane] * above[lowest[lane]]
             weight += coded.weights[begin + lane]
     return (total + other) / (weight + rest) + margin
+
+
+@inlined
+def _mix_recall(u, begin, corpus, coded, work, above):
+    """Return a bound on the recall of document u, less its margin.
+
+    `work.column` has the bounds by codes of the document's first `begin` tokens; the others are bounded by their cells.
+    """
+    n = len(coded.weights)
+    total = weight = 0.0
+    for p in range((n + LANES - 1) // LANES):
+        _find_lowest(u, begin, corpus, n, p, work)
+        column, lowest = work.column[p], work.lowest[p]
+        for lane in range(min(LANES, n - p * LANES)):
+            w = coded.weights[p * LANES + lane]
+            total += w * max(np.float64(column[lane]), above[lowest[lane]])
+            weight += w
+    return total / weight
 
 
 @inlined
@@ -275,14 +304,25 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 
 @inlined
-def prefetch_codes(u, corpus):
-    """Prefetch the memory that `bound_codes` reads for document u, an access that the processor cannot predict."""
+def chunk_of(n):
+    """Return the number of tokens whose codes are read at a time for a query of n tokens."""
+    return CHUNK // lanes_of(n, 0)
+
+
+@inlined
+def prefetch_codes(u, n, corpus):
+    """Prefetch what `bound_by_codes` reads first of document u, which the processor cannot predict.
+
+    `n` is the number of tokens of the query.
+    """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
+    n_read = min(n_tokens, chunk_of(n))
     width = corpus.codes.shape[1]
-    prefetch(corpus.codes.ctypes.data + width * first, width * n_tokens)
-    prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_tokens)
+    prefetch(corpus.codes.ctypes.data + width * first, width * n_read)
+    prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_read)
     prefetch(corpus.cell.ctypes.data + 2 * first, 2 * n_tokens)
+    prefetch(corpus.radius.ctypes.data + first, n_tokens)
 
 
 class Known(NamedTuple):
@@ -297,17 +337,20 @@ class Known(NamedTuple):
     offset : float
         Number that is added to the item's score.
     threshold : float
-        The item may be dropped if its score plus offset is below this; minus infinity to read all tokens.
+        The item may be dropped if its score plus offset is below this.
+    is_whole : bool
+        Whether all tokens are read before the item may be dropped, for which the score need not rise with both.
     """
 
     precision: float
     recall: float
     offset: float
     threshold: float
+    is_whole: bool
 
 
 @inlined
-def bound_by_codes(part, u, known, corpus, coded, work, margins):
+def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
     """Bound precision and recall of document u from above by the codes of its tokens, read one chunk after another.
 
     Tokens that are not yet read are bounded by their cells. As soon as the bounds suffice to drop the item, reading
@@ -317,36 +360,43 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
     -------
     precision, recall : float
         Minus infinity if the item is dropped.
-    least : float
-        Minimum of the bounds on precision by codes and cells.
+    mixed_precision, mixed_recall : float
+        Least bounds by codes and cells.
     """
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])
     margin = margins.code + margins.token * n_tokens
     by_codes = by_cells = 0.0
-    least = np.inf
+    mixed_precision = mixed_recall = np.inf
+    chunk = n_tokens if known.is_whole else chunk_of(len(coded.weights))
     begin = 0
     while begin < n_tokens:
-        n_some = min(CHUNK, n_tokens - begin)
+        n_some = min(chunk, n_tokens - begin)
         _run_codes(u, begin, n_some, corpus, coded, coded.lanes, coded.scalars[1], work)
         by_codes += work.row[0]
         if begin + n_some < n_tokens and weight > 0:
             _add_cells(u, begin, n_some, corpus, work)
             by_cells += work.means[0]
             mixed = known.precision + (by_codes - by_cells) / weight + 2.0 * (margin + margins.cells)
-            least = min(least, mixed)
-            if bound_of(part, min(mixed, known.precision), known.recall, known.offset) < known.threshold:
-                return -np.inf, -np.inf, least
+            mixed_precision = min(mixed_precision, mixed)
+            precision = min(mixed, known.precision)
+            if bound_of(part, precision, known.recall, known.offset) < known.threshold:
+                return -np.inf, -np.inf, mixed_precision, mixed_recall
+            if part != PRECISION:
+                mixed = _mix_recall(u, begin + n_some, corpus, coded, work, above) + margins.code
+                mixed_recall = min(mixed_recall, mixed)
+                if bound_of(part, precision, min(mixed, known.recall), known.offset) < known.threshold:
+                    return -np.inf, -np.inf, mixed_precision, mixed_recall
         begin += n_some
     precision = by_codes / weight + margin if weight > 0 else 0.0
-    return precision, mean_of_maxima(coded.weights, work.column) + margins.code, least
+    return precision, mean_of_maxima(coded.weights, work.column) + margins.code, mixed_precision, mixed_recall
 
 
 @jit
-def bound_codes(u, corpus, coded, work, margins):
+def bound_codes(u, corpus, coded, work, margins, above):
     """Return the bounds of `bound_by_codes` from the codes of all tokens of document u."""
-    known = Known(np.inf, 0.0, 0.0, -np.inf)
-    precision, recall, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins)
+    known = Known(np.inf, np.inf, 0.0, -np.inf, True)
+    precision, recall, _, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
     return precision, recall
 
 

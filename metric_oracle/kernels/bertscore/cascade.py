@@ -27,24 +27,20 @@ from metric_oracle.kernels.bertscore.bounds import (
     prefetch_codes,
 )
 from metric_oracle.kernels.bertscore.exact import approximate, exact, exact_pair, length_of, widen
-from metric_oracle.kernels.bertscore.query import Coded
-from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL
+from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
 
 FIRST = 4  # the best 4 k items of a warm start are scored
 AHEAD = 2  # candidates whose codes are prefetched
 ROUND = 2.0**-23  # above the error of rounding to float32
-VISIT = 1 << 15  # tokens whose codes are used for all queries of a group before the next ones are read: 3 MB
 STAGES = ("cells", "codes", "float32")
 
 
 class Work(NamedTuple):
-    """Scratch arrays of one thread, which searches a group of queries at a time.
+    """Scratch arrays of one thread."""
 
-    The first arrays have a row for each query of the group; the others are used for one query after another.
-    """
-
-    table: np.ndarray  # int16[passes, M, LANES], cosines with the centres, rounded up
-    angle: np.ndarray  # uint8[passes, M, LANES], the same as angles, rounded down
+    # Cosines of the query's tokens with the centres, rounded up: of each centre the 32 or LANES lanes of the pass.
+    table: np.ndarray  # int16[passes, M * LANES]
+    angle: np.ndarray  # uint8[passes, M * LANES], the same as angles, rounded down
     ends: np.ndarray  # float32[M, 2], pi / 2 less the least angle of any lane: from above, and from below
     upper: np.ndarray  # float32[I], bound on precision
     lower: np.ndarray  # float32[I], lower bound on precision
@@ -60,9 +56,6 @@ class Work(NamedTuple):
     sums: np.ndarray  # float64[longest query, longest report]
     start: np.ndarray  # int32[starts], items with the best bounds
     start_bound: np.ndarray  # float64[starts]
-
-
-OF_QUERY = 8  # the first fields are of one query
 
 
 class Items(NamedTuple):
@@ -189,11 +182,11 @@ def _offer(i, bound, n, starts, bounds):
 
 
 @jit
-def _score_best(n, part, k, items, corpus, query, margins, work, scores):
+def _score_best(n, part, k, items, corpus, query, margins, tables, work, scores):
     """Bound the first n items of the warm start by their codes; score the best of them, to get a threshold."""
     for j in range(n):
         i = work.start[j]
-        precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins)
+        precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins, tables.above)
         work.start_bound[j] = -bound_of(part, precision, recall, items.offset[i])
     order = order_of(work.start_bound[:n])
     for j in order[: FIRST * k]:
@@ -297,106 +290,49 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
     n_starts = 0
     for i in range(first, last):
         n_starts = _offer(i, work.upper[i] + items.offset[i], n_starts, work.start, work.start_bound)
-    _score_best(n_starts, part, k, items, corpus, query, margins, work, scores)
+    _score_best(n_starts, part, k, items, corpus, query, margins, tables, work, scores)
 
     n_kept, n_starts = _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
     scores.state[3] = n_kept
     scores.counts[0] += n_items - n_kept
-    _score_best(n_starts, part, k, items, corpus, query, margins, work, scores)
-
-
-@jit
-def _work_of(group, g):
-    """Return the scratch arrays of query g of a group."""
-    return Work(
-        group.table[g],
-        group.angle[g],
-        group.ends[g],
-        group.upper[g],
-        group.lower[g],
-        group.kept[g],
-        group.kept_bound[g],
-        group.kept_recall[g],
-        group.means,
-        group.row,
-        group.column,
-        group.lowest,
-        group.wide,
-        group.turned,
-        group.sums,
-        group.start,
-        group.start_bound,
-    )
-
-
-class Group(NamedTuple):
-    """Inputs of the second stage (codes), one row for each query of a group."""
-
-    coded: Coded
-    n: np.ndarray  # int64, tokens
-    offset: np.ndarray  # float32[I]
-    threshold: np.ndarray  # float64[1]
-    n_kept: np.ndarray  # int64, in and out
-    position: np.ndarray  # int64, number of remaining items that were read; 0 at first
-    n_left: np.ndarray  # int64, number of those that remain; 0 at first
+    _score_best(n_starts, part, k, items, corpus, query, margins, tables, work, scores)
 
 
 @jit_borrowing
-def search_codes(part, document, corpus, group, margins, scratch):
-    """Run the second stage for a group of queries: drop items by the codes of their tokens.
-
-    The corpus is read in runs of documents; each run is compared with all queries before the next is read.
-
-    Writes
-    ------
-    kept, kept_bound of `scratch`, and `group.n_kept`
-        The remaining items, in order.
-    """
-    n_queries = len(group.n)
-    position = group.position
-    n_left = group.n_left
-    first = 0
-    while first < len(document):
-        last = first
-        while last < len(document) and corpus.ptr[document[last]] - corpus.ptr[document[first]] <= VISIT:
-            last += 1
-        for g in range(n_queries):
-            work = _work_of(scratch, g)
-            n = group.n[g]
-            c = group.coded
-            coded = Coded(c.weights[g, :n], c.codes[g], c.lanes[g], c.lanes_below[g], c.scalars[g])
-            threshold = group.threshold[g, 0]
-            j = position[g]
-            while j < group.n_kept[g] and work.kept[j] < last:
-                if j + AHEAD < group.n_kept[g]:
-                    prefetch_codes(document[work.kept[j + AHEAD]], corpus)
-                i = work.kept[j]
-                u = document[i]
-                bound = work.kept_bound[j]
-                recall = np.float64(work.kept_recall[j])
-                j += 1
-                if bound < threshold:
-                    continue
-                if n != 2 and length_of(u, corpus) != 2:
-                    sure = bound != np.inf
-                    enough = threshold if sure and part != RECALL else -np.inf
-                    known = Known(np.float64(work.upper[i]), recall, np.float64(group.offset[g, i]), enough)
-                    precision, recall, _ = bound_by_codes(part, u, known, corpus, coded, work, margins)
-                    if precision == -np.inf:
-                        continue
-                    if not sure:
-                        low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
-                        sure = is_sure(part, low_precision + low_recall, precision + recall)
-                    bound = bound_of(part, precision, recall, group.offset[g, i]) if sure else np.inf
-                    if bound < threshold:
-                        continue
-                work.kept[n_left[g]] = i
-                work.kept_bound[n_left[g]] = bound
-                n_left[g] += 1
-            position[g] = j
-        first = last
-    for g in range(n_queries):
-        group.n_kept[g] = n_left[g]
+def search_codes(part, items, corpus, query, margins, tables, work, scores):
+    """Run the second stage for one query: of the items that the first stage kept, drop those that codes exclude."""
+    n = len(query.weights)
+    coded = query.coded
+    threshold = scores.threshold[0]
+    n_kept = scores.state[3]
+    n_left = 0
+    for j in range(n_kept):
+        if j + AHEAD < n_kept:
+            prefetch_codes(items.document[work.kept[j + AHEAD]], n, corpus)
+        i = work.kept[j]
+        u = items.document[i]
+        bound = work.kept_bound[j]
+        if bound < threshold:
+            continue
+        if n != 2 and length_of(u, corpus) != 2:
+            sure = bound != np.inf
+            recall = np.float64(work.kept_recall[j])
+            offset = np.float64(items.offset[i])
+            known = Known(np.float64(work.upper[i]), recall, offset, threshold, not sure)
+            precision, recall, _, _ = bound_by_codes(part, u, known, corpus, coded, work, margins, tables.above)
+            if precision == -np.inf:
+                continue
+            if not sure:
+                low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
+                sure = is_sure(part, low_precision + low_recall, precision + recall)
+            bound = bound_of(part, precision, recall, offset) if sure else np.inf
+            if bound < threshold:
+                continue
+        work.kept[n_left] = i
+        work.kept_bound[n_left] = bound
+        n_left += 1
+    scores.state[3] = n_left
+    scores.counts[1] += n_kept - n_left
 
 
 @jit
@@ -465,9 +401,13 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
     low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
     below = precision + recall - low if corpus.document_weight[u] > 0 else np.inf
     scores.closest[0] = min(scores.closest[0], above, below)
-    known = Known(np.float64(work.upper[i]), 0.0, 0.0, -np.inf)
-    high_precision, high_recall, mixed = bound_by_codes(F1, u, known, corpus, query.coded, work, margins)
-    scores.closest[1] = min(scores.closest[1], high_precision - precision, high_recall - recall, mixed - precision)
+    known = Known(np.float64(work.upper[i]), np.inf, 0.0, -np.inf, False)
+    high_precision, high_recall, mixed_precision, mixed_recall = bound_by_codes(
+        F1, u, known, corpus, query.coded, work, margins, tables.above
+    )
+    closest = min(high_precision - precision, high_recall - recall)
+    closest = min(closest, mixed_precision - precision, mixed_recall - recall)
+    scores.closest[1] = min(scores.closest[1], closest)
     low_precision, low_recall = bound_codes_below(u, corpus, query.coded, work, margins)
     if corpus.document_weight[u] > 0:
         scores.closest[1] = min(scores.closest[1], precision - low_precision)

@@ -8,7 +8,7 @@ of orthonormality of the basis) and |s b|, from which the kernel bounds the last
 bytes. All are computed in float64 from the stored numbers and rounded up. The README of this folder has the proof.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ TOKENS_A_CELL = 512
 MOST_CELLS = 1 << 14
 ROUNDS = 4  # of k-means
 BLOCK = 1 << 14  # tokens at once
+PER_TOKEN = ("cell", "radius", "codes", "terms")  # arrays with a row for each token, in the order of `order`
 
 
 def n_cells(n_tokens: int) -> int:
@@ -55,7 +56,7 @@ def screen(
     Returns
     -------
     dict
-        Arrays by name: those of `indexes.bertscore.TokenStateIndex` from `centers` to `norm_error`.
+        Arrays by name: those of `indexes.bertscore.TokenStateIndex` from `centers` to `order`.
     """
     n_tokens = len(states)
     rng = np.random.default_rng(seed)
@@ -83,6 +84,7 @@ def screen(
         _encode(c, nearest, block, out)
         release()
     out["mean_along"], out["mean_off"] = _means(states, ptr, direction)
+    out["order"] = _sort_by_radius(out, ptr)
     lost = length_error(states.shape[1])
     return {**out, "norm_error": np.array([norm_error * (1 + lost) + 2 * lost])}
 
@@ -116,6 +118,45 @@ def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.
     terms[:, 2] = up(np.linalg.norm(tail - tail_inside @ basis.T, axis=1) + lost)
     terms[:, 3] = up(np.linalg.norm(tail_inside, axis=1) * (1.0 + 2.0 * skew) + lost)
     terms[:, 4] = up(np.linalg.norm(coded, axis=1) + lost)
+
+
+def in_order(values: np.ndarray, ptr: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+    """Return values of the tokens, one each, in the order in which the tokens are coded.
+
+    `order` is that of `screen`; None stands for the order in the reports, in which older indexes have their codes.
+    """
+    return values if order is None else values[np.repeat(ptr[:-1], np.diff(ptr)) + order]
+
+
+def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
+    """Sort the tokens of each document in the arrays of `PER_TOKEN`: first those that are farthest from their cells.
+
+    Cells bound these tokens worst, so that their codes are read first.
+
+    Returns
+    -------
+    order : uint16[T]
+        Place in its document of each token.
+    """
+    order = np.empty(len(out["radius"]), np.uint16)
+    for u, end in _blocks(ptr):
+        block = slice(ptr[u], ptr[end])
+        length = np.diff(ptr[u : end + 1])
+        key = np.repeat(np.arange(len(length)) * (STEPS + 1), length) + (STEPS - out["radius"][block].astype(np.int64))
+        by_radius = np.argsort(key, kind="stable")
+        order[block] = by_radius - np.repeat(ptr[u:end] - ptr[u], length)
+        for name in PER_TOKEN:
+            out[name][block] = out[name][block][by_radius]
+    return order
+
+
+def _blocks(ptr: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Divide documents into blocks of at most BLOCK tokens, or of one document; yield the first and the end of each."""
+    u = 0
+    while u < len(ptr) - 1:
+        end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
+        yield u, end
+        u = end
 
 
 def _unit(states: np.ndarray) -> np.ndarray:
@@ -154,13 +195,10 @@ def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[
     along = np.empty(len(ptr) - 1, np.float32)
     off = np.empty(len(ptr) - 1, np.float32)
     wide = direction.astype(np.float64)
-    u = 0
-    while u < len(ptr) - 1:
-        end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
+    for u, end in _blocks(ptr):
         c = _unit(states[ptr[u] : ptr[end]])
         mean = np.add.reduceat(c, ptr[u:end] - ptr[u]) / np.diff(ptr[u : end + 1])[:, None]
         part = mean @ wide
         along[u:end] = part
         off[u:end] = up(np.linalg.norm(mean - part[:, None] * wide, axis=1))
-        u = end
     return along, off

@@ -1,7 +1,6 @@
-"""BERTScore search on CPUs: the cascade of bounds for groups of queries.
+"""BERTScore search on CPUs: the cascade of bounds for one query after another.
 
-Several queries are searched together, so that the codes of the corpus are read from memory once for all. The README
-proves the bounds; `cascade.py` explains items.
+The README proves the bounds; `cascade.py` explains items.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +13,7 @@ from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import angle_tables, fill_tables, margins_of
 from metric_oracle.kernels.bertscore.cascade import (
-    OF_QUERY,
     STAGES,
-    Group,
     Items,
     ItemScores,
     Work,
@@ -28,15 +25,15 @@ from metric_oracle.kernels.bertscore.cascade import (
     search_codes,
 )
 from metric_oracle.kernels.bertscore.exact import exact_pair
-from metric_oracle.kernels.bertscore.query import Coded, Query, pack_query
+from metric_oracle.kernels.bertscore.query import Query, pack_query
 from metric_oracle.kernels.bertscore.score import F1, f1, rescale
 from metric_oracle.kernels.contract import Capabilities, Kernel
 
 STARTS = 64  # candidates of a warm start, and 8 k more for k answers
 MOST_STARTS = 256  # answers beyond which a warm start is not enlarged
 ROUNDING = 1e-12  # of rescaling a score and back
-QUERIES = 8  # of a group, which use the corpus together
 SAMPLED = 500_000  # a large search checks one dropped item in so many
+CHECKED = 8  # and at least one item of one query in so many, unless cells drop all items
 TILE = 1 << 18  # items that are searched together, which limits the memory of a thread
 
 
@@ -45,18 +42,16 @@ def pack(corpus, batch, q):
     return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
-def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
+def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     """Allocate the scratch arrays of one thread, or return those that `work` already holds.
 
     Memory pages that are never written are not used, so generous maxima cost nothing. `n_items` is the maximum number
-    of items that are searched together, `n_queries` that of the queries in a group.
+    of items that are searched together.
 
     Returns
     -------
     scratch : Work
-        Arrays for all queries of a group.
-    answers : list of ItemScores
-        One for each query of a group.
+    answers : ItemScores
     """
     if work:
         return work["scratch"], work["answers"]
@@ -65,14 +60,14 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
     passes = -(-longest_query // LANES)
     n_starts = min(STARTS + 8 * min(k, MOST_STARTS), n_items)
     scratch = Work(
-        table=np.empty((n_queries, passes, n_cells, LANES), np.int16),
-        angle=np.empty((n_queries, passes, n_cells, LANES), np.uint8),
-        ends=np.empty((n_queries, n_cells, 2), np.float32),
-        upper=np.empty((n_queries, n_items), np.float32),
-        lower=np.empty((n_queries, n_items), np.float32),
-        kept=np.empty((n_queries, n_items), np.int32),
-        kept_bound=np.empty((n_queries, n_items)),
-        kept_recall=np.empty((n_queries, n_items), np.float32),
+        table=np.empty((passes, n_cells * LANES), np.int16),
+        angle=np.empty((passes, n_cells * LANES), np.uint8),
+        ends=np.empty((n_cells, 2), np.float32),
+        upper=np.empty(n_items, np.float32),
+        lower=np.empty(n_items, np.float32),
+        kept=np.empty(n_items, np.int32),
+        kept_bound=np.empty(n_items),
+        kept_recall=np.empty(n_items, np.float32),
         means=np.empty(2, np.float32),
         row=np.empty(1 + longest + 16, np.float32),
         column=np.empty((passes, LANES), np.float32),
@@ -84,47 +79,28 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k, n_queries=1):
         start_bound=np.empty(n_starts),
     )
     counts, closest = np.zeros(len(STAGES) + 2, np.int64), np.full(len(STAGES), np.inf)
-    answers = [
-        ItemScores(
-            item=np.empty(n_items, np.int32),
-            precision=np.empty(n_items),
-            recall=np.empty(n_items),
-            is_scored=np.zeros(n_items, bool),
-            best=np.empty(k + 1),
-            best_rows=np.empty(k + 1, np.int64),
-            threshold=np.full(1, -np.inf),
-            state=np.array([0, 0, 0, 0, -1]),
-            counts=counts,
-            closest=closest,
-        )
-        for _ in range(n_queries)
-    ]
+    answers = ItemScores(
+        item=np.empty(n_items, np.int32),
+        precision=np.empty(n_items),
+        recall=np.empty(n_items),
+        is_scored=np.zeros(n_items, bool),
+        best=np.empty(k + 1),
+        best_rows=np.empty(k + 1, np.int64),
+        threshold=np.full(1, -np.inf),
+        state=np.array([0, 0, 0, 0, -1]),
+        counts=counts,
+        closest=closest,
+    )
     work.update(scratch=scratch, answers=answers, counts=counts, closest=closest)
     return scratch, answers
-
-
-def scratch_of(scratch, g):
-    """Return the scratch arrays of query g of a group."""
-    return Work(*(x[g] for x in scratch[:OF_QUERY]), *scratch[OF_QUERY:])
 
 
 def find(corpus, batch, q, k, items, work, part, scored):
     """Return the items that may be among the k best rows of distinct query q, with their precision and recall.
 
-    See `find_all`.
-    """
-    return find_all(corpus, batch, [q], k, [items], work, part, scored)[0]
-
-
-def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
-    """Return the items that may be among the k best rows of each query, and their exact precision and recall.
-
     Parameters
     ----------
-    places : sequence of int
-        Numbers of distinct queries, at most `n_queries`, for which the scratch is allocated.
-    items : list of Items
-        For each query: the same documents, their rows and offsets.
+    items : Items
     work : dict
         Scratch arrays of the thread, allocated by the first call.
     scored : dict
@@ -132,53 +108,42 @@ def find_all(corpus, batch, places, k, items, work, part, scored, n_queries=1):
 
     Returns
     -------
-    list of (int64[n], float64[n], float64[n])
-        Items, precision and recall, for each query.
+    item : int64[n]
+    precision, recall : float64[n]
+        Exact.
 
     Raises
     ------
     ExactnessError
         If a bound is below an exact score, or a dropped candidate belongs in the list.
     """
-    n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
-    scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k, n_queries)
+    n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
+    scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = angle_tables(margins)
-    queries, lines = [], []
-    for g, q in enumerate(places):
-        query, document = pack(corpus, batch, q)
-        queries.append(query)
-        lines.append(scratch_of(scratch, g))
-        fill_tables(corpus.centers @ document.T, margins.rise, lines[g], tables)
-        reset(answers[g], items[g].least)
-    results: list[list[Any]] = [[] for _ in places]
-    for first in _tiles(n_items, queries, items[0].document, corpus):
-        tile = [_part_of(x, first) for x in items]
-        samples = []
-        for g, query in enumerate(queries):
-            forget_items(answers[g])
-            search_cells(part, k, tile[g], corpus, query, margins, tables, lines[g], answers[g])
-            samples.append(_sample(places[g], n_sampled, g == 0, lines[g], answers[g], len(tile[g].document)))
-        group = _group(queries, tile, answers)
-        before = int(group.n_kept.sum())
-        search_codes(part, tile[0].document, corpus, group, margins, scratch)
-        work["counts"][1] += before - int(group.n_kept.sum())
-        for g, query in enumerate(queries):
-            answers[g].state[3] = group.n_kept[g]
-            finish(part, k, tile[g], corpus, query, margins, lines[g], answers[g])
-            check(part, tile[g], corpus, query, margins, tables, samples[g], lines[g], answers[g])
-            item, *parts = collect_scores(scored, places[g], tile[g], answers[g])
-            results[g].append((item + first, *parts))
+    query, document = pack(corpus, batch, q)
+    fill_tables(corpus.centers @ document.T, margins.rise, scratch, tables)
+    reset(answers, items.least)
+    results: list[Any] = []
+    for first in _tiles(n_items, len(query.weights), items.document, corpus):
+        tile = _part_of(items, first)
+        forget_items(answers)
+        search_cells(part, k, tile, corpus, query, margins, tables, scratch, answers)
+        sample = _sample(q, n_sampled, scratch, answers, len(tile.document))
+        search_codes(part, tile, corpus, query, margins, tables, scratch, answers)
+        finish(part, k, tile, corpus, query, margins, scratch, answers)
+        check(part, tile, corpus, query, margins, tables, sample, scratch, answers)
+        item, *parts = collect_scores(scored, q, tile, answers)
+        results.append((item + first, *parts))
     check_bounds(_closest([work]), int(work["counts"][4]))
-    return [tuple(map(np.concatenate, zip(*tiles, strict=True))) for tiles in results]
+    return tuple(map(np.concatenate, zip(*results, strict=True)))
 
 
-def _tiles(n_items, queries, document, corpus):
+def _tiles(n_items, n, document, corpus):
     """Return the first item of each tile, a run of documents that is searched at a time.
 
-    Tiles with reports of the queries' length come first, because they score best.
+    Tiles with reports of the query's length, n tokens, come first, because they score best.
     """
-    n = np.median([len(query.weights) for query in queries])
     firsts = np.arange(0, n_items, TILE)
     middle = document[(firsts + np.minimum(firsts + TILE, n_items)) // 2]
     return firsts[np.argsort(np.abs(corpus.ptr[middle + 1] - corpus.ptr[middle] - n), kind="stable")]
@@ -192,42 +157,16 @@ def _part_of(items, first):
     )
 
 
-def _group(queries, items, answers):
-    """Stack the codes and thresholds of the queries of a group, as input of the second stage."""
-    passes = max(len(query.pads) for query in queries)
-    n = np.array([len(query.weights) for query in queries])
-
-    def stacked(name, shape):
-        first = getattr(queries[0].coded, name)
-        out = np.zeros((len(queries), *shape, *first.shape[1:]), first.dtype)
-        for line, query in zip(out, queries, strict=True):
-            line[: len(getattr(query.coded, name))] = getattr(query.coded, name)
-        return out
-
-    coded = Coded(
-        stacked("weights", (int(n.max()),)),
-        stacked("codes", (passes,)),
-        stacked("lanes", (passes,)),
-        stacked("lanes_below", (passes,)),
-        np.stack([query.coded.scalars for query in queries]),
-    )
-    answers = answers[: len(queries)]
-    offset = items[0].offset[None] if len(queries) == 1 else np.stack([x.offset for x in items])
-    threshold = np.stack([x.threshold for x in answers])
-    n_kept = np.array([x.state[3] for x in answers])
-    return Group(coded, n, offset, threshold, n_kept, *np.zeros((2, len(queries)), np.int64))
-
-
-def _sample(q, n, is_first, work, scores, n_items):
+def _sample(q, n, work, scores, n_items):
     """Return random items of a query, int64[...], that are scored exactly to check the bounds.
 
     They are n of all items, and n / 4 (rounded up) of the items that the first bound, that of the cells, did not drop.
     If n is 1, some queries get no items, so that the cost stays small: those of which the cells drop all items, and a
-    random part of the queries that are not the first of their group.
+    random part of the others, of which one in CHECKED always gets some.
     """
     rng = np.random.default_rng(q)
     n_kept = int(scores.state[3])
-    if n == 1 and (not n_kept or (not is_first and rng.random() * SAMPLED > n_items)):
+    if n == 1 and (not n_kept or (q % CHECKED and rng.random() * SAMPLED > n_items)):
         return np.empty(0, np.int64)
     kept = work.kept[rng.integers(n_kept, size=-(-n // 4))] if n_kept else []
     return np.concatenate([rng.integers(n_items, size=n), kept]).astype(np.int64)
@@ -294,13 +233,12 @@ class Backend(Kernel):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
         n = len(corpus.row_ptr) - 1
         items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
-        for begin in range(first, last, QUERIES):
-            places = range(begin, min(begin + QUERIES, last))
-            every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
-            results = find_all(corpus, batch, places, k, every, workspace, self.part, self.scored, QUERIES)
-            for q, (item, precision, recall) in zip(places, results, strict=True):
-                scores = final_scores(precision, recall, batch.baseline)[self.part]
-                answers.put(q, item, scores, corpus, k)
+        places = range(first, last)
+        every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
+        for q, of_query in zip(places, every, strict=True):
+            item, precision, recall = find(corpus, batch, q, k, of_query, workspace, self.part, self.scored)
+            scores = final_scores(precision, recall, batch.baseline)[self.part]
+            answers.put(q, item, scores, corpus, k)
 
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every document with each of the chosen queries.
@@ -338,7 +276,7 @@ class Backend(Kernel):
     def components(self, corpus, batch, query, document, scores):
         """Return precision, recall and f1 of pairs of a distinct query and a document."""
         parts = np.zeros((len(document), 2))
-        scratch = scratch_of(new_scratch({}, corpus, 1, 1, batch.longest, 1)[0], 0)
+        scratch, _ = new_scratch({}, corpus, 1, 1, batch.longest, 1)
         packed: dict[int, Query] = {}
         for i, (q, u) in enumerate(zip(query.tolist(), document.tolist(), strict=True)):
             if (q, u) in self.scored:

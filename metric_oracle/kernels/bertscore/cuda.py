@@ -28,7 +28,6 @@ from metric_oracle.kernels.bertscore.cpu import (
     items_of,
     least_of,
     new_scratch,
-    scratch_of,
 )
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.projections import (
@@ -113,8 +112,7 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
         Items, precision and recall, for each query.
     """
     n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
-    stacked, (answers,) = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
-    scratch = scratch_of(stacked, 0)
+    scratch, answers = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     done: dict[int, Any] = {}
     listed = n_listed(k)

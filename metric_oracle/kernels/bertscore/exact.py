@@ -77,7 +77,7 @@ def approximate(u, corpus, query, work):
     total = 0.0
     weight = 0.0
     for t in range(n_tokens):
-        w = np.float64(corpus.weights[first + t])
+        w = corpus.weight_of_id[corpus.ids[first + t]]
         total += w * work.row[t]
         weight += w
     return total / weight if weight > 0 else 0.0, mean_of_maxima(query.weights, work.column)

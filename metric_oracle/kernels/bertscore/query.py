@@ -23,7 +23,8 @@ class Corpus(NamedTuple):
     states : float32[T, d], or float16 seen as uint16
     ptr : int64[D + 1]
         Offset of each document's tokens.
-    weights : float32[T + 16], weight of each token, and padding that is read but not used
+    weights : float32[T + 16]
+        Weight of each token in the order of the codes, and padding that is read but not used.
     document_weight : float64[D], sum of a document's weights
     weight_of_id : float64[ids], weight of each token id, for the exact score
     ids : int32[T], token ids
@@ -31,6 +32,7 @@ class Corpus(NamedTuple):
     radius : uint8[T], angle to the centre of the cell in half degrees, rounded up
     codes : uint8[T, K]
     terms : float32[T, 5], see `codec.py`
+        These four have the tokens of a document in another order than `states` and `ids`: by descending radius.
     mean_along, mean_off : float32[D]
         For the unweighted mean of a document's states: component along `direction`, and length of the remainder.
     norm_error : float64, maximum of |length - 1| over the stored states

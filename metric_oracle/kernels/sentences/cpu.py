@@ -27,15 +27,11 @@ class Backend(bertscore.Backend):
         if not n:
             return
         items = bertscore.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), ROUNDING, True, corpus.row_ptr)
-        for begin in range(first, last, bertscore.QUERIES):
-            places = range(begin, min(begin + bertscore.QUERIES, last))
-            least = (1.0 - answers.limit[places] - ROUNDING).tolist()
-            every = bertscore.items_of(items, places, least, answers)
-            results = bertscore.find_all(
-                corpus, batch, places, k, every, workspace, MEAN, self.scored, bertscore.QUERIES
-            )
-            for q, (item, precision, recall) in zip(places, results, strict=True):
-                answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
+        places = range(first, last)
+        every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
+        for q, of_query in zip(places, every, strict=True):
+            item, precision, recall = bertscore.find(corpus, batch, q, k, of_query, workspace, MEAN, self.scored)
+            answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
     def score_some(self, corpus, batch, chosen, documents):
         """Yield the distance of the documents from each of the chosen distinct queries, right within `score_error`."""
