@@ -81,6 +81,28 @@ def test_a_signal_leaves_nothing(tmp_path, command, by, code):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_in_a_callback_ends_the_process_too(by, code):
+    """Python drops what is raised in the callback of a weak reference, such as those of its imports."""
+    if signal.getsignal(by) is signal.SIG_IGN:
+        pytest.skip("the tests run under nohup, and so do their commands")
+    program = f"""
+import os, time, weakref
+from metric_oracle.commands import terminal
+
+class Held: pass
+
+terminal.own_process()
+with terminal.interruptible():
+    held = Held()
+    reference = weakref.ref(held, lambda _: os.kill(os.getpid(), {int(by)}))
+    del held
+    time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 @pytest.mark.parametrize("make", [new_folder, lambda out: working_folder(None)])
 def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
     """The handler of a signal that arrives during mkdir runs before the next line."""

@@ -25,17 +25,25 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Send an interruption (Ctrl-C) again if Python dropped it, as it does in a callback of LLVM or in a finalizer."""
+    """Send a signal that ends the command again if Python dropped its exception.
+
+    Python drops exceptions in callbacks of LLVM and of weak references, and in finalizers.
+    """
     before = sys.unraisablehook
 
     def repeat(dropped: Any) -> None:
         if dropped.exc_type is KeyboardInterrupt:
-            # Sent at once, it would arrive in the same callback.
-            again = Timer(0.05, signal.pthread_kill, [main_thread().ident, signal.SIGINT])
-            again.daemon = True
-            again.start()
+            number: int = signal.SIGINT
+        elif dropped.exc_type is _Ended:
+            number = dropped.exc_value.number
+            signal.signal(number, _end)
         else:
             before(dropped)
+            return
+        # Sent at once, it would arrive in the same callback.
+        again = Timer(0.05, signal.pthread_kill, [main_thread().ident, number])
+        again.daemon = True
+        again.start()
 
     sys.unraisablehook = repeat
     try:
@@ -66,10 +74,18 @@ def own_process() -> None:
                 signal.signal(number, _end)
 
 
+class _Ended(SystemExit):
+    """The end of a command by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
 def _end(number: int, frame: Any) -> NoReturn:
     """End at a signal, so that temporary files are removed; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(128 + number)
+    raise _Ended(number)
 
 
 class _Closed(io.TextIOBase):
