@@ -522,11 +522,20 @@ def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
 @pytest.mark.parametrize(("n_queries", "n_of_all", "n_kept"), [(1, 64, 16), (10, 7, 2), (64, 1, 1), (3000, 1, 1)])
 def test_the_sample_of_a_query_grows_as_they_become_fewer(n_queries, n_of_all, n_kept):
     work, found = SimpleNamespace(kept=np.arange(5000, 5050)), SimpleNamespace(state=np.array([0, 0, 0, 50, -1]))
-    sample = cpu._sample(0, sample_size(n_queries), work, found, 1000)
+    items = SimpleNamespace(document=np.arange(1000), alone=True)
+    sample = cpu._sample(0, sample_size(n_queries), items, work, found)
     assert len(sample) == n_of_all + n_kept
     assert (sample < 1000).sum() == n_of_all
     found.state[3] = 0  # the cells kept nothing: a query alone is checked all the same
-    assert len(cpu._sample(0, sample_size(n_queries), work, found, 1000)) == (n_of_all if n_of_all > 1 else 0)
+    assert len(cpu._sample(0, sample_size(n_queries), items, work, found)) == (n_of_all if n_of_all > 1 else 0)
+
+
+@pytest.mark.parametrize(("alone", "checked"), [(True, [0, 8]), (False, list(range(16)))])
+def test_one_query_in_eight_is_checked_and_every_one_of_a_composite(alone, checked):
+    """Of a small corpus: the chance that another query is checked is one in 500 here."""
+    work, found = SimpleNamespace(kept=np.arange(50)), SimpleNamespace(state=np.array([0, 0, 0, 50, -1]))
+    items = SimpleNamespace(document=np.arange(1000), alone=alone)
+    assert [q for q in range(16) if len(cpu._sample(q, 1, items, work, found))] == checked
 
 
 def test_a_dropped_report_that_belongs_among_the_best_is_counted():

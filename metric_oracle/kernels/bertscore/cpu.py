@@ -1,4 +1,4 @@
-"""BERTScore search on CPUs: the cascade of bounds for one query after another.
+"""BERTScore search on CPUs: the cascade of bounds, one query at a time.
 
 The README proves the bounds; `cascade.py` explains items.
 """
@@ -33,7 +33,7 @@ STARTS = 64  # candidates of a warm start, and 8 k more for k answers
 MOST_STARTS = 256  # answers beyond which a warm start is not enlarged
 ROUNDING = 1e-12  # of rescaling a score and back
 SAMPLED = 500_000  # a large search checks one dropped item in so many
-CHECKED = 8  # and at least one item of one query in so many, unless cells drop all items
+CHECKED = 8  # and always items of one query in so many, unless the cells drop all of its items
 TILE = 1 << 18  # items that are searched together, which limits the memory of a thread
 
 
@@ -129,7 +129,7 @@ def find(corpus, batch, q, k, items, work, part, scored):
         tile = _part_of(items, first)
         forget_items(answers)
         search_cells(part, k, tile, corpus, query, margins, tables, scratch, answers)
-        sample = _sample(q, n_sampled, scratch, answers, len(tile.document))
+        sample = _sample(q, n_sampled, tile, scratch, answers)
         search_codes(part, tile, corpus, query, margins, tables, scratch, answers)
         finish(part, k, tile, corpus, query, margins, scratch, answers)
         check(part, tile, corpus, query, margins, tables, sample, scratch, answers)
@@ -157,16 +157,17 @@ def _part_of(items, first):
     )
 
 
-def _sample(q, n, work, scores, n_items):
+def _sample(q, n, items, work, scores):
     """Return random items of a query, int64[...], that are scored exactly to check the bounds.
 
     They are n of all items, and n / 4 (rounded up) of the items that the first bound, that of the cells, did not drop.
     If n is 1, some queries get no items, so that the cost stays small: those of which the cells drop all items, and a
-    random part of the others, of which one in CHECKED always gets some.
+    random part of the others. One query in CHECKED always gets some, and so do all queries of a composite.
     """
+    n_items = len(items.document)
     rng = np.random.default_rng(q)
     n_kept = int(scores.state[3])
-    if n == 1 and (not n_kept or (q % CHECKED and rng.random() * SAMPLED > n_items)):
+    if n == 1 and (not n_kept or (items.alone and q % CHECKED and rng.random() * SAMPLED > n_items)):
         return np.empty(0, np.int64)
     kept = work.kept[rng.integers(n_kept, size=-(-n // 4))] if n_kept else []
     return np.concatenate([rng.integers(n_items, size=n), kept]).astype(np.int64)
