@@ -766,6 +766,27 @@ MUTANTS = [
         "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
     ),
     Mutant(
+        "kernels/bertscore/bounds.py",
+        "recall is bounded by the codes that were read alone",
+        "total += w * max(np.float64(column[lane]), above[lowest[lane]])",
+        "total += w * np.float64(column[lane])",
+        "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
+    ),
+    Mutant(
+        "kernels/bertscore/bounds.py",
+        "of the tokens whose codes were not read one is left out",
+        "_mix_recall(u, begin + n_some, corpus, coded, work, above)",
+        "_mix_recall(u, begin + n_some + 1, corpus, coded, work, above)",
+        "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
+    ),
+    Mutant(
+        "kernels/bertscore/codec.py",
+        "weights keep the order of the reports",
+        "values if order is None else values[",
+        "values if True else values[",
+        "kernels/test_bertscore.py -k 'bounds_hold or dropped or admits'",
+    ),
+    Mutant(
         "kernels/_simd_codes.py",
         "tokens beyond the last one weigh as much",
         "builder.select(counted, weight, constant(0.0, v8))",

@@ -25,7 +25,7 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Send a signal that ends the command again if Python dropped its exception.
+    """Repeat SIGINT, SIGTERM or SIGHUP if Python dropped the exception that its handler raised.
 
     Python drops exceptions in callbacks of LLVM and of weak references, and in finalizers.
     """
@@ -40,7 +40,7 @@ def interruptible() -> Iterator[None]:
         else:
             before(dropped)
             return
-        # Sent at once, it would arrive in the same callback.
+        # A signal sent at once would be handled in the same callback, and dropped again.
         again = Timer(0.05, signal.pthread_kill, [main_thread().ident, number])
         again.daemon = True
         again.start()
@@ -75,7 +75,7 @@ def own_process() -> None:
 
 
 class _Ended(SystemExit):
-    """The end of a command by a signal."""
+    """Raised by the handler of a signal, to end the command."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)

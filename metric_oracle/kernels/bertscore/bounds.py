@@ -27,7 +27,9 @@ WIDEST, LONGEST = 1 << 13, 1 << 14
 # codes of 6 bits and more a side.
 REACH = 4.0
 
-CHUNK = 384  # pairs of tokens whose codes are multiplied before the item may be dropped
+# Tokens of a report times lanes of the query that are multiplied before the report may be dropped. With AVX-512 it is a
+# group of rows.
+CHUNK = 384
 TINY = 2.0**-48  # rounding of a score that is computed from precision and recall
 _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
 _lowest2, _lowest4 = make_lowest(2), make_lowest(4)
@@ -83,7 +85,7 @@ def margins_of(width, norm_error):
         token=REACH * gamma(LONGEST + 24) / (LONGEST + 24),
         below=(rise + 1 + error) / UNIT,
         means=gamma(16) + exact,
-        # One rounding of the weights moves a mean within [-1, 1] by 2 of them, that of the query's states by one more.
+        # Rounding the query's states to float32 moves a cosine by one step; weights are not rounded.
         product=norm_error + product_error(width, 1.0 + norm_error) * (1.0 + norm_error) + gamma(4) + exact,
     )
 
@@ -210,9 +212,14 @@ def bound_precisions(documents, corpus, work, margins):
 
 @inlined
 def _find_lowest(u, begin, corpus, n, p, work):
-    """Write to `work.lowest[p]` the least angles to the tokens of document u from `begin` on.
+    """Find the least angle of each query token of pass p to the tokens of document u from `begin` on.
 
-    They are those of the query's tokens in pass p, of n in all.
+    `n` is the number of tokens of the query.
+
+    Writes
+    ------
+    work.lowest[p] : uint8[LANES]
+        Least angles in steps, rounded down.
     """
     first = corpus.ptr[u] + begin
     n_tokens = corpus.ptr[u + 1] - first
@@ -250,9 +257,9 @@ def bound_recall(u, corpus, coded, work, above, margin):
 
 @inlined
 def _mix_recall(u, begin, corpus, coded, work, above):
-    """Return a bound on the recall of document u, less its margin.
+    """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
 
-    `work.column` has the bounds by codes of the document's first `begin` tokens; the others are bounded by their cells.
+    `work.column` holds the bounds by codes. `margins.code` must be added to the result.
     """
     n = len(coded.weights)
     total = weight = 0.0
@@ -311,9 +318,9 @@ def chunk_of(n):
 
 @inlined
 def prefetch_codes(u, n, corpus):
-    """Prefetch what `bound_by_codes` reads first of document u, which the processor cannot predict.
+    """Prefetch the codes of the first chunk of document u, and the cells of all its tokens.
 
-    `n` is the number of tokens of the query.
+    The processor cannot predict which document is read next. `n` is the number of tokens of the query.
     """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
@@ -339,7 +346,7 @@ class Known(NamedTuple):
     threshold : float
         The item may be dropped if its score plus offset is below this.
     is_whole : bool
-        Whether all tokens are read before the item may be dropped, for which the score need not rise with both.
+        Whether all tokens are read at once, because it is not certain that the score rises with precision and recall.
     """
 
     precision: float
@@ -361,7 +368,8 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
     precision, recall : float
         Minus infinity if the item is dropped.
     mixed_precision, mixed_recall : float
-        Least bounds by codes and cells.
+        Least bounds from the codes of a part of the tokens and the cells of the others; infinity if all were read at
+        once.
     """
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])

@@ -38,7 +38,7 @@ STAGES = ("cells", "codes", "float32")
 class Work(NamedTuple):
     """Scratch arrays of one thread."""
 
-    # Cosines of the query's tokens with the centres, rounded up: of each centre the 32 or LANES lanes of the pass.
+    # Cosines of the query's tokens with the centres, rounded up; a row of 32 or LANES lanes for each centre.
     table: np.ndarray  # int16[passes, M * LANES]
     angle: np.ndarray  # uint8[passes, M * LANES], the same as angles, rounded down
     ends: np.ndarray  # float32[M, 2], pi / 2 less the least angle of any lane: from above, and from below
@@ -300,7 +300,13 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
 
 @jit_borrowing
 def search_codes(part, items, corpus, query, margins, tables, work, scores):
-    """Run the second stage for one query: of the items that the first stage kept, drop those that codes exclude."""
+    """Run the second stage for one query: bound the remaining items by codes, drop those below the threshold.
+
+    Writes
+    ------
+    kept, kept_bound of `work`
+        The remaining items, in order; their number to `scores.state`.
+    """
     n = len(query.weights)
     coded = query.coded
     threshold = scores.threshold[0]

@@ -23,7 +23,7 @@ TOKENS_A_CELL = 512
 MOST_CELLS = 1 << 14
 ROUNDS = 4  # of k-means
 BLOCK = 1 << 14  # tokens at once
-PER_TOKEN = ("cell", "radius", "codes", "terms")  # arrays with a row for each token, in the order of `order`
+PER_TOKEN = ("cell", "radius", "codes", "terms")  # arrays with a row for each token, by descending radius
 
 
 def n_cells(n_tokens: int) -> int:
@@ -121,22 +121,22 @@ def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.
 
 
 def in_order(values: np.ndarray, ptr: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    """Return values of the tokens, one each, in the order in which the tokens are coded.
+    """Reorder an array with one value for each token from the order in the reports to the order of the codes.
 
-    `order` is that of `screen`; None stands for the order in the reports, in which older indexes have their codes.
+    `order` is an array that `screen` returns. None means that both orders are the same, as in indexes of version 0.2.
     """
     return values if order is None else values[np.repeat(ptr[:-1], np.diff(ptr)) + order]
 
 
 def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
-    """Sort the tokens of each document in the arrays of `PER_TOKEN`: first those that are farthest from their cells.
+    """Sort the rows of each document by descending radius, in place, in the arrays of `PER_TOKEN`.
 
-    Cells bound these tokens worst, so that their codes are read first.
+    The cells bound tokens of large radius worst, so a search reads the codes of these tokens first.
 
     Returns
     -------
     order : uint16[T]
-        Place in its document of each token.
+        For each row, the place of its token in the document.
     """
     order = np.empty(len(out["radius"]), np.uint16)
     for u, end in _blocks(ptr):
@@ -151,7 +151,7 @@ def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
 
 
 def _blocks(ptr: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Divide documents into blocks of at most BLOCK tokens, or of one document; yield the first and the end of each."""
+    """Yield the first document and the end of each block: documents of at most BLOCK tokens, or one longer document."""
     u = 0
     while u < len(ptr) - 1:
         end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)
