@@ -12,9 +12,11 @@ from metric_oracle.errors import InputError
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.retrieval.expectation import read_expectation
 from metric_oracle.retrieval.results import Scores, read_results
+from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import layout
 from metric_oracle.tables.crg import score_crg
+from support.orders import in_another_order
 
 N_LABELS = 13
 
@@ -101,6 +103,35 @@ def test_several_files_make_one_row(files):
     few = type(few)(few.table.slice(0, 8), few.signature)
     with pytest.raises(InputError, match=r"^compare: the files of 'x' have different ids\. Make"):
         compare({"x": [files["random"], few]})
+
+
+def test_the_order_of_a_file_says_nothing(tmp_path):
+    """Rows and columns of every second file stand in another order: all numbers of the table are the same."""
+    paths = write_synthetic(tmp_path / "corpus", 30, 16, seed=4, models=True)
+    moved = {
+        name: in_another_order(paths[name])
+        for model in ("test", "strong", "weak")
+        for name in (model, f"{model}_labels")
+    }
+
+    def scores(model, metrics, files):
+        sides = (
+            api.reports(files[name], chexbert_labels=files[f"{name}_labels"], uncertain="positive")
+            for name in ("test", model)
+        )
+        return api.score(*sides, metrics, system=model)
+
+    parts = (["bleu-4:coco", "crg"], ["rouge-l"])  # of each system two files
+    tables = []
+    for orders in ((paths, paths, paths, paths), (paths, moved, moved, paths)):
+        of_file = iter(orders)
+        systems = {
+            model: [scores(model, metrics, next(of_file)) for metrics in parts] for model in ("strong", "weak")
+        }
+        tables.append(compare(systems, paired=[("strong", "weak")], resamples=300))
+    assert [column.metric for column in tables[0].columns] == ["bleu-4:coco", "bleu-4:coco (corpus)", "crg", "rouge-l"]
+    assert all(difference.difference > 0 for difference in tables[0].differences)
+    assert tables[0].records() == tables[1].records()
 
 
 def test_other_test_reports_are_refused(files, corpus):
