@@ -178,6 +178,15 @@ def test_interval_and_p_value_agree(n, level):
     assert agreed == {True, False}
 
 
+def test_no_rounding_moves_the_ends_of_an_interval():
+    """Of 999 subsets the ends are the 50th from either side, though (1 - 0.9) / 2 * 1000 is a bit less than 50."""
+    differences = np.random.default_rng(6).normal(0.05, 0.3, 40)
+    low, high, _ = paired(differences, np.zeros(40), level=0.9, resamples=999).interval
+    for inside, outside in ((low + 1e-9, low - 1e-9), (high - 1e-9, high + 1e-9)):
+        assert paired(differences - inside, np.zeros(40), resamples=999).p_value == pytest.approx(0.102)
+        assert paired(differences - outside, np.zeros(40), resamples=999).p_value == pytest.approx(0.1)
+
+
 def test_three_differences_of_a_hundred_are_no_evidence():
     """A BCa interval of these is [0.005, 0.068], though 3 differences give no p-value below 0.25."""
     differences = np.zeros(100)

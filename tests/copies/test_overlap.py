@@ -74,6 +74,19 @@ def test_lines_by_hand(index):
     ]
 
 
+def test_the_median_of_an_even_number_is_the_lower_one(tmp_path):
+    index = mo.build_index({"a": "one two three four five six"}, tmp_path / "I", metrics="rouge-l,bleu-2")
+    texts = ["one two three four", "one", "one two three four five six", "one two"]
+    found = mo.overlap(index, few(model=texts), resamples=200)
+    assert found.sets["model"].run.tolist() == [4, 1, 6, 2]
+    assert found.cells["model", "longest run, median"].value == 2
+
+
+def test_distinct_texts_are_those_that_differ_after_folding(index):
+    found = mo.overlap(index, few(model=["Stable.", "STABLE.", " stable.\n", "Stable"]), resamples=200)
+    assert found.distinct == {"model": 2}
+
+
 def test_an_id_of_the_corpus_is_counted(tmp_path):
     index = mo.build_index({"a": "no change", "b": "new edema"}, tmp_path / "I", metrics="rouge-l,bleu-2")
     found = mo.overlap(index, {"model": {"b": "edema", "c": "normal heart"}}, resamples=200)
@@ -234,12 +247,15 @@ def test_markers(text, expected):
     assert masked(text).split() == expected.split()
 
 
-def test_markers_are_removed_on_request_and_counted_either_way(index):
+@pytest.mark.parametrize("shard_rows", [None, 1])
+def test_markers_are_removed_on_request_and_counted_either_way(tmp_path, shard_rows):
+    index = mo.build_index(TRAIN, tmp_path / "I", metrics="rouge-l,bleu-2", shard_rows=shard_rows)
     model = ["Heart size is normal. XXXX placed on 03/04/2020 in the right atrium.", "Stable"]
     kept, removed = (mo.overlap(index, few(model=model), mask=mask, resamples=200) for mask in (False, True))
     assert [one.cells["model", "marker"].value for one in (kept, removed)] == [0.5, 0.5]
     assert [one.cells["model", "copy: text"].value for one in (kept, removed)] == [0, 0.5]
     assert [one.signature["masked"] for one in (kept, removed)] == [False, True]
+    assert removed.pairs().sort_by("query_id")["row"].to_pylist() == [2, 3]
 
 
 def test_intervals_and_differences_are_paired(index):
