@@ -72,6 +72,13 @@ def test_mit_takes_no_header_on_the_line_of_another():
     assert extract_mit("x\n FINDINGS: \n IMPRESSION: Clear.")["impression"] == "Clear."
 
 
+def test_mit_takes_no_header_after_one_whose_colon_ends_its_line():
+    """As section_parser.py: the next line is the header's own, so that the header there is part of the text."""
+    assert extract_mit("x\n FINDINGS:\n IMPRESSION: Clear.") == {"preamble": "x", "findings": "IMPRESSION: Clear."}
+    later = extract_mit("x\n FINDINGS:\n IMPRESSION: Clear.\n COMPARISON: None.")
+    assert later == {"preamble": "x", "findings": "IMPRESSION: Clear.", "comparison": "None."}
+
+
 def test_mit_makes_a_last_paragraph_where_both_are_absent():
     sections = extract_mit("x\n INDICATION: Cough.\n \n Lungs are clear.\n \n Heart is normal.")
     assert sections["last_paragraph"] == "Lungs are clear.\n \n Heart is normal."
