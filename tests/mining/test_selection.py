@@ -23,18 +23,31 @@ def corpus() -> pl.DataFrame:
     return pl.DataFrame({"study_id": [f"s{i}" for i in range(N)], "report": texts, "subject_id": subjects})
 
 
+def vectors(texts):
+    """Return a sentence vector for each word, so that `sentences`, of which lower is better, scores every pair."""
+    pool = np.random.default_rng(7).standard_normal((13, 3)).round(2)
+    return [{"vectors": [pool[(len(word) + ord(word[0])) % 13].tolist() for word in text.split()]} for text in texts]
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("selection") / "SET"
-    return mo.build_index(corpus(), folder, metrics="rouge-l,bleu-2", keep="subject_id", shard_rows=33)
+    return mo.build_index(
+        mo.reports(corpus(), sentences=vectors),
+        folder,
+        metrics="rouge-l,bleu-2,sentences",
+        keep="subject_id",
+        shard_rows=33,
+    )
 
 
 @pytest.fixture(scope="module")
 def scores():
     texts = corpus()["report"].to_list()
+    sides = [b for b in texts for _ in texts], [a for _ in texts for a in texts]
     every = {}
-    for name in ("rouge-l", "bleu-2"):
-        pairs = mo.score([b for b in texts for _ in texts], [a for _ in texts for a in texts], name)
+    for name in ("rouge-l", "bleu-2", "sentences"):
+        pairs = mo.score(*(mo.reports(side, sentences=vectors) for side in sides), name)
         every[name] = pairs.table[name].to_numpy().reshape(N, N)
     return every
 
@@ -86,10 +99,12 @@ SELECTIONS = [
 
 @pytest.mark.parametrize("chosen", SELECTIONS)
 @pytest.mark.parametrize("k", [1, 6])
-def test_kept_candidates_are_those_of_brute_force(index, scores, positives, chosen, k, tmp_path, monkeypatch):
+@pytest.mark.parametrize("metric", ["rouge-l", "sentences"])
+def test_kept_candidates_are_those_of_brute_force(index, scores, positives, metric, chosen, k, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 19)
     monkeypatch.setattr(module, "MOST", 40)
-    matrix, subjects = scores["rouge-l"], corpus()["subject_id"].to_numpy()
+    sign = -1 if metric == "sentences" else 1
+    matrix, subjects = sign * scores[metric], corpus()["subject_id"].to_numpy()
     allowed = ~np.eye(N, dtype=bool) & ((subjects[:, None] != subjects) | (subjects == "")) & (scores["bleu-2"] < 0.9)
     limit = {}
     worst = np.full(N, np.nan)
@@ -102,12 +117,13 @@ def test_kept_candidates_are_those_of_brute_force(index, scores, positives, chos
     if limit:
         chosen = {**chosen, "positives": positives}
     if "max_score" in chosen:
-        limit["max_score"] = np.full(N, chosen["max_score"])
+        limit["max_score"] = np.full(N, sign * chosen["max_score"])
     selection = mo.Selection(**chosen)
     options = mo.SearchOptions(k=k, exclude="subject_id", where="bleu-2<0.9")
-    found = mo.mine(index, "rouge-l", tmp_path / "p.parquet", selection=selection, options=options)
+    found = mo.mine(index, metric, tmp_path / "p.parquet", selection=selection, options=options)
     lines, out = by_hand(matrix, allowed, selection, limit, k)
-    assert rows_of(found.path) == [line for of_anchor in lines for line in of_anchor[:k]]
+    kept = [(*line, sign * score) for *line, score in rows_of(found.path)]
+    assert kept == [line for of_anchor in lines for line in of_anchor[:k]]
     anchors = len(lines)
     assert found.counts["anchors"] == found.skipped["anchors"] == anchors
     assert found.counts.get("without a positive", 0) == N - anchors
@@ -151,23 +167,25 @@ def test_draws_are_of_the_window_and_repeat(index, scores, tmp_path, monkeypatch
     assert np.mean(ranks) > np.mean([rank for of_anchor in lines for _, _, rank, _ in of_anchor[:4]]) + 2
 
 
-@pytest.mark.parametrize("more", [{}, {"min_score": 1.9}])
-def test_parts_are_joined_to_the_file_of_one_run(index, oracle, tmp_path, monkeypatch, more):
-    """Some parts have no pairs under a least score that no pair reaches."""
+@pytest.mark.parametrize("more", [{}, {"min_score": 1.9}, {"absolute_margin": 0.1}])
+def test_parts_are_joined_to_the_file_of_one_run(index, positives, oracle, tmp_path, monkeypatch, more):
+    """Some parts have no pairs under a least score that no pair reaches. Anchors without a positive have no margin."""
     monkeypatch.setattr(module, "BLOCK", 11)
     monkeypatch.setattr(scored, "PAIRS", 5 * N)
     monkeypatch.setattr(scored, "LEAST", 1)
-    given = {"k": 3, "exclude": "text", **more}
-    whole = mo.mine(index, "rouge-l", tmp_path / "whole.parquet", options=mo.SearchOptions(**given))
+    margin = {"selection": mo.Selection(positives=positives, **more)} if "absolute_margin" in more else {}
+    given = {"k": 3, "exclude": "text", **({} if margin else more)}
+    whole = mo.mine(index, "rouge-l", tmp_path / "whole.parquet", options=mo.SearchOptions(**given), **margin)
     parts = []
     for place in (3, 1, 2):
         parts.append(tmp_path / f"{place}.parquet")
-        found = mo.mine(index, "rouge-l", parts[-1], options=mo.SearchOptions(**given, part=f"{place}/3"))
+        found = mo.mine(index, "rouge-l", parts[-1], options=mo.SearchOptions(**given, part=f"{place}/3"), **margin)
         assert found.counts["anchors"] == found.signature["part"]["anchors"] < N
     merged = mo.merge_mined(parts, tmp_path / "merged.parquet")
     assert merged.path.read_bytes() == whole.path.read_bytes()
     assert (merged.counts, merged.quantiles, merged.skipped) == (whole.counts, whole.quantiles, whole.skipped)
-    assert whole.skipped["anchors"] == 5
+    assert ("without a positive" in whole.counts) == bool(margin)
+    assert margin or whole.skipped["anchors"] == 5
     out = tmp_path / "command.parquet"
     code, printed, err = oracle("merge", *parts, "--out", out)
     assert (code, err) == (0, f"{out}: {whole.summary()}\n")

@@ -121,18 +121,20 @@ def test_numbers_equal_plain_code(seed):
 
 
 def test_lower_is_better():
-    samples = {study: ["x", "y", "z"] for study in ("a", "b", "c")}
+    samples = {study: [f"x {study}", f"y {study}", f"z {study}"] for study in ("a", "b", "c")}
     rng = np.random.default_rng(0)
     vectors = {f"{study}/{place}": rng.normal(size=(2, 4)) for study in samples for place in range(3)}
-    # Equal texts have one vector: that of the first sample with the text.
     of_truth = {study: rng.normal(size=(1, 4)) for study in samples}
     truth = mo.reports(dict.fromkeys(samples, "t"), sentences=of_truth)
     found = mo.best_of(mo.reports(samples, sentences=vectors), truth, "sentences")
     curve = found.curve["mean"].to_pylist()
     assert curve == sorted(curve, reverse=True)
     assert curve[-1] == pytest.approx(np.mean([of.min() for of in found.scores["sentences"]]))
-    shares = dict(zip(found.selectors["selector"].to_pylist(), found.selectors["share"].to_pylist(), strict=True))
-    assert (shares[MEAN], shares["best of all samples"]) == (0, 1)
+    rows = {row["selector"]: row for row in found.selectors.to_pylist()}
+    assert (rows[MEAN]["share"], rows["best of all samples"]["share"]) == (0, 1)
+    chosen = mo.consensus(mo.reports(samples, sentences=vectors), "sentences").chosen["sentences"]
+    of_chosen = [of[place] for of, place in zip(found.scores["sentences"], chosen, strict=True)]
+    assert rows["consensus under sentences"]["mean"] == pytest.approx(np.mean(of_chosen))
 
 
 def test_no_share_where_there_is_no_headroom():
