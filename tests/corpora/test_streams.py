@@ -16,7 +16,8 @@ from support import SECRET, write
 
 ROWS = [
     ("a", "No edema."), ("b", ""), ("c", 'Lines, "quotes"\nand breaks.'), ("c", 'Lines, "quotes"\nand breaks.'),
-    ("b2", "Clear."), ("d", "."), ("b2", "Clear."), ("e", "Opacity\r\nright."), ("f", "Ünïcode\u2028line"), ("g", "New."), ("g", "New."), ("h", " "),
+    ("i", "Clear."), ("d", "."), ("i", "Clear."), ("e", "Opacity\r\nright."), ("f", "Ünïcode\u2028line"),
+    ("g", "New."), ("g", "New."), ("h", " "),
 ]  # fmt: skip
 
 

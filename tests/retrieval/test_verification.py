@@ -149,6 +149,18 @@ def test_ties_of_the_last_score_are_no_fewer_than_the_rows_of_its_reports(index,
         api.verify(index, changed(results, "n_ties", none), queries, sample=0)
 
 
+def test_rows_of_a_listed_text_tie_whether_they_are_listed_or_not(tmp_path):
+    """Of three rows of one text two are listed: three tie, which is known without a search."""
+    given = api.build_index(["small effusion", "clear", "small effusion", "small effusion"], tmp_path / "I")
+    asked = api.reports(["small effusion"]).load()
+    found = api.retrieve(given, asked, "bleu", k=2)
+    assert found.table["n_ties"].to_pylist() == [3, 3]
+    assert api.verify(given, found, asked, sample=0)["pairs"] == 2
+    fewer = changed(found, "n_ties", lambda ties: ties.__setitem__(slice(None), [2, 2]))
+    with pytest.raises(ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be 3; got 2"):
+        api.verify(given, fewer, asked, sample=0)
+
+
 def test_ties_above_the_last_score_are_counted_without_a_search(index, queries, results):
     """All rows with a score above the last listed one are listed, in whatever query."""
     table = results.table.to_pydict()

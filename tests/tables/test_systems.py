@@ -125,9 +125,7 @@ def test_the_order_of_a_file_says_nothing(tmp_path):
     tables = []
     for orders in ((paths, paths, paths, paths), (paths, moved, moved, paths)):
         of_file = iter(orders)
-        systems = {
-            model: [scores(model, metrics, next(of_file)) for metrics in parts] for model in ("strong", "weak")
-        }
+        systems = {model: [scores(model, metrics, next(of_file)) for metrics in parts] for model in ("strong", "weak")}
         tables.append(compare(systems, paired=[("strong", "weak")], resamples=300))
     assert [column.metric for column in tables[0].columns] == ["bleu-4:coco", "bleu-4:coco (corpus)", "crg", "rouge-l"]
     assert all(difference.difference > 0 for difference in tables[0].differences)
