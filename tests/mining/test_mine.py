@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from metric_oracle.mining import mine as module
+from metric_oracle.synthetic.corpus import write_synthetic
 
 LETTERS = "abcde"
 
@@ -236,3 +237,51 @@ def test_the_best_candidates_are_left_out(index, scores, range_min, tmp_path, mo
 def test_a_wrong_range_min(index, tmp_path):
     with pytest.raises(mo.MetricOracleError, match="range_min must be an int of at least 0; got -1"):
         mo.mine(index, "rouge-l", tmp_path / "p.parquet", selection=mo.Selection(-1))
+
+
+def test_pairs_under_a_composite(index, scores, oracle, tmp_path, monkeypatch):
+    """A composite has no positives to begin with, and lower is better."""
+    monkeypatch.setattr(module, "BLOCK", 37)
+    weights = tmp_path / "w.json"
+    terms = {"bleu-2": {"mean": 0.5, "scale": 2.0, "weight": -1.5}, "rouge-l": {"mean": 0, "scale": 1, "weight": -1}}
+    head = {"format": "metric-oracle composite", "version": 1, "name": "mine", "direction": "lower"}
+    weights.write_text(json.dumps({**head, "intercept": 3.0, "terms": terms}), encoding="utf-8")
+    matrix = 3.0 + -1.5 * (scores["bleu-2"] - 0.5) / 2.0 + -1.0 * (scores["rouge-l"] - 0) / 1
+    expected = [
+        (*pair[:3], pytest.approx(-pair[3], abs=1e-12), pair[4])
+        for pair in brute_force(-np.round(matrix, 12), ~np.eye(90, dtype=bool), 3)
+    ]
+    options = mo.SearchOptions(k=3, weights=weights)
+    found = mo.mine(index, "composite", tmp_path / "p.parquet", options=options)
+    assert rows_of(found.path) == expected
+    shards = mo.build_index(corpus(), tmp_path / "SET", metrics="rouge-l,bleu-2", shard_rows=25)
+    of_set = mo.mine(shards, "composite", tmp_path / "q.parquet", options=options)
+    assert rows_of(of_set.path) == rows_of(found.path)
+    out, given = tmp_path / "r.parquet", ("-m", "composite", "--weights", weights, "-k", 3)
+    code, _, err = oracle("mine", index.folder, *given, "--out", out)
+    assert (code, err) == (0, f"{out}: {found.summary()}\n")
+    assert rows_of(out) == rows_of(found.path)
+
+
+def test_pairs_under_radcliq(tmp_path):
+    files = write_synthetic(tmp_path / "corpus", 40, 1, seed=4)
+    index = mo.build_index(
+        mo.reports(files["train"], radgraph=files["train_graphs"]), tmp_path / "INDEX", metrics="radgraph,bleu-2"
+    )
+    found = mo.mine(index, "radcliq:preprint", tmp_path / "p.parquet", k=2)
+    rows = rows_of(found.path)
+    pairs = parquet.read_table(found.path, columns=["anchor_id", "candidate_id"])
+    assert [row[2] for row in rows] == [1, 2] * 40
+    texts = dict(zip(*(index.strings(name).to_pylist() for name in ("study_id", "text")), strict=True))
+    graphs = {**json.loads(files["train_graphs"].read_text(encoding="utf-8"))}
+    of_side = []
+    for side in ("anchor_id", "candidate_id"):
+        ids = pairs[side].to_pylist()
+        keys = [str(i) for i in range(len(ids))]
+        of_side.append(
+            mo.reports(
+                {key: texts[study] for key, study in zip(keys, ids, strict=True)},
+                radgraph={key: graphs[study] for key, study in zip(keys, ids, strict=True)},
+            )
+        )
+    assert [row[3] for row in rows] == mo.score(*of_side, "radcliq:preprint").table["radcliq:preprint"].to_pylist()

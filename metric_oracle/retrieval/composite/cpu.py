@@ -346,7 +346,7 @@ class Backend(Kernel):
         """Return the values of the terms for pairs of a distinct query and a document."""
         out = {part: np.empty(len(query)) for part in self.terms}
         pairs = list(zip(query.tolist(), document.tolist(), strict=True))
-        is_scored = np.array([pair in self.scored for pair in pairs])
+        is_scored = np.array([pair in self.scored for pair in pairs], np.bool_)
         scored = np.array([self.scored[pair] for pair in pairs if pair in self.scored]).reshape(-1, len(out))
         for column, values in zip(out.values(), scored.T, strict=True):
             column[is_scored] = values
