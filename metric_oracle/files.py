@@ -45,6 +45,19 @@ def json_text(content: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=True) + "\n"
 
 
+def without_nan(table: Any) -> Any:
+    """Return an Arrow table with null in place of NaN: JSON has no NaN, and a reader of CSV takes it for a text."""
+    import pyarrow as pa
+
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if pa.types.is_floating(column.type):
+            values = column.to_pylist()  # Arrow's other ways import pandas or all of its functions
+            if any(value != value for value in values):
+                known = [None if value != value else value for value in values]
+                table = table.set_column(place, name, pa.array(known, column.type))
+    return table
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file; see `write_bytes`."""
     write_bytes(path, json_text(content).encode())

@@ -183,8 +183,10 @@ def csv_lines(table: Any) -> Iterator[str]:
     """Yield an Arrow table as one CSV text, with a header and without the last line end."""
     from pyarrow import BufferOutputStream, csv
 
+    from metric_oracle import api
+
     buffer = BufferOutputStream()
-    csv.write_csv(table, buffer)
+    csv.write_csv(api.without_nan(table), buffer)
     yield buffer.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
 
 

@@ -29,6 +29,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
+from metric_oracle.files import without_nan
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS
 from metric_oracle.progress import Progress, silent
@@ -104,7 +105,8 @@ class Overlap(OneLine):
         kinds = (pa.string(), pa.string(), *[pa.float64()] * 6, pa.int64())
         names = ("set", "line", "value", "low", "high", "difference", "difference_low", "difference_high", "reports")
         columns = zip(*rows, strict=True)
-        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        return without_nan(pa.table(arrays, names=names))
 
     def pairs(self, text: bool = False) -> pa.Table:
         """Return every report and its nearest training report by ROUGE-L, the worst copies first.
@@ -119,9 +121,10 @@ class Overlap(OneLine):
         pyarrow.Table
             Columns set, query_id; candidate_id, row and n_ties of the nearest training report by ROUGE-L; the score of
             the best training report under each of the three metrics; longest_run in words, and run_id and run_row of
-            the first training report that has it, "" and -1 where no word is shared; new_4grams, the share of 4-grams
-            that no training report has, null for a report of fewer words; copy, same_id, ``same_`` and the name of each
-            column that both sides have; and text. Sorted by the longest run and then by ROUGE-L.
+            the first training report that has it, "" and -1 where no word is shared; n_4grams, the number of 4-grams;
+            new_4grams, the share of them that no training report has, null where there are none; copy, same_id,
+            ``same_`` and the name of each column that both sides have; and text. Sorted by the longest run and
+            then by ROUGE-L.
         """
         parts = []
         for name, numbers in self.sets.items():
@@ -131,7 +134,7 @@ class Overlap(OneLine):
             columns |= {column: numbers.run_report[column] for column in numbers.run_report.column_names}
             has_grams = numbers.n_grams > 0
             new = pa.array(numbers.n_new / np.maximum(numbers.n_grams, 1), mask=~has_grams)
-            columns |= {f"new_{NOVELTY}grams": new, "copy": numbers.is_copy}
+            columns |= {f"n_{NOVELTY}grams": numbers.n_grams, f"new_{NOVELTY}grams": new, "copy": numbers.is_copy}
             columns |= {f"same_{column}": same for column, same in numbers.is_same.items()} | (
                 {"text": numbers.reports.texts} if text else {}
             )

@@ -16,11 +16,11 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.retrieval.results import read_signed
 
-_NEW = f"new_{NOVELTY}grams"
+_GRAMS, _NEW = f"n_{NOVELTY}grams", f"new_{NOVELTY}grams"
 _STRINGS = ("set", "query_id", "candidate_id", "run_id", "text")
 _KINDS = {
     **dict.fromkeys(("set", "query_id", "candidate_id", "run_id"), pa.large_string()),
-    **dict.fromkeys(("row", "longest_run", "run_row"), pa.int64()),
+    **dict.fromkeys(("row", "longest_run", "run_row", _GRAMS), pa.int64()),
     **dict.fromkeys((*NEAR, _NEW), pa.float64()),
     "copy": pa.bool_(),
 }
@@ -72,12 +72,13 @@ class CopiedCases:
         return sorted(set(self.table["set"].to_pylist()), key=lambda name: (name != HUMAN, name))
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return, for each set: name, number of reports, shares of copies, near copies and long runs, and means."""
+        """Return the numbers of each set, each as the line of the same name in the table of `overlap`."""
         names = np.array(self.table["set"].to_pylist(), object)
         summed = []
         for name in self.sets:
             of_set = self.table.filter(pa.array(names == name))
-            run, new = of_set["longest_run"].to_numpy(), of_set[_NEW].drop_null().to_numpy()
+            run, n_grams = of_set["longest_run"].to_numpy(), of_set[_GRAMS].to_numpy()
+            n_new = np.rint(of_set[_NEW].fill_null(0.0).to_numpy() * n_grams)
             summed.append(
                 {
                     "name": name,
@@ -86,7 +87,7 @@ class CopiedCases:
                     "near": int((of_set[NEAR[0]].to_numpy() >= LIMITS[0]).sum()),
                     "long": int((run >= LONG).sum()),
                     "median": int(np.sort(run)[(len(run) - 1) // 2]),
-                    "new": float(new.mean()) if len(new) else None,
+                    "new": float(n_new.sum() / n_grams.sum()) if n_grams.any() else None,
                 }
             )
         return summed

@@ -19,7 +19,7 @@ import pyarrow as pa
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError, called
-from metric_oracle.files import json_text, replacing, sha256
+from metric_oracle.files import json_text, replacing, sha256, without_nan
 from metric_oracle.indexes.manifest import check_outside
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
@@ -278,7 +278,7 @@ class Scores(_Frames):
 def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
     """Write a table and its signature, in the format that the ending of `path` names."""
     check_out(path)
-    ending = path.suffix.lower()
+    table, ending = without_nan(table), path.suffix.lower()
     if ending == ".parquet":
         from pyarrow import parquet
 
@@ -330,7 +330,7 @@ def _read_signature(path: Path) -> dict[str, Any]:
 
 def _json_lines(table: pa.Table) -> Iterator[str]:
     """Yield one line of JSON per row of a table."""
-    for batch in table.to_batches(max_chunksize=4096):
+    for batch in without_nan(table).to_batches(max_chunksize=4096):
         for record in batch.to_pylist():
             yield json.dumps(record, ensure_ascii=False)
 

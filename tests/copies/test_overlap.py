@@ -1,10 +1,12 @@
 """The report on copies: cases by hand, equality with brute force, planted near duplicates, the command."""
 
 import io
+import json
 import random
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from rich.console import Console
 
 import metric_oracle as mo
@@ -277,6 +279,30 @@ def test_few_reports(index, n):
     found = mo.overlap(index, few(model=["new edema", "stable"][:n]), resamples=200)
     assert np.isnan(found.cells["model", "new 4-grams"].value)
     assert found.cells["model", "new 4-grams"].interval is None
+
+
+def test_what_is_not_defined_is_null_in_files(index, oracle, tmp_path):
+    """Reports of fewer than four words have no 4-grams."""
+
+    def refused(constant):
+        raise AssertionError(constant)
+
+    (tmp_path / "short.csv").write_text("study_id,report\n1,Stable.\n2,No edema.\n", encoding="utf-8")
+    sets = index.folder, f"m={tmp_path / 'short.csv'}", "--references", tmp_path / "short.csv", "--resamples", 200
+    _, printed, _ = oracle("overlap", *sets)
+    _, as_csv, _ = oracle("overlap", *sets, "--format", "csv")
+    for ending in ("csv", "jsonl", "parquet"):
+        assert oracle("overlap", *sets, "--out", tmp_path / f"o.{ending}", "--pairs", tmp_path / f"p.{ending}")[0] == 0
+    for text in (printed, *((tmp_path / f"{name}.jsonl").read_text("utf-8") for name in "op")):
+        records = [json.loads(line, parse_constant=refused) for line in text.splitlines()]
+        undefined = [r for r in records if r.get("line") == "new 4-grams" or "new_4grams" in r]
+        assert undefined
+        assert {r.get("value", r.get("new_4grams")) for r in undefined} == {None}
+    for text in (as_csv, *((tmp_path / f"{name}.csv").read_text("utf-8") for name in "op")):
+        assert "nan" not in text.lower()
+    for name, column in (("o", "value"), ("p", "new_4grams")):
+        table = parquet.read_table(tmp_path / f"{name}.parquet")
+        assert table[column].null_count == 2 + 2 * (name == "p")
 
 
 def test_errors(index, tmp_path):

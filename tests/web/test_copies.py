@@ -121,6 +121,25 @@ def test_sets_are_counted_and_chosen(files):
     ).get("/case/1").text  # fmt: skip
 
 
+def test_the_page_and_the_table_have_the_same_numbers(tmp_path):
+    """Of sets whose reports differ much in length, so that the share of all 4-grams is not the mean of shares."""
+    long = " ".join(["no acute cardiopulmonary process", *map(str, range(40))])
+    models = {"a": [long, "No acute cardiopulmonary process.", "clear"], "b": ["clear", "stable", "no edema"]}
+    index = mo.build_index(TRAIN, tmp_path / "I", metrics="rouge-l,bleu-2")
+    found = mo.overlap(index, {name: dict(enumerate(texts)) for name, texts in models.items()}, resamples=200)
+    copied = CopiedCases(found.pairs(), found.signature)
+    page = {row["name"]: row for row in copied.summary()}
+    assert page["a"]["new"] == pytest.approx(found.cells["a", "new 4-grams"].value, abs=1e-15)
+    assert page["a"]["new"] == pytest.approx(40 / 42)
+    assert page["b"]["new"] is None
+    for name, row in page.items():
+        values = {line: found.cells[name, line].value for line in found.lines}
+        assert row["copies"] / row["n"] == pytest.approx(values["copy: text"])
+        assert row["near"] / row["n"] == pytest.approx(values["rouge-l ≥ 0.9"])
+        assert row["long"] / row["n"] == pytest.approx(values["longest run ≥ 30"])
+        assert row["median"] == values["longest run, median"]
+
+
 def test_pages_of_hostile_texts():
     ids = [f"{NASTY[i % len(NASTY)]}{i}" for i in range(120)]
     n = len(ids)
@@ -129,8 +148,8 @@ def test_pages_of_hostile_texts():
             "set": ["<b>set</b>"] * n, "query_id": ids, "candidate_id": [NASTY[0]] * n, "row": np.zeros(n, np.int64),
             "n_ties": np.ones(n, np.int64), "rouge-l": np.ones(n), "bleu-2": np.ones(n), "jaccard:3": np.ones(n),
             "longest_run": np.zeros(n, np.int64), "run_id": [NASTY[1]] * n, "run_row": np.full(n, -1),
-            "new_4grams": pa.nulls(n, pa.float64()), "copy": [True] * n, "same_id": [True] * n,
-            "text": [NASTY[i % len(NASTY)] for i in range(n)],
+            "n_4grams": np.zeros(n, np.int64), "new_4grams": pa.nulls(n, pa.float64()),
+            "copy": [True] * n, "same_id": [True] * n, "text": [NASTY[i % len(NASTY)] for i in range(n)],
         }
     )  # fmt: skip
     copied = CopiedCases(table, {"command": "overlap", "index": "f" * 64})
