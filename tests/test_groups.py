@@ -110,6 +110,16 @@ def test_groups_by_name_belong_together():
     assert {key: matrix.tolist() for key, matrix in found.items()} == {"a": [[2 / 3, 2 / 3]], 2: [[1], [0]]}
 
 
+def test_blank_references_without_graphs_before_others():
+    """They share nothing; the references after them, in their group and the next one, keep their own scores."""
+    text = "no edema"
+    graph = graphs([text])["0"]
+    candidates = mo.reports([[text], [text, "mild"]], radgraph={text: graph, "mild": graphs(["mild"])["0"]})
+    references = mo.reports([["", text, "left"], [" ", text]], radgraph={text: graph, "left": graphs(["left"])["0"]})
+    found = mo.pairwise(candidates, "radgraph", references)
+    assert [matrix.tolist() for matrix in found] == [[[0, 1, 0]], [[0, 1], [0, 0]]]
+
+
 def test_every_distinct_text_is_prepared_once():
     asked = []
 

@@ -332,6 +332,23 @@ def test_an_altered_parquet_file_is_refused(results, tmp_path, name):
         read_results(path)
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, 0.0), (0.0, None), (None, 0.5), (0.5, None)])
+def test_a_score_that_appears_or_disappears_is_noticed(tmp_path, before, after):
+    """A pair that could not be scored has no score, which is another thing than the score 0."""
+    path = tmp_path / "s.parquet"
+    made = api.score({"a": "no edema", "b": "edema"}, {"a": "no edema", "b": "edema"}, "rouge-l")
+
+    def holding(value):
+        return made.table.set_column(1, "rouge-l", pa.array([1.0, value]))
+
+    Scores(holding(before), made.signature).write(path)
+    assert read_scores(path).table["rouge-l"].to_pylist() == [1.0, before]
+    kept = parquet.read_schema(path)
+    parquet.write_table(holding(after).cast(kept), path, write_page_checksum=True)
+    with pytest.raises(InputError, match=rf"^scores must be as score wrote it; got {path}, which was altered\. "):
+        read_scores(path)
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_results_of_earlier_versions_are_read(results, tmp_path, ending):
     """0.2 wrote no checksum into Parquet, and none of the signature beside a CSV file."""
