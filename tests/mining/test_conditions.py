@@ -2,8 +2,10 @@
 
 import csv
 import json
+import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from pyarrow import parquet
 
@@ -130,12 +132,8 @@ def test_every_way_gives_the_answer_of_scoring_all(index, metric, where, more, m
         assert answers(**sizes) == expected
 
 
-@pytest.mark.parametrize("way", ["_of_few", "_of_condition", "_of_order"])
-def test_each_way_answers_queries(index, way, monkeypatch):
-    """The searches above reach all ways: each leaves fewer queries than it gets."""
-    sizes = WAYS[way.removeprefix("_of_")]
-    for name, size in sizes.items():
-        monkeypatch.setattr(ways, name, size)
+def counted(monkeypatch, way):
+    """Return a list that gets the number of queries that each call of a way answers."""
     answered, method = [], getattr(ways.Block, way)
 
     def counting(self, queries):
@@ -144,6 +142,98 @@ def test_each_way_answers_queries(index, way, monkeypatch):
         return left
 
     monkeypatch.setattr(ways.Block, way, counting)
+    return answered
+
+
+@pytest.mark.parametrize("way", ["_of_few", "_of_condition", "_of_order"])
+def test_each_way_answers_queries(index, way, monkeypatch):
+    """The searches above reach all ways: each leaves fewer queries than it gets."""
+    sizes = WAYS[way.removeprefix("_of_")]
+    for name, size in sizes.items():
+        monkeypatch.setattr(ways, name, size)
+    answered = counted(monkeypatch, way)
     where = {"_of_few": "chexbert:agreement>=1", "_of_condition": "radgraph>=0.8", "_of_order": "radgraph>=0.2"}[way]
     mo.retrieve(index, mo.reports(index).load().take(range(60)), "rouge-l", options=mo.SearchOptions(where=where))
     assert sum(answered) > 30
+
+
+# What the searches above do not have: a metric of few documents in a sum, rounding, unequal limits
+
+
+def drawn(n, seed):
+    """Return texts of few words and labels of three findings, which have few distinct rows."""
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices("abcdefgh", k=rng.randint(1, 5))) for _ in range(n)]
+    return texts, [{f"finding {place}": rng.randint(0, 1) for place in range(3)} for _ in texts]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Return an index and a set of shards of 400 reports, and 60 queries of which many have one text."""
+    texts, labels = drawn(400, 1)
+    folder = tmp_path_factory.mktemp("labelled")
+    reports = mo.reports(texts, labels=labels)
+    made = [
+        mo.build_index(reports, folder / name, metrics="rouge-l,labels:f1", shard_rows=rows)
+        for name, rows in (("INDEX", None), ("SET", 90))
+    ]
+    asked, of_asked = drawn(60, 2)
+    return made, mo.reports([asked[i % 12] for i in range(60)], labels=of_asked).load()
+
+
+def test_a_sum_with_a_metric_of_few_documents(labelled, monkeypatch):
+    """A report that the list of the other metric does not hold yet may still gain its best score under this one."""
+    (index, _), queries = labelled
+
+    def answers(**sizes):
+        for name, size in sizes.items():
+            monkeypatch.setattr(ways, name, size)
+        return mo.retrieve(index, queries, "rouge-l+labels:agreement", k=2).table
+
+    expected = answers(**ALONE, DISTINCT=0)
+    monkeypatch.undo()
+    answered = counted(monkeypatch, "_of_order")
+    assert answers(DEPTH=2, DEEPER=2) == expected
+    assert sum(answered) > 20
+
+
+def test_queries_of_one_text_have_limits_of_their_own(labelled, monkeypatch):
+    """What an earlier shard gave to one query must not leave out what another one with the same text still lacks."""
+    (index, shards), queries = labelled
+
+    def answers(searched, **sizes):
+        for name, size in sizes.items():
+            monkeypatch.setattr(ways, name, size)
+        options = mo.SearchOptions(where="labels:agreement>=1")
+        return mo.retrieve(searched, queries, "rouge-l", k=2, options=options).table
+
+    expected = answers(index, **ALONE, DISTINCT=0)
+    monkeypatch.undo()
+    answered = counted(monkeypatch, "_of_order")
+    assert answers(shards, **WAYS["order"]) == expected
+    assert sum(answered) > 20
+
+
+def test_products_decide_no_condition_and_no_order(tmp_path, monkeypatch):
+    """Cosines that differ by rounding alone: a product is rounded otherwise than the score."""
+    rng = np.random.default_rng(5)
+    vector = rng.uniform(0.1, 1, 48).astype(np.float32)
+    vectors = np.array([rng.permutation(vector) for _ in range(400)])
+    corpus = mo.reports([f"word {i}" for i in range(400)], embeddings=vectors)
+    asked = mo.reports(["word"], embeddings=np.ones((1, 48), np.float32))
+    pairs = (
+        mo.score(mo.reports(["word"] * 400, embeddings=np.ones((400, 48), np.float32)), corpus, "embedding")
+        .table["embedding"]
+        .to_numpy()
+    )
+    assert len(np.unique(pairs)) > 3
+    assert np.ptp(pairs) < 1e-14
+    index = mo.build_index(corpus, tmp_path / "I", metrics="rouge-l,embedding")
+    for name, size in {**ALONE, "DISTINCT": 0}.items():
+        monkeypatch.setattr(ways, name, size)
+    found = mo.retrieve(index, asked, "embedding+rouge-l", k=5).table
+    assert found["row"].to_pylist() == np.lexsort((np.arange(400), -(pairs + 2 / 3)))[:5].tolist()
+    for value in np.unique(pairs).tolist():
+        options = mo.SearchOptions(where=f"embedding>={value!r}")
+        found = mo.retrieve(index, asked, "rouge-l", k=400, options=options).table
+        assert found["row"].to_pylist() == np.flatnonzero(pairs >= value).tolist()

@@ -1,6 +1,7 @@
 """Agreement between raters and of raters with themselves, against numbers worked out elsewhere."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.raters.interrater import ALL, BETWEEN, EXACT, ICC, SHIFT, agreement
 from metric_oracle.raters.ratings import Ratings, read_ratings
 from metric_oracle.statistics import effective_studies
+from support.orders import in_another_order
 
 # Table 2 of Shrout and Fleiss, Psychological Bulletin 1979: six targets, four judges; ICC(2,1) .29, ICC(2,4) .62.
 JUDGES = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]])
@@ -87,6 +89,16 @@ def test_raters_with_themselves():
     assert found.warnings() == ["Fewer than 20 studies (5): the intervals are too short."]
     alone = agreement(ratings(np.array([[0], [1], [4]])), ratings(np.array([[0], [1], [4]])), resamples=100)
     assert {record["rater"] for record in alone.records()} == {"r0"}
+
+
+def test_some_raters_again_in_another_order(rated, tmp_path):
+    """Who repeats the own counts agrees with oneself, wherever the rater and the pairs stand in either file."""
+    shutil.copy(rated.long, tmp_path)
+    again = in_another_order(tmp_path / rated.long.name, keep=lambda row: row["rater_index"] in ("1", "4"))
+    found = agreement(rated.long, again, resamples=100)
+    assert {record["rater"] for record in found.records()} == {BETWEEN, "1", "4"}
+    for rater in ("1", "4"):
+        assert [value(found, name, rater=rater) for name in (ICC[0], EXACT, SHIFT)] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(
