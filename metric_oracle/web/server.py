@@ -2,8 +2,8 @@
 
 Every account of a machine can reach 127.0.0.1, and so can every page that a browser has open. Therefore each request
 must carry a token as a cookie, name this very host and port, and come from these pages themselves; anything else gets
-403 and no text. No answer is kept by the browser, and nothing is loaded from elsewhere. Addresses hold positions,
-never an id or a text, and no request is logged.
+403 and no report, and a reader who has no token is told where it is. No answer is kept by the browser, and nothing is
+loaded from elsewhere. Addresses hold positions, never an id or a text, and no request is logged.
 """
 
 import gc
@@ -140,7 +140,7 @@ class _Guard:
                 scope.setdefault("state", {})["guest"] = guest
                 await self._app(scope, receive, send)
                 return
-            response = _forbidden()
+            response = _locked() if scope["method"] == "GET" else _forbidden()
         await response(scope, receive, send)
 
     def _owner(self, token: str) -> str | None:
@@ -163,7 +163,7 @@ class _Guard:
         do not send strict cookies with redirected requests.
         """
         if self._owner(token) is None:
-            return _forbidden()
+            return _locked()
         response = page("welcome.html")
         response.set_cookie(self._cookie, token, httponly=True, samesite="strict")
         return response
@@ -183,6 +183,11 @@ def _is_own(method: str, headers: Headers) -> bool:
 
 def _forbidden() -> Response:
     return PlainTextResponse("403\n", 403)
+
+
+def _locked() -> Response:
+    """Tell a reader without a valid token which address has one."""
+    return page("locked.html", 403)
 
 
 def _form(body: bytes) -> dict[str, str]:

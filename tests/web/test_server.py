@@ -1,6 +1,7 @@
 """The guard: who may ask, what every answer carries, what is never said."""
 
 import json
+import re
 import socket
 import threading
 
@@ -111,7 +112,18 @@ def test_every_answer_is_guarded(inside):
 def test_others_get_403_and_no_text(inside, method, path, headers):
     given = {"content-type": "application/json", **headers} if method == "POST" else headers
     answer = inside.request(method, path, headers=given, content=b"{}" if method == "POST" else None)
-    assert (answer.status_code, answer.text) == (403, "403\n")
+    assert answer.status_code == 403
+    is_page = method == "GET" and "host" not in headers
+    assert ("This page needs its token" in answer.text) if is_page else (answer.text == "403\n")
+    assert SECRET not in answer.text
+
+
+def test_without_the_token_a_page_says_what_to_open(client):
+    for path in ("/", "/case/3", "/?token=wrong"):
+        answer = client.get(path)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+        assert "Open the whole address, up to the end of <code>?token=…</code>" in answer.text
+        assert not re.search(r"(src|href)=", answer.text)  # nothing else may be asked for without the token
 
 
 def test_two_hosts_are_none(inside):
