@@ -1,7 +1,7 @@
 """The data of a page about one test report: its candidates, grouped by text, with scores, evidence and error counts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from metric_oracle.explorer.cases import Candidate, Cases
@@ -68,18 +68,14 @@ def _group(
     row = next((candidate.row for candidate in group if candidate.row >= 0), -1)
     first = next((candidate for candidate in group if candidate.row == row), None)
     text = rated[0].text if first is None else first.text
-    from_files = {
-        columns[c].metric: candidate.score if candidate.score is not None else float(columns[c].values[q])
-        for candidate in group
-        for c in candidate.columns
-    }
-    names = [columns[c].name for candidate in group for c in candidate.columns[:1]]
-    if first is not None and first.score is None:
-        names = list(dict.fromkeys(columns[c].system for candidate in group for c in candidate.columns))
+    from_files = {columns[c].metric: float(columns[c].values[q]) for one in group for c in one.columns}
+    # A report that was searched for was chosen by its first score; a report that a model wrote has all of its scores.
+    searched = {columns[one.columns[0]].metric: one.score for one in group if one.score is not None}
+    from_files |= searched
+    own = [*searched, *(columns[c].metric for one in group if one.score is None for c in one.columns)]
+    names = list(dict.fromkeys(columns[one.columns[0]].system for one in group))
     names_of_rated = [f"{candidate_name(counted.name)}, as rated" for counted in rated]
-    evidence = (
-        [(kind, exhibit(cases, q, text, row, kind))] if kind else _evidence_of_files(cases, q, text, row, from_files)
-    )
+    evidence = [(kind, exhibit(cases, q, text, row, kind))] if kind else _evidence_of_files(cases, q, text, row, own)
     contradicting = opposites(cases, q, row, text)
     return {
         "names": names or names_of_rated,
@@ -90,7 +86,7 @@ def _group(
         "ties": [f"{columns[c.columns[0]].metric}: {c.n_ties:,} rows tie" for c in group if c.n_ties > 1],
         "is_fallback": any(candidate.is_fallback for candidate in group),
         "is_exact": all(candidate.is_exact for candidate in group),
-        "scores": [(name, value, name in from_files) for name, value in {**scores.get(row, {}), **from_files}.items()],
+        "scores": [(name, value, name in own) for name, value in {**scores.get(row, {}), **from_files}.items()],
         **display(cases.reference(q), text, [(name, contradicting.mark(one)) for name, one in evidence]),
         "opposites": contradicting.known,
         "rated": [_counts(cases, counted) for counted in rated],
@@ -145,13 +141,14 @@ def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[s
 
 
 def _evidence_of_files(
-    cases: Cases, q: int, text: str | None, row: int, from_files: dict[str, Any]
+    cases: Cases, q: int, text: str | None, row: int, chosen_by: Iterable[str]
 ) -> list[tuple[str, Any]]:
     """Return the evidence of the metrics that chose a candidate.
 
     If none of them has evidence, return a diff of the words.
     """
-    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in from_files if cases.record(name) is not None]
+    names = [name for name in dict.fromkeys(chosen_by) if cases.record(name) is not None]
+    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in names]
     shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
     return shown or [(DIFF, exhibit(cases, q, text, row, DIFF))]
 

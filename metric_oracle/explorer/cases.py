@@ -7,7 +7,7 @@ is NaN if the file lacks the report. This module knows nothing about pages.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -32,10 +32,11 @@ from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.tables.systems import is_oracle
+from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, POOL, YARDSTICKS, name_of_results, oracle_name
 
 Read = Results | Scores | Expectation
 Given = str | Path | Read
+MODEL, ORACLE, OTHER = "model", "oracle", "other"  # roles of a column
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class Column:
     Attributes
     ----------
     name : str
-        Heading: the metric, followed by the baseline or the system unless it is an oracle.
+        The metric and the system, or the system alone if it names the metric. No two columns have the same name.
     system : str
-        "oracle", the kind of a baseline, or the system's name.
+        Name of the system, as in the table of a study, such as "bleu-2 oracle"; or the kind of a baseline.
     metric : str
     source : int
-        Position of the file in `Cases.sources`.
+        Position of the file in `Cases.sources` and `Cases.files`.
     is_higher_better : bool
     values : float64[Q]
         Score of each test report, NaN if the file has none.
@@ -63,6 +64,25 @@ class Column:
     is_higher_better: bool
     values: np.ndarray
 
+    @property
+    def role(self) -> str:
+        """What the system is under the metric: "chance", "frequent", "model", "oracle", "perfect" or "other".
+
+        An oracle of another metric is "other".
+        """
+        system = self.system
+        if system in CHANCE:
+            return "chance"
+        if system in (MOST_FREQUENT, "most-frequent"):
+            return "frequent"
+        if system == IDENTITY:
+            return "perfect"
+        if system in ("oracle", oracle_name(self.metric)):
+            return ORACLE
+        of_metric, _, rest = system.rpartition(" ")
+        is_other = (rest == "oracle" and of_metric in METRICS) or system in (*YARDSTICKS, "nearest")
+        return OTHER if is_other or system.startswith("best of ") or system.endswith(POOL) else MODEL
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -73,7 +93,7 @@ class Candidate:
     source : int
         Position of the file in `Cases.sources`.
     columns : tuple of int
-        Positions in `Cases.columns` of the file's columns.
+        Positions in `Cases.columns` of its scores. The first is that of the metric by which it was chosen.
     rank : int
         Rank from 1; for random retrieval, the number of the draw.
     row : int
@@ -128,6 +148,11 @@ class Chosen:
         Show only test reports that contain this string, or for which a file's best candidate does, ignoring case.
     label : int or None
         Show only test reports for which this CheXbert label is positive.
+    under : int or None
+        Metric whose scores the list shows, by its position in `Cases.metric_names`. By default, that of `sort`, or all
+        metrics if they fit.
+    is_every_column : bool
+        Show the scores of all systems under all metrics.
     """
 
     sort: int | None = None
@@ -143,11 +168,16 @@ class Chosen:
     high: float | None = None
     words: str = ""
     label: int | None = None
+    under: int | None = None
+    is_every_column: bool = False
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A result file: its table, and the first and last + 1 row of each test report in it (-1 if it has none)."""
+    """A result file: its table, and the first and last + 1 row of each test report in it (-1 if it has none).
+
+    `columns` are those of its candidates, also of the scores of an oracle that are in another file.
+    """
 
     table: pa.Table
     signature: dict[str, Any]
@@ -192,6 +222,11 @@ class Cases:
     copied: CopiedCases | None = None
 
     @property
+    def metric_names(self) -> list[str]:
+        """The metrics of the columns, in the order of the files."""
+        return list(dict.fromkeys(column.metric for column in self.columns))
+
+    @property
     def signatures(self) -> list[dict[str, Any]]:
         """The signatures of the files."""
         return [source.signature for source in self.sources]
@@ -212,7 +247,8 @@ class Cases:
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return the candidates of all files for a test report at a rank; for random retrieval the rank is the draw."""
-        return [candidate for s in range(len(self.sources)) if (candidate := self.candidate_of(s, q, rank)) is not None]
+        shown = [s for s, source in enumerate(self.sources) if source.columns]
+        return [candidate for s in shown if (candidate := self.candidate_of(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
         """Return the largest number of candidates that any file has for a test report."""
@@ -236,7 +272,8 @@ class Cases:
         else:
             text = None
         named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", "exact")]
-        return Candidate(s, source.columns, rank, row, named[0], named[1], text, *named[2:])
+        columns = source.columns if rank == 1 else source.columns[:1]
+        return Candidate(s, columns, rank, row, named[0], named[1], text, *named[2:])
 
     @cached_property
     def ties(self) -> np.ndarray:
@@ -453,7 +490,7 @@ class Cases:
 
     def systems(self) -> Iterator[tuple[int, int | None]]:
         """Yield the position of each column and that of its metric's oracle, None if there is none."""
-        oracles = {column.metric: i for i, column in enumerate(self.columns) if column.system == "oracle"}
+        oracles = {column.metric: i for i, column in enumerate(self.columns) if column.role == ORACLE}
         for i, column in enumerate(self.columns):
             oracle = oracles.get(column.metric)
             yield i, None if oracle == i else oracle
@@ -498,16 +535,15 @@ def read_cases(
         firsts = np.flatnonzero(file.table["rank"].to_numpy() == 1) if isinstance(file, Results) else range(len(keys))
         blocks.append((np.asarray(firsts, np.int64), [position.setdefault(keys[i], len(position)) for i in firsts]))
     _check_foreign(read, queries)
-    columns: list[Column] = []
-    sources = []
+    sources, columns_of = [], []
     for s, (file, (firsts, positions)) in enumerate(zip(read, blocks, strict=True)):
         first, last = np.full(len(position), -1, np.int64), np.full(len(position), -1, np.int64)
         first[positions] = firsts
         last[positions] = np.append(firsts[1:], file.table.num_rows)
-        file_columns = _columns(file, s, first, [column.name for column in columns])
-        numbers = tuple(range(len(columns), len(columns) + len(file_columns)))
-        columns += file_columns
-        sources.append(_Source(file.table, file.signature, first, last, numbers))
+        columns_of.append(_columns(file, s, first))
+        sources.append(_Source(file.table, file.signature, first, last))
+    columns, numbers = _numbered(columns_of, [isinstance(file, Results) for file in read])
+    sources = [replace(source, columns=numbers[s]) for s, source in enumerate(sources)]
     ids = list(position)
     if not files and queries is not None:
         ids = list(queries.ids)
@@ -534,32 +570,63 @@ def read_result(file: Given) -> Read:
         raise error from None
 
 
-def _columns(file: Read, source: int, first: np.ndarray, names: list[str]) -> list[Column]:
+def _columns(file: Read, source: int, first: np.ndarray) -> list[Column]:
+    """Return the columns of a file; `first` is that of its `_Source`."""
     signature = file.signature
-    columns: list[Column] = []
     if isinstance(file, Scores):
         system = str(signature.get("system"))
-        named = [(f"{name} of {system}", system, name, entry, name) for name, entry in signature["metrics"].items()]
+        named = [(system, name, entry, name) for name, entry in signature["metrics"].items()]
     else:
-        metric, baseline = str(signature.get("metric")), signature.get("baseline")
-        name = metric if baseline is None else f"{metric} of {baseline}"
+        metric = str(signature.get("metric"))
         stored = "mean" if isinstance(file, Expectation) else "score"
-        system = baseline or ("oracle" if is_oracle(signature) else "of a pool")
-        named = [(name, str(system), metric, signature, stored)]
+        named = [(name_of_results(signature), metric, signature, stored)]
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
-    for name, system, metric, entry, stored in named:
+    columns = []
+    for system, metric, entry, stored in named:
         values = file.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
         if draws > 1:  # each draw's row gets the mean of all draws
             values = values.reshape(-1, draws).mean(axis=1).repeat(draws)
-        number, free = 1, name
-        while free in names:
-            number += 1
-            free = f"{name} ({number})"
-        names = [*names, free]
         direction = entry.get("direction")
         is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
-        columns.append(Column(free, system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan)))
+        column = Column("", system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan))
+        names_metric = column.role == ORACLE or system.endswith(POOL)
+        columns.append(replace(column, name=system if names_metric else f"{metric} of {system}"))
     return columns
+
+
+def _numbered(columns_of: Sequence[list[Column]], has_reports: Sequence[bool]) -> tuple[list[Column], list[Any]]:
+    """Return the columns of all files with different names, and the positions of those that each file's reports have.
+
+    `oracle study` writes an oracle twice: its reports, and their scores under all metrics. The oracle's own scores are
+    kept once, and its reports get the others.
+    """
+    columns: list[Column] = []
+    numbers: list[list[int]] = [[] for _ in columns_of]
+    for s, of_file in enumerate(columns_of):
+        twins = [
+            (own, t)
+            for own in (() if has_reports[s] else of_file)
+            for t, others in enumerate(columns_of)
+            if has_reports[t] and own.role == ORACLE and own.system == others[0].system and _is_same(own, others[0])
+        ]
+        own, owner = twins[0] if twins else (None, s)
+        for column in of_file:
+            if column is own:
+                continue
+            number, name = 1, column.name
+            while any(name == other.name for other in columns):
+                number += 1
+                name = f"{column.name} ({number})"
+            numbers[owner].append(len(columns))
+            columns.append(replace(column, name=name))
+    # The score by which a report was chosen comes first.
+    return columns, [tuple(sorted(mine, key=lambda i: columns[i].source != s)) for s, mine in enumerate(numbers)]
+
+
+def _is_same(one: Column, other: Column) -> bool:
+    """Return whether two columns of a metric have equal values, where both have one."""
+    both = np.isfinite(one.values) & np.isfinite(other.values)
+    return one.metric == other.metric and bool(both.any()) and np.array_equal(one.values[both], other.values[both])
 
 
 def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:

@@ -14,18 +14,15 @@ import pyarrow as pa
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import MetricOracleError
-from metric_oracle.explorer.cases import Cases, Read
-from metric_oracle.explorer.opposites import of_texts
+from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases, Read
+from metric_oracle.explorer.evidence import Span
+from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.comparison import Difference, compare
 from metric_oracle.tables.comparison_layout import title
-from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, YARDSTICKS
-
-MODEL, ORACLE, OTHER = "model", "oracle", "other"
-_NAMES = {"chance": "chance", "frequent": "most frequent", "perfect": "perfect", ORACLE: "oracle"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Mark:
     ----------
     name : str
     role : str
-        "chance", "frequent", "model", "oracle", "perfect" or "other".
+        `Column.role`.
     column : int
         Position in `Cases.columns`.
     mean : float
@@ -111,32 +108,14 @@ class Telling(NamedTuple):
         Its position among the test reports.
     texts : list of (str, str or None)
         Heading and text of each candidate to show, None for a text that is not known.
+    places : list of dict, or None
+        Of the test report and of the first text: spans that contradict each other, and what the other text says.
     """
 
     rule: str
     q: int
     texts: list[tuple[str, str | None]]
-
-
-def role_of(system: str, metric: str) -> str:
-    """Return the role of a system under a metric, see `Mark.role`; an oracle of another metric has the role "other"."""
-    if system in CHANCE:
-        return "chance"
-    if system in (MOST_FREQUENT, "most-frequent"):
-        return "frequent"
-    if system == IDENTITY:
-        return "perfect"
-    if system in ("oracle", f"{metric} oracle"):
-        return ORACLE
-    of_metric, _, rest = system.rpartition(" ")
-    is_other = (rest == "oracle" and of_metric in METRICS) or system in (*YARDSTICKS, "nearest", "of a pool")
-    return OTHER if is_other or system.startswith("best of ") else MODEL
-
-
-def _oracle_of(system: str) -> str:
-    """Return "oracle of ROUGE-L" for the system "rouge-l oracle", and other names as they are."""
-    metric, _, rest = system.rpartition(" ")
-    return f"oracle of {title(metric)}" if rest == "oracle" and metric in METRICS else system
+    places: list[dict[Span, str]] | None = None
 
 
 def strips(cases: Cases, copies: np.ndarray | None) -> list[Strip]:
@@ -148,18 +127,14 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
     columns = [i for i, column in enumerate(cases.columns) if column.metric == metric]
     marks: dict[str, Mark] = {}
     values = [cases.columns[i].values for i in columns]
-    for place, i in enumerate(columns):
+    for i in columns:
         column = cases.columns[i]
-        role = role_of(column.system, metric)
-        if role == ORACLE and any(np.array_equal(column.values, other, equal_nan=True) for other in values[:place]):
-            continue  # `study` writes the oracle twice: its reports, and their scores under all metrics
-        called, number = _NAMES.get(role, _oracle_of(column.system)), 1
-        name = called
+        name, number = column.system, 1
         while name in marks:
             number += 1
-            name = f"{called} ({number})"
+            name = f"{column.system} ({number})"
         scored = column.values[np.isfinite(column.values)]
-        marks[name] = Mark(name, role, i, float(scored.mean()) if len(scored) else np.nan)
+        marks[name] = Mark(name, column.role, i, float(scored.mean()) if len(scored) else np.nan)
     n, reason = int(np.isfinite(values).all(axis=0).sum()), ""
     oracle = next((name for name, mark in marks.items() if mark.role == ORACLE), None)
     paired = [(name, oracle) for name, mark in marks.items() if mark.role == MODEL] if oracle else []
@@ -240,7 +215,7 @@ def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
     chosen = []
     for i, column in enumerate(cases.columns):
         source = cases.sources[column.source]
-        if column.system != "oracle" or "row" not in source.table.column_names:
+        if column.role != ORACLE or "row" not in source.table.column_names:
             continue
         has_report = source.first >= 0
         best = source.table.take(pa.array(source.first[has_report]))
@@ -301,6 +276,10 @@ def _scored(cases: Cases, i: int, q: int) -> str:
     return f"{title(cases.columns[i].metric)} {cases.columns[i].values[q]:.2f}"
 
 
+def _oracle(cases: Cases, i: int, q: int) -> str:
+    return f"{cases.columns[i].system} {cases.columns[i].values[q]:.2f}"
+
+
 def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
     """Return the test report for which the oracles chose the most different reports, None if they agree on all.
 
@@ -317,8 +296,8 @@ def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
     q = min(np.flatnonzero(cases.disagreement == most).tolist(), key=shared)
     metrics_of: dict[str | None, list[str]] = {}
     for i, texts in chosen:
-        metrics_of.setdefault(texts[q], []).append(_scored(cases, i, q))
-    shown_texts = [(f"Oracle, {', '.join(names)}", text) for text, names in metrics_of.items()]
+        metrics_of.setdefault(texts[q], []).append(_oracle(cases, i, q))
+    shown_texts = [(", ".join(names), text) for text, names in metrics_of.items()]
     return Telling("Metrics disagree most", q, shown_texts[:3])
 
 
@@ -327,24 +306,20 @@ def _contradiction(cases: Cases, chosen: Chosen, shown_before: set[int]) -> Tell
 
     Among several, choose the one whose score ranks highest among all scores of its oracle.
     """
-    best: tuple[float, int, int, str | None, str] | None = None
+    best: tuple[float, Telling] | None = None
     for i, texts in chosen:
         column = cases.columns[i]
         better = column.values if column.is_higher_better else -column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
-        for q, line in _opposed(cases, i, texts):
+        for q, line, places in _opposed(cases, i, texts):
             if q not in shown_before and (best is None or rank[q] > best[0]):
-                best = float(rank[q]), i, q, texts[q], line
-    if best is None:
-        return None
-    _, i, q, text, line = best
-    return Telling(
-        f"An oracle seems to contradict its test report: {line}", q, [(f"Oracle, {_scored(cases, i, q)}", text)]
-    )
+                rule = f"An oracle seems to contradict its test report: {line}"
+                best = float(rank[q]), Telling(rule, q, [(_oracle(cases, i, q), texts[q])], places)
+    return None if best is None else best[1]
 
 
-def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str]]:
-    """Yield the position of each test report that an oracle's report contradicts, and a phrase that says in what.
+def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str, list[dict[Span, str]]]]:
+    """Yield the position of each test report that an oracle's report contradicts, in what, and where in both texts.
 
     If both reports have CheXbert labels, these are compared; otherwise opposite words in the texts, such as "left" and
     "right". `i` is the oracle's column, `texts` the text that it chose for each test report.
@@ -360,10 +335,13 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
             opposed = np.flatnonzero((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding"))
             if len(opposed):
                 sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")
-                yield q, f"{LABELS[opposed[0]]} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
+                name = LABELS[opposed[0]]
+                line = f"{name} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
+                yield q, line, places_of_labels((reference, text), [(name, *sides, "opposite")])
             continue
         for opposite in of_texts(reference, text)[:1]:
-            yield q, f"“{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
+            line = f"“{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
+            yield q, line, places_of_words((reference, text), opposite)
 
 
 def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:
@@ -409,8 +387,8 @@ def _furthest(cases: Cases, strips: Sequence[Strip], side: int, shown_before: se
     _, strip, model, q = best
     text_of = {i: c.text for c in cases.candidates(q) for i in c.columns}
     texts = [
-        (f"{name}, {_scored(cases, i, q)}", text_of.get(i))
-        for name, i in ((model.name, model.column), ("Oracle", strip.oracle.column))  # type: ignore[union-attr]
+        (f"{model.name}, {_scored(cases, model.column, q)}", text_of.get(model.column)),
+        (_oracle(cases, strip.oracle.column, q), text_of.get(strip.oracle.column)),  # type: ignore[union-attr]
     ]
     return Telling(f"{model.name} is furthest {'above' if side > 0 else 'below'} its oracle", q, texts)
 

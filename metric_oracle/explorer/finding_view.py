@@ -89,23 +89,23 @@ def verdict(mark: Mark, strip: Strip) -> str:
 def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:
     """Return, for each model, its name and the rest of a sentence: whether it beats the oracle, under which metrics.
 
-    The oracle copies the best report of the corpus, so the sentence says "better than copying" or "worse than copying".
+    The oracle copies the best report of the corpus, so the sentence speaks of "the best possible copying".
     """
     metrics_of: dict[str, dict[str, list[str]]] = {}
     for strip in strips:
         for mark in strip.models:
             metrics_of.setdefault(mark.name, {}).setdefault(verdict(mark, strip), []).append(strip.title)
     n = max((strip.n for strip in strips), default=0)
-    unsure = f"neither better nor worse, as far as {n:,} test reports show"
-    ends = {"better": "better", "worse": "worse", "open": unsure}
+    unsure = f", as far as {n:,} test reports show"
+    ends = {"better": ("above", ""), "worse": ("below", ""), "open": ("neither above nor below", unsure)}
     lines = []
     for name, titles in metrics_of.items():
         first, *others = [key for key in ends if key in titles] or [""]
         if first:
-            word, comma, condition = ends[first].partition(",")
-            rest = [f"Under {listed(titles[key])} it is {ends[key]}." for key in others]
-            sentence = f"is {word} than copying under {listed(titles[first])}{comma}{condition}."
-            lines.append((name, " ".join([sentence, *rest])))
+            word, rest = ends[first]
+            sentence = f"is {word} the best possible copying under {listed(titles[first])}{rest}."
+            more = [f"Under {listed(titles[key])} it is {''.join(ends[key])}." for key in others]
+            lines.append((name, " ".join([sentence, *more])))
     return lines
 
 

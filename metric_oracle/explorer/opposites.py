@@ -175,17 +175,32 @@ def places_of_labels(texts: tuple[str, str], rows: Iterable[Sequence[str]]) -> l
     return places
 
 
+def places_of_words(texts: tuple[str, str], opposite: Opposite) -> list[dict[Span, str]]:
+    """Return, for reference and candidate, the spans of a word of `of_texts`, and the word of the other side."""
+    places = []
+    for text, own, other in zip(texts, opposite[1:], opposite[:0:-1], strict=True):
+        spans: dict[Span, str] = {}
+        begin = 0
+        for sentence in _SENTENCE.split(text):
+            words = {match.span(): match[0].lower() for match in _TOKEN.finditer(sentence)}
+            if opposite.about in words.values():
+                spans |= {(begin + a, begin + b): other for (a, b), word in words.items() if word == own}
+            begin += len(sentence) + 1
+        places.append(spans)
+    return places
+
+
 def mark(evidence: Evidence, places: Sequence[Mapping[Span, str]]) -> Evidence:
     """Return evidence whose segments have the opposites at these places, of reference and of candidate."""
     sides = [
-        _marked(side, of_side) for side, of_side in zip((evidence.reference, evidence.candidate), places, strict=True)
+        marked(side, of_side) for side, of_side in zip((evidence.reference, evidence.candidate), places, strict=True)
     ]
     return replace(evidence, reference=sides[0], candidate=sides[1])
 
 
-def _marked(side: Sequence[Segment], places: Mapping[Span, str]) -> list[Segment]:
+def marked(side: Sequence[Segment], places: Mapping[Span, str]) -> list[Segment]:
     """Return segments with opposites. Words that a metric marks stay in one piece; other text is cut at the places."""
-    marked, begin = [], 0
+    cut, begin = [], 0
     for segment in side:
         end = begin + len(segment.text)
         inside = [
@@ -195,11 +210,11 @@ def _marked(side: Sequence[Segment], places: Mapping[Span, str]) -> list[Segment
             at = begin
             for first, last, other in inside:
                 if segment.text[first - begin : last - begin].strip():
-                    marked.append(replace(segment, text=segment.text[at - begin : first - begin]))
-                    marked.append(replace(segment, text=segment.text[first - begin : last - begin], opposite=other))
+                    cut.append(replace(segment, text=segment.text[at - begin : first - begin]))
+                    cut.append(replace(segment, text=segment.text[first - begin : last - begin], opposite=other))
                     at = last
-            marked.append(replace(segment, text=segment.text[at - begin :]))
+            cut.append(replace(segment, text=segment.text[at - begin :]))
         else:
-            marked.append(replace(segment, opposite=inside[0][2] if inside else ""))
+            cut.append(replace(segment, opposite=inside[0][2] if inside else ""))
         begin = end
-    return [segment for segment in marked if segment.text]
+    return [segment for segment in cut if segment.text]

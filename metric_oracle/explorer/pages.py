@@ -1,13 +1,15 @@
 """The explorer: test reports, one report with its oracles and their evidence, systems, live queries.
 
-Addresses contain positions and numbers only. Words to search for and reports to query are sent as forms, so that they
-do not appear in logs; the server keeps the words in memory, and addresses refer to them by number.
+Addresses contain positions and numbers only. Ids to go to, words to search for and reports to query are sent as forms,
+so that they do not appear in logs or in the history of a browser; the server keeps the words in memory, and addresses
+refer to them by number. Pages name test reports by their ids.
 """
 
 import csv
 import dataclasses
 import io
 import json
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,29 +32,33 @@ from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.explorer.case import display, groups, phrases, without_reports
 from metric_oracle.explorer.cases import Cases, Chosen
+from metric_oracle.explorer.evidence import Segment
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
-from metric_oracle.explorer.finding import ORACLE, Strip, Telling, alone, copies_of, role_of, telling
+from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, telling
 from metric_oracle.explorer.finding import strips as find_strips
 from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
-from metric_oracle.explorer.rows import headings, rows
+from metric_oracle.explorer.opposites import marked
+from metric_oracle.explorer.rows import COLUMNS, headings, informative, rows, shown_columns
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 
 ROWS = 50  # test reports per page
+FURTHEST = 3  # test reports that are named for each system, on either side of the oracle
 BARS = 20  # bars per histogram
 _FLAGS = {
     "files": "is_file_order", "turn": "is_reversed", "fallback": "only_fallback", "inexact": "only_inexact",
-    "rated": "only_rated",
+    "rated": "only_rated", "all": "is_every_column",
 }  # fmt: skip
 _COUNTS = {"ties": "ties_over"}
 _COLUMNS = {"sort": "sort", "minus": "minus", "column": "column"}
+_VIEW = {"sort", "minus", "files", "turn", "under", "all"}  # which order and which columns; the others are filters
 _NUMBERS = {"low": "low", "high": "high"}
 _FORGOTTEN = "The server was started again and no longer has the words that were searched for. Search for them again."
-FILTERS = (*_FLAGS, *_COUNTS, *_COLUMNS, *_NUMBERS, "words", "label")
+FILTERS = (*_FLAGS, *_COUNTS, *_COLUMNS, *_NUMBERS, "words", "label", "under")
 
 
 def _integer(text: str, name: str, most: int) -> int:
@@ -104,6 +110,7 @@ class Explorer:
             Route("/cases", self.list_cases),
             Route("/rows.csv", self.rows_csv),
             Route("/words", self.words_post, methods=["POST"]),
+            Route("/study", self.study_post, methods=["POST"]),
             Route("/case/{q:int}", self.case),
             Route("/case/{q:int}.json", self.case_json),
             Route("/case/{q:int}/image", self.image),
@@ -131,7 +138,7 @@ class Explorer:
             tabs.append(("Live query", "/live" if tabs else "/"))
         line = "" if index is None else f"index {index.fingerprint[:12]}, {index.n_reports:,} reports"
         signatures = list(dict.fromkeys(map(short_signature, self.cases.signatures)))
-        return {"tabs": tabs, "signatures": signatures, "index_line": line}
+        return {"tabs": tabs, "has_studies": bool(self.cases.columns), "signatures": signatures, "index_line": line}
 
     def _page(self, name: str, tab: str, **values: Any) -> Response:
         return page(name, tab=tab, **self._frame, **values)
@@ -145,6 +152,8 @@ class Explorer:
         filters |= {name: _integer(query[key], key, last) for key, name in _COLUMNS.items() if query.get(key)}
         filters |= {name: _integer(query[key], key, 1 << 60) for key, name in _COUNTS.items() if query.get(key)}
         filters |= {name: _number(query[key], key) for key, name in _NUMBERS.items() if query.get(key)}
+        if query.get("under"):
+            filters["under"] = _integer(query["under"], "under", len(self.cases.metric_names) - 1)
         if query.get("label"):
             filters["label"] = _integer(query["label"], "label", len(LABELS) - 1)
         if query.get("words"):
@@ -172,17 +181,25 @@ class Explorer:
             differ=alone_sentence(self._alone, titles, differ, len(cases.ids)),
             strips=[(strip, places(strip)) for strip in strips],
             shapes=SHAPES,
-            cards=[
-                {
-                    "rule": card.rule,
-                    "place": card.q + 1,
-                    "link": f"/case/{card.q}",
-                    "reference": cases.reference(card.q),
-                    "texts": card.texts,
-                }
-                for card in self._telling
-            ],
+            cards=[self._card(card) for card in self._telling],
         )
+
+    def _card(self, card: Telling) -> dict[str, Any]:
+        """Return what the first page shows of a test report; with `phrases` if words of both texts are marked."""
+        reference, texts = self.cases.reference(card.q), card.texts
+        return {
+            "rule": card.rule,
+            "id": self.cases.ids[card.q],
+            "link": f"/case/{card.q}",
+            "reference": reference,
+            "texts": texts,
+            "phrases": None
+            if card.places is None
+            else [
+                phrases(marked([Segment(text or "")], places))
+                for text, places in zip((reference, texts[0][1]), card.places, strict=True)
+            ],
+        }
 
     @cached_property
     def _strips(self) -> list[Strip]:
@@ -203,27 +220,34 @@ class Explorer:
     def list_cases(self, request: Request) -> Response:
         """Show a page of the list of test reports, with the filters and in the order of the address."""
         query, chosen = self._read_query(request)
+        forgotten = "words" in request.query_params and not chosen.words
+        return self._list(query, chosen, _FORGOTTEN if forgotten else "")
+
+    def _list(self, query: dict[str, str], chosen: Chosen, message: str = "", status: int = 200) -> Response:
         order = self.cases.choose(chosen)
         pages = max(1, -(-len(order) // ROWS))
         number = min(_integer(query.get("page", "1"), "page", 1 << 60), pages) or 1
         shown = order[(number - 1) * ROWS : number * ROWS]
         filters = {key: query[key] for key in FILTERS if key in query}
-        hidden = [(key, value) for key, value in filters.items() if key in ("sort", "minus", "files", "turn", "words")]
-        return self._page(
+        columns, known = shown_columns(self.cases, chosen), informative(self.cases)
+        constant = [column.name for i, column in enumerate(self.cases.columns) if i not in known]
+        page = self._page(
             "cases.html",
             "Test reports",
             total=len(order),
             n_all=len(self.cases.ids),
-            message=_FORGOTTEN if "words" in request.query_params and not chosen.words else "",
-            is_filtered=bool(set(filters) - {"sort", "minus", "files", "turn"}),
-            kept=hidden,
+            message=message,
+            is_filtered=bool(set(filters) - _VIEW),
+            kept=[(key, value) for key, value in filters.items() if key in {*_VIEW, "words"}],
             all_kept=list(filters.items()),
             chosen=chosen,
             has_ratings=self.cases.rated is not None,
             labels=[] if self.cases.positive is None else LABELS,
             columns=self.cases.columns,
             headings=headings(self.cases, chosen, partial(_link, "/cases", filters)),
-            histograms=[self._histogram(i, order, filters) for i in range(len(self.cases.columns))],
+            histograms=[self._histogram(i, order, filters) for i in columns],
+            views=[] if len(known) <= COLUMNS else self._views(chosen, filters, len(known)),
+            constant=constant,
             rows=rows(self.cases, shown.tolist(), chosen, lambda q: _link(f"/case/{q}", filters)),
             page=number,
             pages=pages,
@@ -235,6 +259,20 @@ class Explorer:
                 ("order of the files", _link("/cases", filters, sort=None, minus=None, turn=None, files=1)),
             ],
         )
+        page.status_code = status
+        return page
+
+    def _views(self, chosen: Chosen, filters: dict[str, str], n: int) -> list[tuple[str, str, bool]]:
+        """Return the choices of columns: name, address, and whether it is shown; `n` is the number of all columns."""
+        is_usual = chosen.under is None and not chosen.is_every_column
+        return [
+            ("models and oracles", _link("/cases", filters, under=None, all=None), is_usual),
+            *(
+                (metric, _link("/cases", filters, under=i, all=None), chosen.under == i and not chosen.is_every_column)
+                for i, metric in enumerate(self.cases.metric_names)
+            ),
+            (f"all {n} columns", _link("/cases", filters, under=None, all=1), chosen.is_every_column),
+        ]
 
     def _histogram(self, i: int, order: np.ndarray, filters: dict[str, str]) -> dict[str, Any]:
         column = self.cases.columns[i]
@@ -260,10 +298,10 @@ class Explorer:
     def rows_csv(self, request: Request) -> Response:
         """Return all rows of the list as CSV, with the filters and in the order of the address."""
         _, chosen = self._read_query(request)
-        rows: list[list[Any]] = [["position", "query_id", *(c.name for c in self.cases.columns), "oracles_differ"]]
+        rows: list[list[Any]] = [["query_id", *(c.name for c in self.cases.columns), "oracles_differ"]]
         for q in self.cases.choose(chosen).tolist():
             values = [_or_none(float(column.values[q])) for column in self.cases.columns]
-            rows.append([q + 1, self.cases.ids[q], *values, int(self.cases.disagreement[q])])
+            rows.append([self.cases.ids[q], *values, int(self.cases.disagreement[q])])
         return _csv(rows, "rows.csv")
 
     async def words_post(self, request: Request) -> Response:
@@ -275,6 +313,14 @@ class Explorer:
             self.searched.append(words)
         position = self.searched.index(words) if words else None
         return RedirectResponse(_link("/cases", filters, words=position), 303)
+
+    async def study_post(self, request: Request) -> Response:
+        """Redirect to the page of the test report with the id that was typed in, or say that there is none."""
+        typed = str((await posted(request)).get("study", ""))
+        for study in (typed, typed.strip()):
+            if study in self._place:
+                return RedirectResponse(f"/case/{self._place[study]}", 303)
+        return await run_in_threadpool(self._list, {}, Chosen(), f"No test report has the id “{typed[:60]}”.", 404)
 
     # One test report
 
@@ -297,12 +343,11 @@ class Explorer:
             shown_groups, scores_only = without_reports(groups(cases, q, rank, kind))
             samples = cases.samples_of(q)
             copies = cases.copies_of(q)
-        keys = [DIFF[0] if name == DIFF else str(i + 1) for i, name in enumerate(kinds)]
+        keys = [DIFF[0] if name == DIFF else str(i + 1) if i < 9 else "" for i, name in enumerate(kinds)]
         titles = ["plain words" if name == DIFF else name for name in kinds]
         return self._page(
             "case.html",
             "",
-            place=q + 1,
             id=cases.ids[q],
             reference=cases.reference(q),
             groups=shown_groups,
@@ -419,7 +464,7 @@ class Explorer:
             candidates = groups(cases, q, rank)
             samples = cases.samples_of(q)
             copies = cases.copies_of(q)
-        record = {"position": q + 1, "query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
+        record = {"query_id": cases.ids[q], "rank": rank, "reference": cases.reference(q)}
         if samples is not None:
             record["samples"] = [
                 {
@@ -440,7 +485,8 @@ class Explorer:
                 }
                 for copied in copies
             ]
-        return _download({**record, "candidates": [_plain(group) for group in candidates]}, f"report-{q + 1}.json")
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", cases.ids[q])[:80]
+        return _download({**record, "candidates": [_plain(group) for group in candidates]}, f"report-{name}.json")
 
     # Systems
 
@@ -460,10 +506,14 @@ class Explorer:
     def systems_csv(self, request: Request) -> Response:
         """Return the content of the page of systems as CSV."""
         names = "system metric better reports mean mean_low mean_high difference difference_low difference_high"
-        rows: list[list[Any]] = [[*names.split(), "furthest_below", "furthest_above"]]
+        furthest_names = [f"furthest_{side}_{i}" for side in ("below", "above") for i in range(1, FURTHEST + 1)]
+        rows: list[list[Any]] = [[*names.split(), *furthest_names]]
         for row in self._systems():
             ends = [*(row["ends"] or (None, None)), row["difference"], *(row["difference_ends"] or (None, None))]
-            furthest = [" ".join(str(position) for position, _ in row[side]) for side in ("below", "above")]
+            furthest = []
+            for side in ("below", "above"):
+                studies = [study for study, _ in row[side]]
+                furthest += [*studies, *[""] * (FURTHEST - len(studies))]
             better = "higher" if row["is_higher_better"] else "lower"
             rows.append([row["system"], row["metric"], better, row["n"], row["mean"], *ends, *furthest])
         return _csv(rows, "systems.csv")
@@ -473,11 +523,9 @@ class Explorer:
         rows = []
         for i, oracle in self.cases.systems():
             column, mark = self.cases.columns[i], marks.get(i)
-            if mark is None and role_of(column.system, column.metric) == ORACLE and np.isfinite(column.values).any():
-                continue  # the same oracle, as in `finding.strips`
             scored = column.values[np.isfinite(column.values)]
             row: dict[str, Any] = {
-                "system": column.system, "metric": column.metric, "role": role_of(column.system, column.metric),
+                "system": column.system, "metric": column.metric, "role": column.role,
                 "is_higher_better": column.is_higher_better,
                 "n": len(scored), "mean": float(scored.mean()) if len(scored) else None,
                 "ends": mark.ends[:2] if mark and mark.ends else None,
@@ -495,8 +543,8 @@ class Explorer:
                     ("below", {"sort": str(oracle), "minus": str(i)}, int((better < 0).sum())),
                     ("above", {"sort": str(oracle), "minus": str(i), "turn": "1"}, int((better > 0).sum())),
                 ):
-                    furthest = self.cases.choose(self._read_filters(filters))[: min(count, 3)].tolist()
-                    row[side] = [(q + 1, _link(f"/case/{q}", filters)) for q in furthest]
+                    furthest = self.cases.choose(self._read_filters(filters))[: min(count, FURTHEST)].tolist()
+                    row[side] = [(self.cases.ids[q], _link(f"/case/{q}", filters)) for q in furthest]
                     row[f"{side}_link"] = _link("/cases", filters)
             rows.append(row)
         return rows

@@ -13,6 +13,7 @@ from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.finding import copies_of, strips
 from metric_oracle.explorer.finding_view import SHAPES, places
+from metric_oracle.explorer.rows import informative
 from metric_oracle.files import replacing
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.retrieval.results import check_out
@@ -39,13 +40,14 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {images}base-uri 'none'; "
         "form-action 'none'"
     )
-    means = [float(np.nanmean(c.values)) if np.isfinite(c.values).any() else None for c in cases.columns]
+    columns = [cases.columns[i] for i in informative(cases)]
+    means = [float(np.nanmean(column.values)) for column in columns]
     page = templates.get_template("report.html").render(
         script=script,
         style=style,
         policy=content_policy,
         rows=rows,
-        columns=cases.columns,
+        columns=columns,
         means=means,
         has_text=text,
         signatures=list(map(short_signature, cases.signatures)),
@@ -66,7 +68,8 @@ def _hash(content: str) -> str:
 
 def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
     """Return the data of a row of the page; ids and texts only if `text` is true."""
-    row: dict[str, Any] = {"place": q + 1, "scores": [float(column.values[q]) for column in cases.columns]}
+    scores = [float(cases.columns[i].values[q]) for i in informative(cases)]
+    row: dict[str, Any] = {"place": q + 1, "scores": scores}
     row["differ"] = int(cases.disagreement[q]) or ""
     if text:
         shown, _ = without_reports(groups(cases, q, cross=False))

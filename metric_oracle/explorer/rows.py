@@ -6,18 +6,53 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.explorer.cases import Cases, Chosen
+from metric_oracle.explorer.cases import MODEL, ORACLE, Cases, Chosen
 
 Link = Callable[..., str]
+COLUMNS = 8  # that fit at 1,248 pixels, beside ids and words
 STEPS = 20  # lengths of the bar in a score cell
 _PREVIEW = 240  # characters of a text that are sent; the style sheet cuts them to one line
 
 
-def systems(cases: Cases) -> list[tuple[str, list[int]]]:
-    """Return each system and its columns, in the order of their first columns."""
+def informative(cases: Cases) -> list[int]:
+    """Return the columns whose scores are not the same for every test report, as those of perfect answers are."""
+
+    def differs(values: np.ndarray) -> bool:
+        scored = values[np.isfinite(values)]
+        return len(scored) > 0 and (len(cases.ids) == 1 or len(scored) < len(values) or np.ptp(scored) > 0)
+
+    return [i for i, column in enumerate(cases.columns) if differs(column.values)]
+
+
+def shown_columns(cases: Cases, chosen: Chosen) -> list[int]:
+    """Return the columns that the table shows: as many as fit, the models and each metric's own oracle first.
+
+    If these do not fit for all metrics, they are those of one metric.
+    """
+    known = informative(cases)
+    if chosen.is_every_column:
+        return known
+    main = [i for i in known if cases.columns[i].role in (MODEL, ORACLE)]
+    sorted_by = {i for i in (chosen.sort, chosen.minus) if i is not None}
+    name = cases.metric_names[0]
+    if chosen.under is not None:
+        name = cases.metric_names[chosen.under]
+    elif chosen.sort is not None:
+        name = cases.columns[chosen.sort].metric
+    of_metric = [[i for i in some if cases.columns[i].metric == name] for some in (known, main)]
+    choices = [*of_metric] if chosen.under is not None else [known, main, *of_metric]
+    for some in choices:
+        shown = [i for i in known if i in some or i in sorted_by]
+        if len(shown) <= COLUMNS:
+            break
+    return shown
+
+
+def systems(cases: Cases, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Return each system and those of its columns that are shown, in the order of their first columns."""
     grouped: dict[str, list[int]] = {}
-    for i, column in enumerate(cases.columns):
-        grouped.setdefault(column.system, []).append(i)
+    for i in shown:
+        grouped.setdefault(cases.columns[i].system, []).append(i)
     return list(grouped.items())
 
 
@@ -45,7 +80,8 @@ def headings(cases: Cases, chosen: Chosen, link: Link) -> list[dict[str, Any]]:
             "link": link(sort=i, minus=None, files=None, turn=turn),
         }
 
-    return [{"system": system, "columns": [heading(i) for i in columns]} for system, columns in systems(cases)]
+    grouped = systems(cases, shown_columns(cases, chosen))
+    return [{"system": system, "columns": [heading(i) for i in columns]} for system, columns in grouped]
 
 
 def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int], str]) -> list[dict[str, Any]]:
@@ -62,23 +98,22 @@ def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int
     link : callable
         Returns the address of a test report's page.
     """
-    oracles = [i for i, column in enumerate(cases.columns) if column.system == "oracle"]
+    oracles = [i for i, column in enumerate(cases.columns) if column.role == ORACLE]
     oracle = chosen.sort if chosen.sort in oracles else oracles[0] if oracles else None
-    order = [i for _, columns in systems(cases) for i in columns]
+    order = [i for _, columns in systems(cases, shown_columns(cases, chosen)) for i in columns]
     scale = cache(lambda metric: scale_of(cases, metric))
-    values = np.array([cases.columns[i].values for i in order])[:, list(shown)].T.tolist()
+    values = np.array([cases.columns[i].values[list(shown)] for i in order]).reshape(len(order), len(shown)).T.tolist()
     table = []
     for q, scores in zip(shown, values, strict=True):
         best = None if oracle is None else cases.candidate_of(cases.columns[oracle].source, q)
         reference, text = cases.reference(q), None if best is None else best.text
         table.append(
             {
-                "place": q + 1,
                 "id": cases.ids[q],
                 "link": link(q),
                 "reference": _preview(reference),
                 "oracle": _preview(text),
-                "oracle_metric": "" if oracle is None else cases.columns[oracle].metric,
+                "oracle_name": "" if oracle is None else cases.columns[oracle].system,
                 "is_same": text is not None and text == reference,
                 "scores": [
                     (value, _steps(value, *scale(cases.columns[i].metric)))
@@ -102,8 +137,8 @@ def _steps(value: float, low: float, high: float) -> int | None:
     return None if value != value else round(STEPS * (value - low) / (high - low))
 
 
-def _preview(text: str | None) -> str:
-    return "" if text is None else " ".join(text[:_PREVIEW].split())
+def _preview(text: str | None) -> str | None:
+    return None if text is None else " ".join(text[:_PREVIEW].split())
 
 
 def _notes(cases: Cases, q: int) -> list[str]:

@@ -49,7 +49,7 @@ from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.comparison import Comparison, compare
 from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
-from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick, read_system
+from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick, oracle_name, read_system
 from metric_oracle.tables.systems import Given as Row
 
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
@@ -130,11 +130,6 @@ class _Model:
                 maker = source_of(source.record.made_by)
                 names |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
         return names
-
-
-def oracle_name(metric: str) -> str:
-    """Return the name of the row of a metric's oracle."""
-    return f"{metric} oracle"
 
 
 @called("study")

@@ -33,7 +33,19 @@ YARDSTICKS = (
 
 
 CHANCE = (RANDOM, "random", "expectation")
+POOL = " of a pool"
 _BEST_OF = re.compile(r"best of \d+")
+
+
+def oracle_name(metric: str) -> str:
+    """Return the name of the row of a metric's oracle."""
+    return f"{metric} oracle"
+
+
+def name_of_results(signature: Mapping[str, Any]) -> str:
+    """Return the name of the row of retrieved reports: their baseline, or the metric with " oracle" or " of a pool"."""
+    metric = str(signature.get("metric"))
+    return str(signature.get("baseline") or (oracle_name(metric) if is_oracle(signature) else f"{metric}{POOL}"))
 
 
 def best_of_name(n: int) -> str:
@@ -140,7 +152,7 @@ def scores_of_results(results: Results) -> Scores:
         pa.table(columns),
         {
             "kind": "scores",
-            "system": signature.get("baseline") or f"{record.name} {'oracle' if is_oracle(signature) else 'of a pool'}",
+            "system": name_of_results(signature),
             "metrics": {record.name: entry},
             "references": signature.get("references"),
             **{key: signature[key] for key in ("section",) if key in signature},

@@ -117,7 +117,9 @@ def wait(driver, condition):
 
 
 def places(driver):
-    return [int(e.text) for e in driver.find_elements("css selector", "tbody th a")]
+    """Return the positions, from 1, of the test reports of a list, by the addresses of their pages."""
+    found = [e.get_attribute("href") for e in driver.find_elements("css selector", "tbody th.id a")]
+    return [int(re.search(r"/case/(\d+)", address)[1]) + 1 for address in found]
 
 
 def test_the_overview(driver, home, nasty):
@@ -163,6 +165,29 @@ def test_pages_by_keyboard(driver, home):
     press(driver, "j")
     driver.execute_script("document.getElementById('keys-off').click()")
     assert driver.execute_script("return location.pathname") == "/case/0"
+
+
+def test_a_study_is_reached_by_its_id(driver, whole_home, every):
+    press(driver, "g")
+    assert driver.switch_to.active_element.get_attribute("name") == "study"
+    press(driver, every.ids[5], "\ue007")  # Enter
+    wait(driver, "location.pathname === '/case/5'")
+    assert driver.find_element("tag name", "h1").text == f"Test report {every.ids[5]}"
+    assert every.ids[5] not in driver.current_url + driver.title
+    press(driver, "g")
+    press(driver, "none", "\ue007")
+    wait(driver, "document.querySelector('[role=status]') !== null")
+    assert "No test report has the id “none”." in driver.find_element("css selector", "[role=status]").text
+    assert problems(driver) == []
+    said(driver)  # the answer is 404, which the console names
+
+
+def test_the_list_fits(driver, whole_home):
+    look(driver, 1248)
+    driver.get(f"{whole_home}/cases")
+    widths = driver.execute_script("const e = document.querySelector('.wide'); return [e.scrollWidth, e.clientWidth]")
+    assert widths[0] == widths[1]
+    look(driver, 1280)
 
 
 def test_the_partner_of_a_word_is_shown_on_focus(driver, home):
@@ -248,7 +273,7 @@ def test_many_metrics_do_not_widen_a_page(driver, whole_home):
     look(driver, 320)
     for path in ("/", "/cases", "/case/1?show=0", "/systems"):
         driver.get(whole_home + path)
-        heights = driver.execute_script("return [...document.querySelectorAll('.id')].map((e) => e.offsetHeight)")
+        heights = driver.execute_script("return [...document.querySelectorAll('.id bdi')].map((e) => e.offsetHeight)")
         assert all(height < 70 for height in heights)  # an id has two lines, not a letter a line
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 320, path
     look(driver, 1280)
@@ -301,6 +326,14 @@ def test_a_report_with_figures_can_be_read(driver, every, tmp_path):
     assert driver.execute_script("return [...document.images].map((i) => i.complete && i.naturalWidth > 100)") == [True]
     assert problems(driver) == []
     assert said(driver) == []
+
+
+def test_without_the_token_a_page_says_what_to_open(driver, site):
+    driver.get(site.split("/?")[0])
+    driver.delete_all_cookies()  # those of this host
+    driver.get(site.split("/?")[0])
+    assert "This page needs its token" in driver.find_element("tag name", "h1").text
+    said(driver)
 
 
 def test_other_addresses_can_be_read(driver, site):

@@ -18,6 +18,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.images import Images
 from metric_oracle.explorer.pages import Explorer
+from metric_oracle.explorer.report import write_report
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.web import server
 from metric_oracle.web.render import visible
@@ -39,7 +40,8 @@ def links(text):
 
 
 def places(text):
-    return [int(place) for place in re.findall(r'<th scope="row"><a href="/case/\d+[^"]*">(\d+)</a>', text)]
+    """Return the positions, from 1, of the test reports of a list, by the addresses of their pages."""
+    return [int(q) + 1 for q in re.findall(r'<th scope="row" class="id"><a href="/case/(\d+)[^"]*"><bdi>', text)]
 
 
 PATHS = [
@@ -92,8 +94,8 @@ def test_samples_stand_on_the_page_of_their_study(nasty):
     table = text[text.index('<h2 id="samples">') :]
     rows = re.findall(r'<tr><th scope="row"><bdi>(\d)</bdi>(.*?)</tr>', table, re.DOTALL)
     assert [name for name, _ in rows] == ["0", "1", "2", "3", "4"]
-    plain = [re.findall(r'<td class="text" dir="auto">(.*?)</td>', row, re.DOTALL)[0] for _, row in rows]
-    assert list(map(bare, plain)) == list(map(visible, texts))
+    plain = [re.findall(r'<td><p class="text.*?">(.*?)</p>', row, re.DOTALL)[0] for _, row in rows]
+    assert list(map(bare, plain)) == [visible(shown) or "(empty report)" for shown in texts]
     # Metrics that read nothing but the texts are scored; the best is in bold.
     metrics = [
         name for name in dict.fromkeys(column.metric for column in nasty.columns) if name in ("bleu-2", "rouge-l")
@@ -142,13 +144,15 @@ def test_a_row_is_read_without_a_click(client, nasty, real, prepared):
     for query, oracle in (("files=1", 0), ("sort=1", 1)):
         text = client.get(f"/cases?{query}").text
         heads = re.findall(r'<th scope="colgroup" colspan="(\d)"[^>]*><bdi>(.*?)</bdi>', text)
-        assert heads == [("3", "oracle"), ("1", "random"), ("1", "&lt;model&gt;")]
-        for row in re.findall(r'<tr><th scope="row"><a .*?</tr>', text, re.DOTALL):
-            q = int(re.findall(r">(\d+)</a>", row)[0]) - 1
+        oracles = [("1", f"{metric} oracle") for metric in ("bleu-2", "rouge-l", "radgraph")]
+        assert heads == [*oracles, ("1", "random"), ("1", "&lt;model&gt;")]
+        for row in re.findall(r'<tr><th scope="row" class="id"><a .*?</tr>', text, re.DOTALL):
+            q = int(re.findall(r"/case/(\d+)", row)[0])
+            assert bare(re.findall(r"<bdi>(.*?)</bdi></a></th>", row, re.DOTALL)[0]) == visible(nasty.ids[q])
             lines = [bare(line) for line in re.findall(r'<div class="cut[^>]*>(.*?)</div>', row)]
             best, reference = nasty.candidate_of(oracle, q).text, nasty.reference(q)
             shown = "the same text" if best == reference else visible(" ".join(best.split()))
-            assert lines == [visible(" ".join(reference.split())), f"{nasty.columns[oracle].metric}: {shown}"]
+            assert lines == [visible(" ".join(reference.split())), f"{nasty.columns[oracle].system}: {shown}"]
             cells = re.findall(r'<td class="number(?: score s-(\d+))?">(.*?)</td>', row)
             values = [column.values[q] for column in nasty.columns]
             assert [cell for _, cell in cells] == ["none" if v != v else f"{v:.2f}" for v in values]
@@ -226,11 +230,10 @@ def test_words_are_not_in_the_address(client, nasty):
 def test_rows_as_csv(client, nasty):
     answer = client.get("/rows.csv?sort=0&column=0&low=0.5")
     rows = list(csv.reader(io.StringIO(answer.text, newline="")))
-    assert rows[0][:3] == ["position", "query_id", "bleu-2"]
-    order = [int(row[0]) - 1 for row in rows[1:]]
+    assert rows[0][:2] == ["query_id", "bleu-2 oracle"]
+    order = [nasty.ids.index(row[0]) for row in rows[1:]]
     assert sorted(order) == np.flatnonzero(nasty.columns[0].values >= 0.5).tolist()
-    assert [row[1] for row in rows[1:]] == [nasty.ids[q] for q in order]
-    assert [float(row[2]) for row in rows[1:]] == nasty.columns[0].values[order].tolist()
+    assert [float(row[1]) for row in rows[1:]] == nasty.columns[0].values[order].tolist()
 
 
 def test_what_is_shown_is_taken_home(client, nasty):
@@ -239,7 +242,8 @@ def test_what_is_shown_is_taken_home(client, nasty):
     assert float(rows[1][4]) == pytest.approx(nasty.columns[0].values.mean())
     for q in range(7):
         answer = client.get(f"/case/{q}.json?rank=2")
-        assert answer.headers["content-disposition"] == f'attachment; filename="report-{q + 1}.json"'
+        name = re.fullmatch(r'attachment; filename="report-([\w.-]+)\.json"', answer.headers["content-disposition"])[1]
+        assert name == re.sub(r"[^A-Za-z0-9._-]", "_", nasty.ids[q])[:80]
         record = answer.json()
         assert (record["query_id"], record["reference"]) == (nasty.ids[q], nasty.reference(q))
         assert {one["text"] for one in record["candidates"]} == {c.text for c in nasty.candidates(q, 2)}
@@ -279,11 +283,112 @@ def test_scores_of_an_oracle_are_shown_once(prepared):
     texts = dict(zip(found.table["query_id"].to_pylist(), found.table["text"].to_pylist(), strict=True))
     scores = mo.score(prepared.folder / "TESTS", texts, ["bleu-2"], system="bleu-2 oracle")
     client = client_of(read_cases([found, scores], prepared.index, prepared.queries))
-    assert [line.split(",")[0] for line in client.get("/systems.csv").text.splitlines()[1:]] == ["oracle"]
+    assert [line.split(",")[0] for line in client.get("/systems.csv").text.splitlines()[1:]] == ["bleu-2 oracle"]
     page = client.get("/case/0").text
     assert page.count('class="card') == 1
-    assert "Scores without reports" in page
+    assert "Scores without reports" not in page
     assert len(set(lines := re.findall(r"<div><bdi>(.*?)</bdi></div>", page))) == len(lines) == 2
+
+
+@pytest.fixture(scope="module")
+def studied(prepared, tmp_path_factory):
+    """Return the cases of all files that `study` writes, given in the order of their names."""
+    folder = tmp_path_factory.mktemp("studied")
+    model = dict(zip(prepared.queries.ids, prepared.index.reports["text"].to_pylist(), strict=False))
+    model[prepared.queries.ids[4]] = ""
+    mo.study(prepared.index, prepared.queries, {"own": model}, metrics=["bleu", "rouge-l"], out=folder / "study")
+    files = sorted((folder / "study.unfinished").glob("*.parquet"))
+    return read_cases(files, prepared.index, prepared.queries)
+
+
+def test_each_oracle_of_a_study_is_shown_once_under_one_name(studied):
+    names = [(column.system, column.metric) for column in studied.columns]
+    assert len(set(names)) == len(names)
+    assert {system for system, _ in names} >= {"own", "bleu-2 oracle", "rouge-l oracle", "identity", "most frequent"}
+    for q in range(3):
+        of = {  # the scores of the other file belong to the report that was found
+            tuple(sorted({studied.columns[c].system for c in candidate.columns})): candidate
+            for candidate in studied.candidates(q)
+        }
+        assert all(len(systems) == 1 for systems in of)
+        found = of["rouge-l oracle",]
+        assert [studied.columns[c].metric for c in found.columns] == ["rouge-l", "bleu-2"]
+        (score,) = mo.score({"x": studied.reference(q)}, {"x": found.text}, "bleu-2").values("bleu-2")
+        assert studied.columns[found.columns[1]].values[q] == score
+    client = client_of(studied)
+    for path in ("/", "/cases?all=1", "/case/0", "/systems"):
+        shown = re.sub(r"<footer.*", "", client.get(path).text, flags=re.DOTALL)
+        assert "bleu-2 oracle" in shown
+        assert not re.search(r"bleu-2 of bleu-2 oracle|<bdi>oracle</bdi>|oracle of [A-Z]|\(2\)", shown), path
+
+
+def test_the_list_fits_and_leaves_out_what_is_the_same_in_every_row(studied):
+    client = client_of(studied)
+
+    def heads(path):
+        text = client.get(path).text
+        found = re.findall(r'<th scope="colgroup" colspan="(\d)"[^>]*><bdi>(.*?)</bdi>', text)
+        return [(name, int(n)) for n, name in found]
+
+    assert dict(heads("/cases")) == {"own": 2, "bleu-2 oracle": 1, "rouge-l oracle": 1}
+    under = dict(heads("/cases?under=1"))
+    assert under == dict.fromkeys(["own", "bleu-2 oracle", "most frequent", "random (expected)", "rouge-l oracle"], 1)
+    every = dict(heads("/cases?all=1"))
+    assert every.keys() == {*under}
+    assert every["most frequent"] == 2
+    text = client.get("/cases").text
+    assert "Left out, as all test reports have the same score: bleu-2 of identity, rouge-l of identity." in text
+    assert ">all 10 columns</a>" in text
+    assert client.get("/rows.csv").text.partition("\n")[0].count("identity") == 2  # the download has all
+
+
+def test_an_empty_report_says_so(studied, prepared, tmp_path):
+    q = studied.ids.index(prepared.queries.ids[4])
+    client = client_of(studied)
+    page = client.get(f"/case/{q}?show=0").text
+    assert '<p class="text soft">(empty report)</p>' in page
+    write_report(studied, tmp_path / "page.html")
+    assert '<p class="text soft">(empty report)</p>' in (tmp_path / "page.html").read_text()
+    empty = read_cases([made_up(["a", "b"], texts=["", "Clear."]), written(["a", "b"], [" "], ["", "Clear."])])
+    rows = client_of(empty).get("/cases?files=1").text
+    assert '<div class="cut" dir="auto">(empty report)</div>' in rows
+    assert "bleu-2 oracle: the same text" in rows
+    assert "(empty report)" in client_of(empty).get("/").text
+
+
+def test_a_study_is_found_by_its_id(nasty, client):
+    for q in (0, 57, 119):
+        for typed in (nasty.ids[q], f" {nasty.ids[q]}\n"):
+            answer = client.post("/study", data={"study": typed}, headers=POST)
+            assert (answer.status_code, answer.url.path, answer.url.query) == (200, f"/case/{q}", b"")
+        heading = re.findall(r"<h1[^>]*>Test report <bdi>(.*?)</bdi></h1>", answer.text, re.DOTALL)
+        assert [html.unescape(one) for one in heading] == [visible(nasty.ids[q])]
+        assert visible(nasty.ids[q]) not in html.unescape(re.findall(r"<title>(.*?)</title>", answer.text)[0])
+    for typed in ("no such study", nasty.ids[0][:-1], "<b>1</b>", ""):
+        answer = client.post("/study", data={"study": typed}, headers=POST)
+        assert answer.status_code == 404
+        assert f'<p role="status">No test report has the id “{html.escape(typed)}”.</p>' in answer.text
+        assert "<b>1" not in answer.text
+        assert len(places(answer.text)) == 50
+    for path in ("/", "/cases", "/case/3", "/systems"):
+        assert '<form class="go" method="post" action="/study">' in client.get(path).text
+    assert client.post("/study", data={"study": nasty.ids[0]}).status_code == 403
+
+
+def test_the_keys_of_a_page_are_those_that_do_something(client, real):
+    def keys(client, path):
+        listed = re.findall(r'<dialog id="keys".*?</dialog>', client.get(path).text, re.DOTALL)[0]
+        return re.findall(r"<kbd>(.*?)</kbd>", listed)
+
+    assert keys(client, "/") == ["g", "?"]
+    assert keys(client, "/systems") == ["g", "?"]
+    assert keys(client, "/cases") == ["j", "g", "?"]
+    assert keys(client, "/cases?page=2") == ["j", "k", "g", "?"]
+    assert keys(client, "/case/3?files=1") == ["j", "k", "0", "1", "2", "3", "d", "←", "→", "g", "?"]
+    assert keys(client, "/case/0?files=1&rank=9") == ["j", "0", "1", "2", "3", "d", "g", "?"]
+    assert keys(real, "/live") == ["g", "?"]
+    page = client.get("/case/3?files=1").text
+    assert all(f'data-key="{key}"' in page for key in "jk0123dg")
 
 
 def test_steps_follow_the_filters(client, nasty):
@@ -438,14 +543,14 @@ def test_systems_are_compared_with_the_oracle_by_sign(client, nasty):
     for (i, oracle), line in zip(nasty.systems(), lines, strict=True):
         row = dict(zip(header, line, strict=True))
         if oracle is None:
-            assert (row["difference"], row["furthest_below"], row["furthest_above"]) == ("", "", "")
+            assert {row[name] for name in header if name.startswith(("difference", "furthest"))} == {""}
             continue
         column = nasty.columns[i]
         differences = column.values - nasty.columns[oracle].values
         assert float(row["difference"]) == pytest.approx(np.nanmean(differences))
         better = differences if column.is_higher_better else -differences
         for name, side in (("furthest_below", -better), ("furthest_above", better)):
-            positions = [int(word) - 1 for word in row[name].split()]
+            positions = [nasty.ids.index(study) for i in (1, 2, 3) if (study := row[f"{name}_{i}"])]
             assert len(positions) == min(3, (side > 0).sum())
             assert [side[q] for q in positions] == sorted(side[side > 0], reverse=True)[:3]
         compared += 1

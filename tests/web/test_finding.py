@@ -14,7 +14,7 @@ from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signe
 from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.systems import scores_of_results
-from support.pages import NASTY, client_of, made_up, written
+from support.pages import NASTY, bare, client_of, made_up, written
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,13 @@ def found(whole):
 def test_the_numbers_are_those_of_the_table(prepared, found, oracle, tmp_path):
     folder = prepared.folder
     for strip in found[:2]:
-        files = {"oracle": f"{strip.metric}.parquet"}
-        files |= {"chance": "random.parquet"} if strip.metric == "bleu-2" else {}
+        own = f"{strip.metric} oracle"
+        files = {own: f"{strip.metric}.parquet"}
+        files |= {"random": "random.parquet"} if strip.metric == "bleu-2" else {}
         files |= {"model": "model.parquet"}
         out = tmp_path / "table.csv"
         given = [f"{name}={folder / file}" for name, file in files.items()]
-        oracle("table", *given, "--paired", "model,oracle", "--out", out)
+        oracle("table", *given, "--paired", f"model,{own}", "--out", out)
         rows = {(row["system"], row["versus"]): row for row in csv.DictReader(io.StringIO(out.read_text()))}
         out.unlink()
         (tmp_path / "table.csv.signature.json").unlink()
@@ -45,7 +46,7 @@ def test_the_numbers_are_those_of_the_table(prepared, found, oracle, tmp_path):
             assert [mark.mean, *mark.ends[:2]] == [float(row[key]) for key in ("mean", "interval_low", "interval_high")]
             assert strip.n == int(row["n"])
             if mark.name == "model":
-                row = rows["model", "oracle"]
+                row = rows["model", own]
                 paired = [mark.difference.difference, *mark.difference.interval[:2]]
                 assert paired == [float(row[key]) for key in ("mean", "interval_low", "interval_high")]
 
@@ -115,6 +116,24 @@ def test_an_oracle_that_contradicts(whole):
     assert "“right” there, “left” in the oracle" in card.rule
 
 
+def test_the_card_of_a_contradiction_shows_it(whole):
+    """The words are marked in texts that are not cut after some lines; those of another sentence are not."""
+    before = "The heart is normal in size. " * 30
+    ids, references = ["a", "b"], [before + "Small right effusion.", "No effusion."]
+    texts = [before + "Small left effusion. The left hand.", "No effusion."]
+    cases = read_cases([made_up(ids, texts=texts), written(ids, texts, references)])
+    page = client_of(cases).get("/").text
+    (card,) = re.findall(r'<li class="paper">(?:(?!</li>).)*An oracle seems to contradict.*?</li>', page, re.DOTALL)
+    assert '<a href="/case/0"><bdi>a</bdi></a>' in card
+    marks = re.findall(r'<span class="opposite">(\w+)</span><sup class="opposite">≠ (\w+)</sup>', card)
+    assert marks == [("right", "left"), ("left", "right")]
+    assert "clamp" not in card
+    assert [bare(text) for text in re.findall(r'<p class="text" dir="auto">(.*?)</p>', card)] == [
+        references[0],
+        texts[0],
+    ]
+
+
 def test_a_verdict_is_that_of_the_interval():
     ids = [f"s{i}" for i in range(60)]
     oracle = made_up(ids, texts=NASTY)
@@ -135,17 +154,17 @@ def test_a_verdict_is_that_of_the_interval():
     }
     assert strip.high > 1
     assert verdicts([strip]) == [
-        ("high", "is better than copying under BLEU-2."),
-        ("low", "is worse than copying under BLEU-2."),
-        ("open", "is neither better nor worse than copying under BLEU-2, as far as 60 test reports show."),
+        ("high", "is above the best possible copying under BLEU-2."),
+        ("low", "is below the best possible copying under BLEU-2."),
+        ("open", "is neither above nor below the best possible copying under BLEU-2, as far as 60 test reports show."),
     ]
     renamed = [replace(mark, name="one") for mark in strip.models]
     others = [replace(strip, metric=name, marks=[mark]) for name, mark in zip("abc", renamed, strict=True)]
     assert verdicts(others) == [
         (
             "one",
-            "is better than copying under a. Under b it is worse. "
-            "Under c it is neither better nor worse, as far as 60 test reports show.",
+            "is above the best possible copying under a. Under b it is below. "
+            "Under c it is neither above nor below, as far as 60 test reports show.",
         )
     ]
 

@@ -7,7 +7,7 @@ function single(event) {
   return !event.target.closest("input, textarea, select, [contenteditable]");
 }
 
-// data-key="j" on a link or button: that key does what a click does.
+// data-key="j" on a link or button: that key does what a click does. On a field, it moves there.
 document.addEventListener("keydown", (event) => {
   if (event.key === "?" && help && !event.target.closest("input, textarea, select")) {
     help.open ? help.close() : help.showModal();
@@ -16,7 +16,7 @@ document.addEventListener("keydown", (event) => {
     const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (target) {
       event.preventDefault();
-      target.click();
+      target.matches("input") ? target.focus() : target.click();
     }
   }
 });
