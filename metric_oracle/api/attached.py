@@ -8,6 +8,7 @@ from typing import Any
 
 from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
 from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.errors import InputError, called, option
@@ -160,7 +161,7 @@ def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
 
 def attached(given: Any) -> AttachedReports:
     """Return reports in any form as `AttachedReports`."""
-    return given if isinstance(given, AttachedReports) else AttachedReports(given, {}, {}, {}, {})
+    return given if isinstance(given, AttachedReports) else AttachedReports(in_order(given), {}, {}, {}, {})
 
 
 @called("reports")
@@ -320,7 +321,7 @@ def reports(
             step=f"Add {option('encoder', 'NAME')} or a folder.",
         )
     return AttachedReports(
-        data,
+        in_order(data),
         {name: own[name] for name in (*READING, *PREDICTED) if name in own},
         {name: own[name] for name in ARGUMENTS if name in own},
         {name: own[name] for name in MODELS if name in own},

@@ -11,6 +11,7 @@ from metric_oracle.api.attached import AttachedReports, attached, with_prepared
 from metric_oracle.api.given import Given, opened
 from metric_oracle.api.scoring import own_sources, shared_models
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.tables import are_columns
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
@@ -41,6 +42,9 @@ def groups_of(given: Given, argument: str, other: Groups | None = None) -> Group
     side = attached(given)
     data = side.data
     keys: list[Any] | None = None
+    if isinstance(data, Mapping) and are_columns(data):
+        step = "Pass a dict of study id to list of texts, or a list of lists of texts."
+        raise InputError(argument=argument, rule="must be groups of texts", value="a dict of columns", step=step)
     if isinstance(data, list | tuple | Mapping):
         groups = dict(data if isinstance(data, Mapping) else enumerate(data))
         if not groups or any(isinstance(group, list | tuple) for group in groups.values()):

@@ -3,13 +3,24 @@
 A container is recognised by its attributes, so that no library is imported for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
 
-from metric_oracle.corpora.tables import Table, table_of_objects
+from metric_oracle.corpora.tables import (
+    AS_LIST,
+    IMAGE_ID_NAMES,
+    STUDY_ID_NAMES,
+    Table,
+    are_places,
+    cells_of,
+    table_of_objects,
+)
 from metric_oracle.errors import InputError
+
+_SET_ITERATOR: type = type(iter(set()))
 
 
 def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
@@ -17,33 +28,31 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
 
     Parameters
     ----------
-    data : Arrow table, Polars or pandas frame, Hugging Face dataset; dict id -> text or id -> record; list of records;
-        or any iterable of texts: a list, a column, an array
+    data : Arrow table, Polars or pandas frame, Hugging Face dataset; dict id -> text, id -> record or name of a column
+        -> cells; list of records; pandas Series; or any iterable of texts in an order: a list, a column, an array
     """
+    if isinstance(data, Table):
+        return data, None
     type_name = f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}".removeprefix("builtins.")
     where = f"the {type_name} in memory"
     if isinstance(data, Mapping):
         table = table_of_objects(where, type_name, dict(data))
         if table is not None:
             return table, None
-    elif hasattr(data, "iloc"):  # pandas
-        if not hasattr(data, "columns"):
-            return None, data.tolist()
-        names = [str(name) for name in data.columns]
-        columns: list[Any] = [data.iloc[:, i].tolist() for i in range(len(names))]
-        return Table(where, type_name, names, columns, len(data)), None
+    elif hasattr(data, "iloc"):
+        return _of_pandas(data, where, type_name)
     elif hasattr(data, "features") and hasattr(
         data, "with_format"
     ):  # datasets; through Arrow, which respects a selection
         return _of_arrow(pa.table(data.with_format("arrow")[:]), where, type_name), None
     elif hasattr(data, "columns") and any(hasattr(data, f"__arrow_c_{protocol}__") for protocol in ("stream", "array")):
         return _of_arrow(pa.table(data), where, type_name), None
-    elif hasattr(data, "to_pylist") or hasattr(data, "tolist") or hasattr(data, "to_list"):  # columns, arrays
-        cells = next(getattr(data, name)() for name in ("to_pylist", "to_list", "tolist") if hasattr(data, name))
-        if isinstance(cells, list):
+    elif any(hasattr(data, name) for name in AS_LIST):  # columns, arrays
+        cells = cells_of(data)
+        if cells is not None:
             return None, cells
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        items = list(data)
+        items = list(in_order(data))
         if any(isinstance(item, Mapping) for item in items):
             table = table_of_objects(where, type_name, items)
             if table is not None:
@@ -56,6 +65,47 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
         value=f"{type_name} of another layout" if isinstance(data, Iterable) else type_name,
         step="Make a list or a table of it.",
     )
+
+
+def in_order(data: Any) -> Any:
+    """Return a container, and the items of an iterator as a list, so that they can be read more than once.
+
+    Raise InputError for a set, whose order changes from run to run.
+    """
+    if _is_unordered(data):
+        raise InputError(
+            argument="reports",
+            rule="must be in an order",
+            value=f"a {type(data).__name__}",
+            step="Pass a list, or a dict of id -> text.",
+        )
+    return list(data) if isinstance(data, Iterator) else data
+
+
+def _is_unordered(data: Any) -> bool:
+    """Return whether a container is a set, or an iterator over one: its order changes from run to run."""
+    if isinstance(data, GeneratorType) and data.gi_frame is not None:
+        data = data.gi_frame.f_locals.get(".0")  # what a generator expression goes through
+    if isinstance(data, map | filter):
+        return any(map(_is_unordered, data.__reduce__()[1][1:]))
+    return isinstance(data, Set) or type(data) is _SET_ITERATOR
+
+
+def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, list[Any] | None]:
+    """Return a pandas frame or Series as a table or a list of texts; an index other than 0, 1, ..., n - 1 has ids."""
+    index = data.index.tolist()
+    has_ids = not are_places(index)
+    if not hasattr(data, "columns"):
+        texts = data.tolist()
+        if not has_ids:
+            return None, texts
+        return Table(where, type_name, ["text"], [texts], len(texts), index, keys_name="index"), None
+    names = [str(name) for name in data.columns]
+    columns: list[Any] = [data.iloc[:, i].tolist() for i in range(len(names))]
+    ids, known = str(data.index.name or "index"), (*STUDY_ID_NAMES, *IMAGE_ID_NAMES)
+    if has_ids and ids.lower() in known and ids not in names:  # as after `reset_index`
+        return Table(where, type_name, [*names, ids], [*columns, index], len(data)), None
+    return Table(where, type_name, names, columns, len(data), index if has_ids else None, keys_name=ids), None
 
 
 def _of_arrow(table: pa.Table, where: str, type_name: str) -> Table:

@@ -20,6 +20,7 @@ from metric_oracle.corpora.tables import (
     file_ending,
     read_table,
     shown_names,
+    single_texts,
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
@@ -93,7 +94,7 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None) 
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = _text_name(table, id_column, text_column)
-    texts = table.column(name, is_text=True)
+    texts = single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
             raise InputError(
@@ -204,6 +205,8 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     images = None
     if image_name is not None:
         images = canonical_ids(table.column(image_name), f"{image_name!r} in {table.path}")
+    elif table.has_named_keys and name != table.keys_name:  # an object of image -> record
+        images = canonical_ids(table.keys or [], f"the keys of {table.path}")
     return Keys(ids, images, name)
 
 

@@ -11,7 +11,7 @@ from metric_oracle.corpora.missing import checked_texts
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
 from metric_oracle.corpora.reports import JOINED, Reports, check_section, one_text_each, sort_out
-from metric_oracle.corpora.tables import chexpert_studies, existing_file
+from metric_oracle.corpora.tables import chexpert_studies, existing_file, single_texts
 from metric_oracle.errors import InputError, option
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
@@ -63,7 +63,8 @@ def as_predictions(predictions: Any, **reading: Any) -> Reports:
         rows = rows_of_table(table, reading.get("id_column"), reading.get("text_column"))
         return _assembled(rows, table.path, options)
     check_left_out(given, ("seed", "after_impression", "section"), "texts without columns")
-    cells = checked_texts(texts or [], "the predictions in memory")
+    where = "the predictions in memory"
+    cells = checked_texts(single_texts(texts or [], where), where)
     rows = Rows("texts in memory", cells, Keys([str(i) for i in range(len(cells))], None, "place"))
     return _assembled(rows, "the texts in memory", options)
 

@@ -16,6 +16,8 @@ from metric_oracle.corpora.sections import extract_mit, extract_yu2023
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
+    SECTION_NAMES,
+    TEXT_NAMES,
     Table,
     canonical_ids,
     check_unique,
@@ -23,26 +25,13 @@ from metric_oracle.corpora.tables import (
     existing_file,
     read_table,
     shown_names,
+    single_texts,
 )
 from metric_oracle.errors import InputError, option
 
-_SECTION_COLUMNS = {
-    "impression": ("impression", "section_impression", "report impression"),
-    "findings": ("findings", "section_findings"),
-}
 JOINED = SECTIONS[2]
 USUAL = "impression"  # the section that is read by default
-_OTHER_COLUMNS = (
-    "report",
-    "report_text",
-    "text",
-    "prediction",
-    "model_prediction",
-    "report generated",
-    "predicted",
-    "filtered",
-)
-_TEXT_COLUMNS = {*_OTHER_COLUMNS, *sum(_SECTION_COLUMNS.values(), ())}
+_TEXT_COLUMNS = {*TEXT_NAMES, *sum(SECTION_NAMES.values(), ())}
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
@@ -357,7 +346,7 @@ def _from_texts(
     """Return texts in memory as Reports; `where` describes them in messages."""
     if section is not None:
         check_section(section)
-    texts = checked_texts(texts, where)
+    texts = checked_texts(single_texts(texts, where), where)
     keys = [str(i) for i in range(len(texts))]
     if ids is not None:
         keys = canonical_ids(ids, "ids")
@@ -492,7 +481,10 @@ def table_source(
         ids, first_images = chexpert_studies(ids, where)
     names, of_section = _text_names(table, section or USUAL, text_column)
     known_section = (of_section, "column") if of_section else (section, "caller" if section else "")
-    columns = {name: table.column(name, is_text=True) for name in names}
+    columns = {
+        name: single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
+        for name in names
+    }
 
     def texts(rows: Sequence[int]) -> list[str | None]:
         """Return the texts of some rows."""
@@ -515,7 +507,7 @@ def table_source(
 
 def section_of_column(name: str) -> str | None:
     """Return the section that the name of a column means, or None."""
-    return next((section for section, names in _SECTION_COLUMNS.items() if name.lower() in names), None)
+    return next((section for section, names in SECTION_NAMES.items() if name.lower() in names), None)
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:
@@ -532,13 +524,13 @@ def _text_names(table: Table, section: str, text_column: str | None) -> tuple[li
     """Return the names of the columns with the texts, and their section (None if their names do not tell it)."""
     if text_column is None:
         parts = section.split("+")
-        of_parts = [[name for name in table.names if name.lower() in _SECTION_COLUMNS[part]] for part in parts]
+        of_parts = [[name for name in table.names if name.lower() in SECTION_NAMES[part]] for part in parts]
         if len(parts) > 1 and all(len(names) == 1 for names in of_parts):
             return [names[0] for names in of_parts], section
         of_section = [] if len(parts) > 1 else of_parts[0]
         others = [name for name in table.names if name.lower() in _TEXT_COLUMNS]
         names = of_section or others
-        if len(names) != 1 or (not of_section and names[0].lower() not in _OTHER_COLUMNS):
+        if len(names) != 1 or (not of_section and names[0].lower() not in TEXT_NAMES):
             shown = f"; candidates are {shown_names(names)}" if names else ""
             raise InputError(
                 f"{table.path} has no column that is clearly the {section}{shown}.",

@@ -14,6 +14,7 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
+    are_columns,
     canonical_ids,
     existing_file,
     file_ending,
@@ -139,8 +140,6 @@ def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bo
     """
     if isinstance(data, Samples):
         return True
-    if isinstance(data, Mapping) and data and all(isinstance(group, list | tuple) for group in data.values()):
-        return True
     if isinstance(data, str | Path):
         path = Path(data)
         if not path.is_file() or file_ending(path) not in ENDINGS:
@@ -154,7 +153,7 @@ def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bo
         if in_a_table is None:
             return False
         table = in_a_table
-    if LISTS in table.names:
+    if LISTS in table.names or (table.keys is not None and table.names == ["text"] and _has_lists(table.cells(0))):
         return True
     ids = table.id_cells(id_column) if SAMPLE in table.names else None
     return ids is not None and len({*map(str, ids[0])}) < table.n_rows
@@ -233,9 +232,14 @@ def read_samples(
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
     known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
-    if any(isinstance(cell, list | tuple) for cell in cells):
+    if _has_lists(cells):
         return _of_lists(table, ids, cells, column, known_section)
     return _of_rows(table, ids, cells, column, known_section)
+
+
+def _has_lists(cells: Sequence[Any]) -> bool:
+    """Return whether one of the cells is a list."""
+    return any(isinstance(cell, list | tuple) for cell in cells)
 
 
 def _in_memory(data: Any) -> Table:
@@ -243,7 +247,14 @@ def _in_memory(data: Any) -> Table:
     type_name = type(data).__name__
     if isinstance(data, Mapping) and data and not any(isinstance(group, str | Mapping) for group in data.values()):
         groups = list(data.values())
-        return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), [str(i) for i in data])
+        if are_columns(data):
+            raise InputError(
+                argument="candidates",
+                rule="must have study ids as keys where they are a dict of lists",
+                value="a dict of columns",
+                step="Pass the data set or the frame itself, or a list of records.",
+            )
+        return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), list(data))
     if isinstance(data, Sequence) and data and all(isinstance(group, list | tuple) for group in data):
         keys = [str(place) for place in range(len(data))]
         return Table(f"the {type_name} in memory", type_name, [LISTS], [list(data)], len(data), keys)

@@ -7,7 +7,7 @@ except for a quoted one (``""``) in a column of reports, which is an empty repor
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,20 @@ from metric_oracle.errors import InputError, option
 
 STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # query_id: files of results
 IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
+SECTION_NAMES = {
+    "impression": ("impression", "section_impression", "report impression"),
+    "findings": ("findings", "section_findings"),
+}
+TEXT_NAMES = (
+    "report",
+    "report_text",
+    "text",
+    "prediction",
+    "model_prediction",
+    "report generated",
+    "predicted",
+    "filtered",
+)
 ENDINGS = {
     ".csv": "CSV",
     ".tsv": "TSV",
@@ -55,6 +69,9 @@ _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = {*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "split", "report", "text", "impression", "findings"}
+_USUAL_NAMES = {*_SURE_NAMES, *TEXT_NAMES, *sum(SECTION_NAMES.values(), ()), "candidates"}
+AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
+_SHOWN_NAMES = 20  # of a header, at most
 _END_OF_FILE = "end-of-file"
 
 
@@ -74,11 +91,13 @@ class Table:
         Parallel to `names`.
     n_rows : int
     keys : list of str or None
-        The keys of a JSON object, one per row.
+        The keys under which the rows stand, one per row: of a JSON object or dict, or the index of a pandas object.
     note : str
         A remark on how the file was read, such as "read as cp1252".
     lines : list of int or None
         Line of each row in a JSON Lines file, from 1.
+    keys_name : str
+        What `keys` are called, where the names of columns are: in the line on what was read, and as an id column.
     """
 
     path: str | Path
@@ -89,6 +108,7 @@ class Table:
     keys: list[str] | None = None
     note: str = ""
     lines: list[int] | None = None
+    keys_name: str = "object key"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
@@ -128,24 +148,48 @@ class Table:
             len(names) > 1 and not any(character.isdigit() for name in names for character in name)
         )
         is_shown = _NAME_WITH_BLANKS.fullmatch if is_header else _SHOWABLE.fullmatch
-        return ", ".join(repr(name) if is_shown(name) or _SHOWABLE.fullmatch(name) else "(withheld)" for name in names)
+        shown = [repr(name) if is_shown(name) or _SHOWABLE.fullmatch(name) else "(withheld)" for name in names]
+        more = f", and {len(shown) - _SHOWN_NAMES:,} more" if len(shown) > _SHOWN_NAMES else ""
+        return ", ".join(shown[:_SHOWN_NAMES]) + more
 
     @property
     def image_name(self) -> str | None:
         """The column of image ids, if any. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
         lower = {name.lower(): name for name in self.names}
-        is_image = {"id"} if {"id", "study_id"} <= lower.keys() and self.keys is None else set()
+        is_image = {"id"} if {"id", "study_id"} <= lower.keys() else set()
         return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
 
     def id_cells(self, id_column: str | None = None) -> tuple[list[Any], str] | None:
-        """Return the id cells and the name of their column, or None if no column has a usual id name.
+        """Return the ids of the rows and the name of their column, or None if the table has none.
 
-        Study-level names win over image-level ones, because the unit of analysis is the study.
+        A column with a usual id name comes before the keys, and one of studies before one of images, because the unit
+        of analysis is the study. Keys are an error where the column may be no id of a study and they may be one.
         """
         if id_column is not None:
-            return self.column(id_column), id_column
-        if self.keys is not None:
-            return list(self.keys), "object key"
+            is_key = id_column == self.keys_name and self.keys is not None
+            return (list(self.keys or []) if is_key else self.column(id_column)), id_column
+        own = self._own_ids()
+        if own is None:
+            return None if self.keys is None else (list(self.keys), self.keys_name)
+        if self.has_named_keys:
+            cells, name = own
+            ids = canonical_ids(cells, f"{name!r} in {self.path}")
+            is_weak = name == self.image_name or (are_places(ids) and len(ids) > 1)
+            if is_weak and ids != canonical_ids(self.keys or [], f"the keys of {self.path}"):
+                raise InputError(
+                    f"{self.path} has ids in {self.keys_name!r} and in {name!r}, which differ, and either may be those "
+                    "of the studies.",
+                    f"Pass one of these names: {option('id_column', 'NAME')}.",
+                )
+        return own
+
+    @property
+    def has_named_keys(self) -> bool:
+        """Return whether the rows stand under keys that someone chose: no places, and no index without a name."""
+        return self.keys is not None and self.keys_name != "index" and not are_places(self.keys)
+
+    def _own_ids(self) -> tuple[list[Any], str] | None:
+        """Return the column with a usual id name and its name, or None."""
         image_name = self.image_name
         for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
             names = [name for name in self.names if name.lower() in known]
@@ -161,9 +205,30 @@ class Table:
         return None
 
 
+def are_places(keys: Sequence[Any]) -> bool:
+    """Return whether keys are 0, 1, ..., n - 1, as numbers or as text: the places of rows, which are no ids."""
+    return all(str(key) == str(place) for place, key in enumerate(keys))
+
+
 def shown_names(names: Iterable[str]) -> str:
     """List column names or ids for a message. One that may be report text (a file without header) is withheld."""
     return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
+
+
+def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
+    """Return cells with the text of each list of one text in its place.
+
+    Raise InputError for a list of several (or of none), which are several references, or samples, of one study.
+    """
+    if not any(isinstance(cell, list | tuple) for cell in cells):
+        return cells
+    for row, cell in enumerate(cells):
+        if isinstance(cell, list | tuple) and len(cell) != 1:
+            raise InputError(
+                f"{where} has a list of {len(cell)} texts in row {row + 1}: several references or samples.",
+                "Keep one text for each id; best-of and consensus read samples.",
+            )
+    return [cell[0] if isinstance(cell, list | tuple) else cell for cell in cells]
 
 
 def number_of(cell: object) -> float:
@@ -188,7 +253,7 @@ def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) ->
         ids = []
         for row, cell in enumerate(cells):
             text = "" if is_missing(cell) else str(cell).strip()
-            if not text or isinstance(cell, (bool, list, dict)):
+            if not text or isinstance(cell, (bool, list, dict, tuple)):
                 raise InputError(
                     f"there is no id in row {row + 1} of {where}.", "Each row needs a text or a number as id."
                 )
@@ -394,27 +459,100 @@ def _read_json(path: Path, text: str, note: str) -> Table:
     table = table_of_objects(path, "JSON", data, note)
     if table is None:
         raise InputError(
-            f"{path} is not a JSON object of texts, an object of objects or a list of objects.", "Convert the file."
+            f"{path} is not a JSON object of texts, an object of objects or a list of objects.",
+            'Write a list of objects; in pandas: frame.to_json(FILE, orient="records").',
         )
     return table
 
 
 def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
-    """Return dicts and lists as parsed from JSON as a table; None if their layout is not that of a table."""
+    """Return dicts and lists as parsed from JSON as a table; None if their layout is not that of a table.
+
+    Layouts: a list of records; key -> record, text or list of texts; name of a column -> its cells, in a list or by
+    row; split -> records; and pandas' "split" and "table".
+    """
+    if isinstance(data, dict) and data:
+        names, rows = data.get("columns"), data.get("data")
+        if isinstance(names, list) and isinstance(rows, list) and _are_cells(rows, len(names)):
+            return _of_columns(path, kind, names, list(zip(*rows, strict=True)), data.get("index"), note)
+        if data.keys() == {"schema", "data"}:
+            data = rows
     if isinstance(data, dict) and data:
         keys, items = list(data), list(data.values())
+        if are_columns(data):
+            return _of_columns(path, kind, keys, [cells_of(item) for item in items], None, note)
         if all(isinstance(item, dict) for item in items):
+            rows = list(dict.fromkeys(row for item in items for row in item))
+            if _are_rows(keys, rows):
+                return _of_columns(path, kind, keys, [[item.get(row) for row in rows] for item in items], rows, note)
             return _from_records(path, kind, items, keys, note)
-        if all(isinstance(item, str) or is_missing(item) for item in items):
-            return Table(path, kind, ["text"], [items], len(items), keys, note)
+        if not any(items) and isinstance(items[0], list):
+            return None
         if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
             # R2Gen's annotation.json: split -> reports.
             records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
-            if records:
-                return _from_records(path, kind, records, None, note)
+            return _from_records(path, kind, records, None, note)
+        if all(isinstance(item, str | list | tuple) or is_missing(item) for item in items):
+            return Table(path, kind, ["text"], [items], len(items), keys, note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
         return _from_records(path, kind, data, None, note)
     return None
+
+
+def are_columns(data: Mapping[Any, Any]) -> bool:
+    """Return whether a dict holds the columns of a table, such as `dataset[:]`, by its keys and values.
+
+    Raise InputError if it does, and they differ in length.
+    """
+    if not _have_usual(data):
+        return False
+    lists = [cells_of(value) for value in data.values()]
+    lengths = {len(cells) for cells in lists if cells is not None}
+    if any(cells is None for cells in lists):
+        return False
+    if len(lengths) > 1:
+        raise InputError(
+            argument="a dict of columns",
+            rule="must have lists of one length",
+            value=f"{min(lengths)} to {max(lengths)} cells in the columns {shown_names(map(str, data))}",
+            step="Complete the columns. A dict of studies has study ids as keys, not names of columns.",
+        )
+    return True
+
+
+def cells_of(column: Any) -> list[Any] | None:
+    """Return the cells of a list, tuple, array or column of a data frame as a list; None for anything else."""
+    if isinstance(column, list | tuple):
+        return list(column)
+    name = next((name for name in AS_LIST if hasattr(column, name)), None)
+    cells = None if name is None else getattr(column, name)()
+    return cells if isinstance(cells, list) else None
+
+
+def _have_usual(names: Iterable[Any]) -> bool:
+    """Return whether one of these names is usual for a column of ids or texts."""
+    return not _USUAL_NAMES.isdisjoint(str(name).strip().lower() for name in names)
+
+
+def _are_rows(keys: list[Any], fields: list[Any]) -> bool:
+    """Return whether an object of objects is column -> row -> cell, as pandas' `to_json()` writes it by default."""
+    # No record has fields called 0, 1, ...
+    is_numbered = bool(fields) and all(str(name).isdigit() for name in fields)
+    return is_numbered or (_have_usual(keys) and not _have_usual(fields))
+
+
+def _are_cells(rows: list[Any], width: int) -> bool:
+    """Return whether all rows are lists of so many cells."""
+    return all(isinstance(row, list | tuple) and len(row) == width for row in rows)
+
+
+def _of_columns(
+    path: str | Path, kind: str, names: Sequence[Any], columns: Sequence[Any], index: Sequence[Any] | None, note: str
+) -> Table:
+    """Return columns as a table, whose keys are the labels of its rows in pandas' index, unless they are places."""
+    columns = [list(cells) for cells in columns] or [[] for _ in names]
+    keys = None if index is None or are_places(index) else list(index)
+    return Table(path, kind, list(map(str, names)), columns, len(columns[0]), keys, note, keys_name="index")
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:

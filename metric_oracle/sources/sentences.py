@@ -10,7 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.containers import in_memory
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, existing_file, read_table, shown_names
+from metric_oracle.corpora.tables import (
+    Table,
+    are_columns,
+    canonical_ids,
+    check_unique,
+    existing_file,
+    read_table,
+    shown_names,
+)
 from metric_oracle.corpora.vectors import read_npz
 from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
@@ -66,7 +74,9 @@ def as_sentences(given: Any) -> SentenceTable:
         if path.suffix.lower() == ".npz":
             return _of_sentences(*read_npz(path), given)
         return _of_table(read_table(path), given)
-    if isinstance(given, Mapping) and not any(isinstance(value, Mapping) for value in given.values()):
+    if isinstance(given, Mapping) and not (
+        are_columns(given) or any(isinstance(value, Mapping) for value in given.values())
+    ):
         return _of_arrays(list(given), list(given.values()), given)
     if isinstance(given, list | tuple) and not any(isinstance(value, Mapping) for value in given):
         return _of_arrays(list(map(str, range(len(given)))), list(given), given)
