@@ -749,7 +749,8 @@ def damaged_files(folder):
     yield "n.csv.gz", noise, ".* is not a whole gzip file"
     yield "n.docx", noise, ".* is not a table by its ending, which must be one of .csv, .tsv"
     text = SECRET.encode()
-    yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16-le"), foreign  # without a byte-order mark
+    nul = ".* has a NUL byte in line 1, which no text has"
+    yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16-le"), nul  # without a byte-order mark
     yield "one.csv", b"report\n" + text, ".* has no column with a usual id name"
     yield "ids.csv", b"study_id\n1\n", ".* has no column that is clearly the impression"
     yield "header.csv", b"study_id,report\n", "there is no usable report in "

@@ -50,6 +50,7 @@ class AttachedReports:
     models: Mapping[str, Any]
     encoding: Mapping[str, Any]
     _loaded: dict[tuple[str | None, tuple[str, ...]], Inputs] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
         return (
@@ -100,9 +101,10 @@ class AttachedReports:
 
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
         check_left_out([name for name in self.encoding if name != "encoder"], (), "test reports, whose index says it")
-        reports, prepared = self.read(default_section=default_section, keep=keep)
-        if reports.left_out:
-            say(reports.left_out, self.models.get("tell"))
+        reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
+        is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
+        if reports.left_out or (reports.marks and not is_shown):
+            say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
         encoder = self.encoding.get("encoder")
         inputs = load_inputs(
             reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
@@ -117,20 +119,32 @@ class AttachedReports:
         keep_empty: bool = False,
         default_section: str | None = None,
         keep: Sequence[str] = (),
+        is_shown: bool = False,
     ) -> tuple[Reports, Inputs | None]:
-        """Read ids and texts as predictions or as other reports; see `reports_of`."""
+        """Read ids and texts as predictions or as other reports; see `reports_of`.
+
+        Words for missing reports and marks within texts are told, unless the caller shows (`is_shown`) the source.
+        """
         of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
         role = "predictions" if predictions else "reports that are no predictions"
         check_left_out([name for name in of_role if name in self.reading], (), role)
         reading = {**self.reading, **({"keep": keep} if keep else {})}
-        return reports_of(
+        read = reports_of(
             self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
         )
+        line = f"{'predictions' if predictions else 'reports'}: {read[0].source}"
+        if (read[0].words or read[0].marks) and not is_shown and line not in self._told:
+            self._told.add(line)
+            say(line, self.models.get("tell"))
+        return read
 
     def read_samples(self, column: str | None = None) -> Samples:
         """Read the reports as several for each study; see `corpora.samples.read_samples`."""
         check_left_out([name for name in self.reading if name not in OF_SAMPLES], (), "samples")
-        return read_samples(self.data, column=column, **self.reading)
+        samples = read_samples(self.data, column=column, **self.reading)
+        if samples.remarks:
+            say(samples.source, self.models.get("tell"))
+        return samples
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""

@@ -100,9 +100,9 @@ def score(
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
-    truth, prepared = given_references.read(default_section=section_of(corpus, written.data))
+    truth, prepared = given_references.read(default_section=section_of(corpus, written.data), is_shown=tell is not None)
     report(f"references: {_counted(truth)}")
-    generated, prepared_too = written.read(predictions=True)
+    generated, prepared_too = written.read(predictions=True, is_shown=tell is not None)
     report(f"predictions: {_counted(generated)}")
     if corpus is not None:
         check_sections(truth.known_section, corpus.section, ("references", "index"))

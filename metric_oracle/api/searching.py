@@ -124,11 +124,9 @@ def build_index(
             value=f"{given.described} {'without' if shard_rows is None else 'with'} shard_rows",
             step="Add shard_rows, or convert them.",
         )
-    corpus, prepared = given.read(keep=columns)
+    corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:
         given.models["tell"](f"reports: {corpus.source}")
-    elif corpus.words:
-        say(f"reports: {corpus.source}", None)
     encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
     inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
     inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.api.given import say
-from metric_oracle.corpora.reports import Reports, words_line
+from metric_oracle.corpora.marks import remarks
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.shard_build import Slice, build_set
@@ -104,11 +105,14 @@ def build_streamed(
     options = {name: value for name, value in reading.items() if name in STREAMED}
 
     words: Counter[str] = Counter()
+    marks: Counter[str] = Counter()
 
     def slices() -> Iterator[Slice]:
         words.clear()  # the file is read again where other processes build shards, too
+        marks.clear()
         for number, reports in enumerate(stream_reports(path, n, **options)):
             words.update(reports.words)
+            marks.update(reports.marks)
             yield Slice(
                 reports.ids,
                 reports.texts,
@@ -125,8 +129,8 @@ def build_streamed(
         rows_in_file = n_rows(path)
         make_all = partial(make_remote, runner=runner, expected=None if rows_in_file is None else -(-rows_in_file // n))
     built = build_set(slices, out, plan, shared=shared, metrics=metrics, progress=progress, make_all=make_all)
-    if words:
-        say(f"{path}: {words_line(words)}", models.get("tell"))
+    if words or marks:
+        say(f"{path}: {remarks(words, marks)}", models.get("tell"))
     return built
 
 

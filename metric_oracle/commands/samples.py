@@ -128,7 +128,9 @@ def best_of(
     _check(to, best_scores, "scores")
     check_models(inputs)
     sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
-    written = api.reports(candidates, **sources, id_column=predicted_id_column, text_column=predicted_text_column)
+    written = api.reports(
+        candidates, **sources, id_column=predicted_id_column, text_column=predicted_text_column, tell=note
+    )
     tests = attached(references, inputs, layer=layer, rescale_table=rescale_table)
     with progress("best of n") as step:
         best = measure(

@@ -315,7 +315,7 @@ def _models_of_study(
             options[name][setting] = Path(value) if setting in files else value
             if setting == "ids" and split is not None:
                 options[name]["split"] = split
-    return {name: api.reports(Path(path), **options[name]) for name, path in paths.items()}
+    return {name: api.reports(Path(path), **options[name], tell=note) for name, path in paths.items()}
 
 
 def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int, threads: int | None) -> Any:

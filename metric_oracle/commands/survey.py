@@ -54,7 +54,7 @@ def create(
         stratify=strata,
         order=order,
     )
-    tests = api.reports(references, **used(reading, o.Reading()))
+    tests = api.reports(references, **used(reading, o.Reading()), tell=note)
     survey = create_survey(tests, files, out, raters=split_names(raters), options=options)
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")

@@ -23,7 +23,7 @@ from metric_oracle.corpora.tables import (
     single_texts,
     table_kind,
 )
-from metric_oracle.corpora.text_files import checked_separator, read_text, separator_of
+from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
 from metric_oracle.errors import InputError, option
 
 # A column with one of these names is the prediction; the file may hold the reference in another column.
@@ -79,7 +79,9 @@ def read_rows(
     if ending == ".csv":
         table_kind(path, encoding=encoding, separator=separator)
         text, note = read_text(path, encoding)
-        column = _one_column(text, separator_of(text, "CSV", checked_separator(separator)), path)
+        text, delimiter, above = csv_body(text, "CSV", checked_separator(separator))
+        note = ", ".join(filter(None, [note, above]))
+        column = _one_column(usual_quotes(text, delimiter), delimiter, path)
         if column is not None:
             is_header = bool(column[0]) and column[0].strip().lower() in (*_TEXTS, (text_column or "").lower())
             _check_no_columns(path, id_column, None if is_header else text_column)
@@ -161,7 +163,7 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
                     return None
                 raise InputError(
                     f"{path} has {len(row)} cells in row {len(cells) + 1} and one in its first row.",
-                    "Quote the reports.",
+                    "Quote the reports, or delete the lines above the header.",
                 )
             cells.append(row[0] if row else "")
     except csv.Error:

@@ -10,6 +10,7 @@ from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
+from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
 from metric_oracle.corpora.sections import extract_mit, extract_yu2023
@@ -69,6 +70,9 @@ class Reports:
         How many reports count as missing because they consist of a word such as "nan" or "NULL".
     columns : dict of str to list of str
         Columns that were kept: the value of each report, "" where it has none.
+    marks : dict of str to int
+        How many kept reports have marks of a file format that count as words, such as quotes around the text or
+        ``['...']``, by kind.
 
     See Also
     --------
@@ -92,6 +96,7 @@ class Reports:
     section_by: str = ""
     words: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
+    marks: dict[str, int] = field(default_factory=dict)
 
     @property
     def known_section(self) -> tuple[str | None, str]:
@@ -424,15 +429,9 @@ def sort_out(
         step = "section and split" if isinstance(path, Path) else "the texts"
         raise InputError(f"there is no usable report in {path} ({listed}).", f"Check {step}.")
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
-    if words:
-        source += f"; {words_line(words)}"
-    return Reports(kept_ids, kept_texts, source, counts, states, *section, words=dict(words))
-
-
-def words_line(words: Counter[str]) -> str:
-    """Return a note that lists the words that stood for missing reports, such as "nan", and how often each occurred."""
-    listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
-    return f"words that stand for a missing report: {listed}"
+    marks = count_marks(kept_texts)
+    source = "; ".join(filter(None, [source, remarks(words, marks)]))
+    return Reports(kept_ids, kept_texts, source, counts, states, *section, words=dict(words), marks=dict(marks))
 
 
 # Tables

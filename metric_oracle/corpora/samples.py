@@ -1,6 +1,7 @@
 """Samples: several reports that a model wrote for each study, from files, frames and dicts."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_section, section_of_column
 from metric_oracle.corpora.shown import OneLine
@@ -50,6 +52,8 @@ class Samples(OneLine):
         Values of a further column, one for each sample.
     section : (str or None, str)
         The section of the reports and how it is known, as in [`Reports`][metric_oracle.Reports].
+    remarks : str
+        A note on words for missing reports and on marks that count as words of the texts; also part of `source`.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class Samples(OneLine):
     logprobs: list[list[float]] | None = None
     values: list[list[float]] | None = None
     section: tuple[str | None, str] = (None, "")
+    remarks: str = ""
 
     @property
     def sizes(self) -> list[int]:
@@ -358,8 +363,9 @@ def _made(
     if n_words:
         texts = [["" if is_missing(text) else text for text in group] for group in texts]
     words = f"{n_words:,} words for a missing report count as empty reports" if n_words else ""
-    source = ", ".join(filter(None, [str(table.path), table.note, words]))
-    return Samples(ids, texts, names, source, logprobs, values, section)
+    found = ", ".join(filter(None, [words, remarks(Counter(), count_marks(text for group in texts for text in group))]))
+    source = ", ".join(filter(None, [str(table.path), table.note, found]))
+    return Samples(ids, texts, names, source, logprobs, values, section, found)
 
 
 def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:

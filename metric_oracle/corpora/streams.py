@@ -5,7 +5,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,14 +25,15 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import (
     HEAD,
+    above_header,
     check_characters,
     checked_encoding,
     checked_separator,
+    csv_body,
     encoding_note,
     file_ending,
     is_packed,
     opened,
-    separator_of,
     stream_encoding,
     wrong_encoding,
 )
@@ -47,6 +48,8 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
     kind = ENDINGS.get(file_ending(path))
     if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):
         return False
+    if kind == "JSON Lines" and _head(path, stream_encoding(path, encoding)).lstrip().startswith("["):
+        return False  # one JSON array
     table = next(_pieces(path, encoding, separator), None)
     return table is not None and "path_to_image" not in table.names
 
@@ -134,8 +137,11 @@ def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator
                 yield from _json_lines(lines, path, encoding_note(name))
             else:
                 head = _head(path, name)
-                delimiter = separator_of(head, kind, checked_separator(separator))
-                yield from _csv(lines, path, kind, encoding_note(name), delimiter)
+                n_above, _, above = above_header(head)
+                delimiter = csv_body(head, kind, checked_separator(separator))[1]
+                note = ", ".join(filter(None, [encoding_note(name), above]))
+                below = islice(dropwhile(_is_blank, lines), n_above, None)
+                yield from _csv(below, path, kind, note, delimiter)
     except UnicodeError:
         raise wrong_encoding(name, path) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -144,9 +150,14 @@ def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator
 
 def _checked(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
     """Yield the lines of a text file, after checks of their characters."""
-    for line in file:
-        check_characters(line, requested, path)
+    for number, line in enumerate(file, start=1):
+        check_characters(line, requested, path, number)
         yield line
+
+
+def _is_blank(line: str) -> bool:
+    """Return whether a line has no character."""
+    return not line.strip("\r\n")
 
 
 def _head(path: Path, encoding: str) -> str:

@@ -19,11 +19,12 @@ import pyarrow.csv
 from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
+    csv_body,
     existing_file,
     file_ending,
     header_names,
     read_text,
-    separator_of,
+    usual_quotes,
 )
 from metric_oracle.errors import InputError, option
 
@@ -329,8 +330,8 @@ def read_table(path: Path, *, encoding: str | None = None, separator: str | None
         return _read_json(path, text, note)
     if kind == "JSON Lines":
         return read_json_lines(path, text, note)
-    delimiter = separator_of(text, kind, checked_separator(separator))
-    return read_csv(path, kind, text, note, delimiter)
+    text, delimiter, above = csv_body(text, kind, checked_separator(separator))
+    return read_csv(path, kind, text, ", ".join(filter(None, [note, above])), delimiter)
 
 
 def table_kind(path: Path, *, encoding: str | None = None, separator: str | None = None) -> str:
@@ -382,7 +383,7 @@ def _read_parquet(path: Path) -> Table:
 
 def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) -> Table:
     """Parse the text of a CSV or TSV file; `path` is for messages."""
-    text = text.lstrip("\r\n")
+    text = usual_quotes(text.lstrip("\r\n"), delimiter)
     names = header_names(text, delimiter)
     places = [str(place) for place in range(len(names))]
     bad_rows: list[pa.csv.InvalidRow] = []
@@ -421,9 +422,10 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
             )
         else:
             problem = "they do not parse"
+        first = " Delete lines above the header, if there are any." if len(names) == 1 else ""
         raise InputError(
             f"{path} has rows that cannot be read: {problem}.",
-            f"Repair the file, or pass {option('separator', 'CHARACTER')}.",
+            f"Repair the file, or pass {option('separator', 'CHARACTER')}.{first}",
         ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
         raise InputError(f"{path} has a quote that is never closed.", "Close the quote, or fetch the file again.")
@@ -557,6 +559,8 @@ def _of_columns(
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
     """Read the text of a JSON Lines file; `path` is for messages."""
+    if text.lstrip().startswith("["):
+        return _json_array(path, text, note)
     records, lines = [], []
     # Not splitlines: a JSON string may hold U+2028 as it is.
     for number, line in enumerate(text.split("\n"), start=1):
@@ -573,6 +577,20 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
         records.append(record)
         lines.append(number)
     return _from_records(path, "JSON Lines", records, None, note, lines)
+
+
+def _json_array(path: str | Path, text: str, note: str) -> Table:
+    """Read a JSON array of objects in a file that is named as JSON Lines."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    table = table_of_objects(path, "JSON", data, note)
+    if table is None:
+        raise InputError(
+            f"{path} has no JSON object in line 1: it begins with a list.", "Write one object in each line."
+        )
+    return table
 
 
 def _from_records(

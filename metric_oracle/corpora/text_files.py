@@ -19,6 +19,7 @@ from metric_oracle.errors import InputError, option
 PIECE = 1 << 24  # bytes read at once from a large file
 HEAD = 1 << 16  # characters that contain the header
 SEPARATORS = (",", ";", "\t", "|")
+_SEPARATOR_LINE = re.compile(r'"?sep=([\t,;|:])"?[,;\t|"]*', re.IGNORECASE)  # Excel's; see `above_header`
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # begins with the mark of UTF-16
@@ -140,7 +141,7 @@ def _guessed(lines: Iterable[bytes], path: Path) -> str:
     is_cp1252 = True
     for number, line in enumerate(lines, start=1):
         if b"\0" in line:
-            refuse_binary(path)
+            refuse_nul(path, number)
         if line.isascii():
             continue
         try:
@@ -238,13 +239,13 @@ def opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if is_packed(path) else path.open("rb")  # type: ignore[return-value]
 
 
-def check_characters(text: str, requested: str | None, path: str | Path) -> None:
+def check_characters(text: str, requested: str | None, path: str | Path, line: int = 1) -> None:
     """Raise if a text has NUL or control characters, which a wrong encoding makes.
 
-    Latin-1 has control characters where cp1252 has quotation marks and dashes.
+    `line` is the number of the first line. Latin-1 has control characters where cp1252 has quotation marks and dashes.
     """
     if "\0" in text:
-        refuse_binary(path)
+        refuse_nul(path, line + text.count("\n", 0, text.index("\0")))
     if requested is not None and not requested.startswith("utf") and _C1.search(text):
         raise InputError(f"{path} is not in {requested}, which makes control characters of some bytes.", "Try cp1252.")
 
@@ -270,13 +271,23 @@ def text_pieces(path: Path) -> Iterator[str]:
         return
     decode = codecs.getincrementaldecoder("utf-8-sig")().decode
     with path.open("rb") as file:
-        is_first = True
+        is_first, line = True, 1
         while raw := file.read(PIECE):
-            if (is_first and raw.startswith(_MAGIC)) or b"\0" in raw:
+            if is_first and raw.startswith(_MAGIC):
                 refuse_binary(path)
-            is_first = False
+            if b"\0" in raw:
+                refuse_nul(path, line + raw.count(b"\n", 0, raw.index(b"\0")))
+            is_first, line = False, line + raw.count(b"\n")
             yield decode(raw)
     yield decode(b"", final=True)
+
+
+def refuse_nul(path: str | Path, line: int) -> NoReturn:
+    """Raise InputError because a text has a NUL byte."""
+    raise InputError(
+        f"{path} has a NUL byte in line {line:,}, which no text has.",
+        "Delete it, or convert the file: it may be binary, or in UTF-16 without a byte-order mark.",
+    )
 
 
 def refuse_binary(path: str | Path) -> NoReturn:
@@ -299,6 +310,55 @@ def checked_separator(separator: str | None) -> str | None:
             step="Choose one, such as ';'.",
         )
     return separator
+
+
+def above_header(head: str) -> tuple[int, str | None, str]:
+    """Return the number of lines above the header of a CSV text, the separator that they name, and a note on them.
+
+    Such a line is Excel's ``sep=;``, or a comment. That begins with "# ", or with "#" without the columns of the next.
+    """
+    lines = csv_lines(head)
+    if lines and (named := _SEPARATOR_LINE.fullmatch(lines[0])):
+        return 1, named[1], "separator as its first line names it"
+    n = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if 0 < n < len(lines):
+        widths = [len(header_names(line, separator_of(lines[n], "CSV"))) for line in lines[n - 1 : n + 1]]
+        if widths[1] > 1 and (widths[0] != widths[1] or lines[n - 1].startswith("# ")):
+            return n, None, f"without {n} comment line{'s' * (n > 1)} above the header"
+    return 0, None, ""
+
+
+def csv_lines(head: str) -> list[str]:
+    """Return the first lines of a CSV text, without blank ones above the header."""
+    return re.split(r"\r\n|\r|\n", head[:HEAD].lstrip("\r\n"))
+
+
+def csv_body(text: str, kind: str, requested: str | None) -> tuple[str, str, str]:
+    """Return a CSV text from its header on, its separator, and a note on what stood above the header."""
+    n, named, note = above_header(text)
+    text = text.lstrip("\r\n") if n else text
+    for _ in range(n):
+        text = re.sub(r"\A[^\r\n]*(?:\r\n|\r|\n)+", "", text, count=1)
+    return text, separator_of(text, kind, requested or named), note
+
+
+def usual_quotes(text: str, separator: str) -> str:
+    r"""Return a CSV text whose quoted cells are written by the usual rule (RFC 4180).
+
+    Other programs leave blanks around the quotes, or write ``\"`` for a quote within them. A cell that begins with a
+    quote, and does not end with one, stays as it is.
+    """
+    sep = re.escape(separator)
+    if separator == " " or not re.search(rf'(?:[{sep}\r\n]|\A)[ ]+"|\\"', text):
+        return text
+    usual, other = r'"(?:[^"]++|"")*+"', r'[ ]*+"(?:[^"\\]++|""|\\.)*+"[ ]*+'
+    cell = rf"(?:{usual}|(?P<other>{other}))(?=[{sep}\r\n]|\Z)|[^{sep}\r\n]++"
+
+    def rewritten(found: re.Match[str]) -> str:
+        """Return a cell by the usual rule."""
+        return found[0] if found["other"] is None else found["other"].strip(" ").replace('\\"', '""')
+
+    return re.sub(rf"(?:(?<=[{sep}\r\n])|\A)(?:{cell})", rewritten, text, flags=re.DOTALL)
 
 
 def separator_of(head: str, kind: str, requested: str | None = None) -> str:

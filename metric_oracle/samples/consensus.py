@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, opened, say
+from metric_oracle.api.given import Given, opened
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
@@ -325,8 +325,6 @@ def consensus(
         reports.ids, reports.texts, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources
     ).completed()
     groups = Groups(samples, inputs, places_of(samples))
-    if "words for a missing report" in samples.source:
-        say(samples.source, given.models.get("tell"))
     of_metric: dict[str, list[Array]] = {}
     utilities: dict[str, list[Array]] = {}
     chosen: dict[str, list[int]] = {}

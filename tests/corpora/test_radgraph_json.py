@@ -213,9 +213,10 @@ def test_other_encodings(tmp_path):
         path = tmp_path / f"{i}.json"
         path.write_bytes(raw)
         assert read_graphs(path).texts[1] == "Größe"
-    for raw in (content.encode() + b"\0", b"PK\x03\x04" + content.encode()):
+    binary, nul = r"^.* is a binary file, which its ending does not say", r"^.* has a NUL byte in line 1, which no"
+    for raw, match in ((content.encode() + b"\0", nul), (b"PK\x03\x04" + content.encode(), binary)):
         path.write_bytes(raw)
-        with pytest.raises(InputError, match=r"^.* is a binary file, which its ending does not say"):
+        with pytest.raises(InputError, match=match):
             read_graphs(path)
 
 

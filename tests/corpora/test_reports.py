@@ -39,7 +39,8 @@ def test_iu_xray_impressions(iu_xray):
     assert reports.counts["rows"] == 3851
     assert reports.counts["missing"] == len(reports.states["missing"]) == 31
     assert reports.counts["kept"] == len(reports.ids) == len(reports.texts) == 3820
-    assert reports.source == "IU X-ray CSV, id uid, column impression, 3,820 of 3,851 rows"
+    marks = "marks that count as words of the reports: 2 with HTML (&amp;)"
+    assert reports.source == f"IU X-ray CSV, id uid, column impression, 3,820 of 3,851 rows; {marks}"
 
 
 def test_iu_xray_findings(iu_xray):
@@ -406,7 +407,7 @@ def test_absent_file_is_never_text(tmp_path):
         ("a.csv", "\r\n \n", r"is empty\. Fetch it again"),
         ("a.csv", "id,report\n", "there is no usable report in .*0 rows"),
         ("a.csv", "id,report\n1,\n", r"no usable report in .*1 missing"),
-        ("a.csv", b"id,report\n1,\x00\n", "is a binary file, which its ending does not say"),
+        ("a.csv", b"id,report\n1,\x00\n", "has a NUL byte in line 2, which no text has"),
         ("a.csv", gzip.compress(b"id,report\n1,A.\n", mtime=0), "is a binary file, which its ending does not say"),
         ("a.csv", b"id,report\n1,\xff\x01\n", "is a binary file, which its ending does not say"),
         (

@@ -103,11 +103,14 @@ def test_what_is_neither_is_not_guessed(tmp_path):
             assert both(path, encoding=encoding).texts == [text]
     path.write_bytes(table().encode("cp1252") * 9 + b"x,\x81\n")
     refused(path, rule)
-    for content in (b"study_id,report\na,\xff\x01\n", b"study_id,report\na,b\0c\n", b"study_id,report\na,\xff\0\n"):
-        path.write_bytes(content)
-        refused(path, r".*a\.csv is a binary file, which its ending does not say\. Rename")
-    path.write_bytes("study_id,report\na,b\0c\n".encode("utf-16"))
+    path.write_bytes(b"study_id,report\na,\xff\x01\n")
     refused(path, r".*a\.csv is a binary file, which its ending does not say\. Rename")
+    nul = b"study_id,report\na,b\0c\n"
+    for content in (nul, b"study_id,report\na,\xff\0\n", nul.decode().encode("utf-16")):
+        path.write_bytes(content)
+        refused(
+            path, r".*a\.csv has a NUL byte in line 2, which no text has\. Delete it, or convert the file: it may be"
+        )
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "base64", "a\0b", 5, ""])

@@ -1,0 +1,47 @@
+"""Marks of files and programs within texts, such as ``['...']``, which would count as words: counted for a note.
+
+Texts stay as they are, because a model may have written the marks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+_QUOTES = "'\"`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
+# `"A" and "B"` begins and ends with a quote, too, but closes one before it opens the next.
+_TWO_QUOTATIONS = rf"(?!.[^{_QUOTES}]*[{_QUOTES}][\s,.;:](?:.*[\s(])?[{_QUOTES}][^\s{_QUOTES}])"
+_WHOLE = (
+    ("as written bytes (b'...')", r"\s*b(['\"]).*\1\s*"),
+    ("as a written list (['...'])", r"\s*(?:\w{1,12}\()?[\[({]+\s*[bur]?['\"].*[\])}]+\s*"),
+    ("in brackets, as a written list", r"\s*\[[^\[\]]*\]\s*"),
+    ("in quotes", rf"\s*=?(?=[{_QUOTES}]){_TWO_QUOTATIONS}[{_QUOTES}].*[{_QUOTES}]\s*"),
+)
+_WITHIN = (
+    # "left\right" and "and\or" are no escapes.
+    (
+        r"with escapes (\n, \")",
+        r"\\(?:n|[rt](?![a-z])|[\"'/\\\s]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|$)|\"\"|_x000[9AaDd]_",
+    ),
+    ("with HTML (&amp;)", r"&(?:[a-z]{2,6}|#\d{1,5}|#x[0-9a-fA-F]{1,4});|</?(?:br|p|div|b|i|span)\s*/?>"),
+)
+_PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]
+_SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
+
+
+def count_marks(texts: Iterable[str]) -> Counter[str]:
+    """Return how many texts stand in marks or have some within them, by kind; each text counts once."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
+        kind = kind or next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
+        if kind is not None:
+            counts[kind] += 1
+    return counts
+
+
+def remarks(words: Counter[str], marks: Counter[str]) -> str:
+    """Return a note on words that stood for missing reports, such as "nan", and on marks within texts; "" without."""
+    listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
+    marked = ", ".join(f"{count:,} {kind}" for kind, count in marks.most_common())
+    notes = [f"words that stand for a missing report: {listed}"] if words else []
+    return "; ".join(notes + ([f"marks that count as words of the reports: {marked}"] if marks else []))
