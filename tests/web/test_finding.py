@@ -7,11 +7,13 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signed_distance, strips, telling
 from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
+from metric_oracle.retrieval.results import Scores
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.systems import scores_of_results
 from support.pages import NASTY, bare, client_of, made_up, written
@@ -132,6 +134,54 @@ def test_the_card_of_a_contradiction_shows_it(whole):
         references[0],
         texts[0],
     ]
+
+
+def answered(metric, scores, texts, direction="higher"):
+    """Return an oracle's results with these scores and texts."""
+    found = made_up([f"s{i}" for i in range(len(scores))], metric, texts=texts, direction=direction)
+    place = found.table.column_names.index("score")
+    return replace(found, table=found.table.set_column(place, "score", pa.array(scores, pa.float64())))
+
+
+def modelled(references=None, **values):
+    """Return a model's scores of metrics under which higher is better."""
+    n = len(next(iter(values.values())))
+    table = {"query_id": [f"s{i}" for i in range(n)], **{name.replace("_", "-"): of for name, of in values.items()}}
+    if references is not None:
+        table |= {"reference": references, "prediction": ["Stable."] * n}
+    metrics = {name.replace("_", "-"): {"direction": "higher", "source": "as in a tool"} for name in values}
+    return Scores(pa.table(table), {"kind": "scores", "system": "model", "metrics": metrics})
+
+
+def card_of(files, rule):
+    """Return the card whose heading begins so."""
+    cases = read_cases(files)
+    (card,) = [one for one in telling(cases, strips(cases, None)) if one.rule.startswith(rule)]
+    return card
+
+
+def test_of_equal_disagreement_the_one_whose_texts_share_least():
+    one = answered("bleu-2", [0.5, 0.5, 0.5], ["No edema of lungs.", "No edema.", "Stable."])
+    other = answered("rouge-l", [0.5, 0.5, 0.5], ["No edema of chest.", "Left effusion.", "Stable."])
+    card = card_of([one, other], "Metrics disagree most")
+    assert (card.q, [text for _, text in card.texts]) == (1, ["No edema.", "Left effusion."])
+
+
+@pytest.mark.parametrize(("metric", "direction", "q"), [("bleu-2", "higher", 1), ("sentences", "lower", 2)])
+def test_the_contradiction_of_the_best_score(metric, direction, q):
+    texts = ["Stable.", "Small left effusion.", "Effusion on the left side."]
+    found = answered(metric, [0.5, 0.8, 0.2], texts, direction)
+    references = ["Stable.", "Small right effusion.", "Right effusion."]
+    card = card_of([found, modelled(references, bleu_2=[0.1, 0.2, 0.3])], "An oracle seems to contradict")
+    assert (card.q, card.texts[0][1]) == (q, texts[q])
+
+
+def test_the_furthest_from_its_oracle_is_a_share_of_the_axis():
+    """CIDEr-D's axis ends at the mean of its oracle: 2 of 8 is less than 0.9 of 1."""
+    files = [answered("bleu-2", [0.9, 0.9], ["a", "b"]), answered("cider-d", [8.0, 8.0], ["a", "b"])]
+    card = card_of([*files, modelled(bleu_2=[0.0, 0.8], cider_d=[7.9, 6.0])], "model is furthest below")
+    assert card.q == 0
+    assert [name for name, _ in card.texts] == ["model, BLEU-2 0.00", "bleu-2 oracle 0.90"]
 
 
 def test_a_verdict_is_that_of_the_interval():
