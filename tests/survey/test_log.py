@@ -389,6 +389,27 @@ while True:
 """
 
 
+def test_lines_of_a_killed_process_are_synced_before_they_are_used(path, monkeypatch):
+    """The page sends a save again that a killed process wrote but did not sync: the answer waits for the disk."""
+    log, killed = log_at(path), log_at(path)
+    log.save(given(1))
+    killed.recover()
+
+    def gone(file):
+        raise Killed
+
+    monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "fsync": gone}))
+    with pytest.raises(Killed):
+        killed.save(given(2, base=1))
+    assert path.read_bytes().count(b"\n") == 2
+    synced = []
+    monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "fsync": synced.append}))
+    assert log.save(given(2, base=1)).seq == 2
+    assert len(synced) == 1
+    assert log.save(given(2, base=1)).seq == 2
+    assert len(synced) == 1
+
+
 def test_a_process_that_is_killed(path):
     told = 0
     for _ in range(3):
