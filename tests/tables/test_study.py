@@ -16,6 +16,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
+from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sampled
 from metric_oracle.retrieval.results import read_results, read_scores
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
@@ -168,6 +169,24 @@ def test_chance_over_token_states_is_sampled(world, tmp_path, monkeypatch):
     assert {name for name in steps if "random" in name} >= {RANDOM, f"{RANDOM}: bertscore"}
     assert again[RANDOM].table.equals(exact[RANDOM].table)
     assert "sampled" not in again[RANDOM].signature["averaged"]
+
+
+def test_a_composite_of_a_sampled_mean_has_the_error_of_its_term(world, monkeypatch):
+    """BERTScore is sampled until the composite, in which a unit of it weighs more, is known well enough too."""
+    index, queries, _, _ = world
+    monkeypatch.setattr(sampled, "STRATA", 8)
+    monkeypatch.setattr(study, "CHANCE_ERROR", 0.0015)
+
+    def of_chance(*metrics):
+        return run_study(index, queries, metrics=metrics)[RANDOM].signature["averaged"]["sampled"]
+
+    alone, entries = of_chance("bertscore"), of_chance("radgraph", "chexbert", "bertscore", "radcliq")
+    term = get_metric("radcliq").terms["bertscore"]
+    slope = abs(term.weight / term.scale)
+    assert slope > 1.5
+    assert entries["radcliq"]["standard_error"] == pytest.approx(slope * entries["bertscore"]["standard_error"])
+    assert entries["radcliq"]["standard_error"] <= 0.0015
+    assert entries["bertscore"]["rows"] > 1.3 * alone["bertscore"]["rows"]
 
 
 def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
@@ -409,6 +428,20 @@ def test_finished_steps_are_not_made_again(world, tmp_path, monkeypatch):
     assert run({"strong": models["fair"]})[1] == ["strong"]
     assert len(run({"strong": models["fair"]}, ("bleu",))[1]) == 3
     write_study(again, compare_study(again), out)
+
+
+def test_the_same_texts_under_other_ids_are_scored_again(world, tmp_path):
+    """A study that goes on finds the file as before but for the ids, which two reports have exchanged."""
+    index, queries, models, _ = world
+    given = models["fair"].read()[0]
+    ids = [given.ids[1], given.ids[0], *given.ids[2:]]
+    found = []
+    for of_file in (given.ids, ids):
+        path = write(tmp_path / "fair.csv", zip(of_file, given.texts, strict=True))
+        made = run_study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"], out=tmp_path / "study")
+        found.append(made["fair"].values("rouge-l"))
+    alone = run_study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"])["fair"].values("rouge-l")
+    assert found[0].tolist() != found[1].tolist() == alone.tolist()
 
 
 def test_a_folder_of_something_else_or_in_use(world, tmp_path):
