@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from metric_oracle.errors import ArgumentError, InputError
+from metric_oracle.typed import is_possible_path, is_text
 
 
 def check_int(
@@ -30,6 +31,20 @@ def check_int(
         )
     checked: int = value
     return checked
+
+
+def check_path(argument: str, value: str, *, is_new: bool = False, may_be_report: bool = False) -> None:
+    """Raise InputError if a text was given where a file or folder belongs; `is_new` for one that will be written.
+
+    A path that does not exist passes if it is a name: who reads it says so, and shows it.
+    """
+    if not is_possible_path(value) or (not is_new and is_text(value, may_be_report=may_be_report)):
+        raise InputError(
+            argument=argument,
+            rule="must be a path that a file can have" if is_new else "must be an existing file or folder",
+            value="another text, not shown here",
+            step=f"Check the name{': it is never read as text' if may_be_report else ''}.",
+        )
 
 
 def check_options(options: Iterable[str], known: Iterable[str]) -> None:

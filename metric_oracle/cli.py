@@ -12,7 +12,7 @@ import typer
 
 from metric_oracle.commands import listing, output, terminal
 from metric_oracle.commands.groups import Families
-from metric_oracle.errors import ExactnessError, MetricOracleError
+from metric_oracle.errors import ExactnessError, MetricOracleError, refusal
 
 app = typer.Typer(
     name="oracle",
@@ -62,14 +62,7 @@ def _fail(error: BaseException) -> NoReturn:
     elif isinstance(error, MemoryError):
         line = "oracle: the data must fit into memory; got more. Use fewer reports, or a machine with more memory."
     elif isinstance(error, OSError):
-        # The errors of Arrow contain the name and the reason in one text.
-        named = re.search(r"local file '([^']+)'", str(error))
-        name = error.filename or (named[1] if named else "one")
-        reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
-        line = (
-            "oracle: files and folders must be open to this user, with room to write; got "
-            f"{name} ({reason}). Check it and run the command again."
-        )
+        line = f"oracle: {refusal(error)} Check it and run the command again."
     else:
         line = str(error)
     output.error(line)

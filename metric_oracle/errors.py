@@ -13,16 +13,21 @@ sentence and a next step, where an argument and a rule would not make a sentence
 - *Options go through* `option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
   the command line and "Pass text_column=NAME." in Python.
 - *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
+  What the user typed may be shown: `called` takes out what can be a report, by the rule of `typed`.
 
 The command line prints the line and exits with code 2; with code 1 for an `ExactnessError`, which is a finding
 and not a misuse.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from metric_oracle.typed import Hidden, texts_in, without
 
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 
@@ -77,18 +82,42 @@ class MetricOracleError(Exception):
         line = _written(f"{sentence} {self.step}".rstrip(), self.keywords, self.homes)
         return f"{self.function}: {line}" if self.function else line
 
+    def hide(self, hidden: Collection[Hidden]) -> None:
+        """Take texts out of the fields, and the errors that caused this one, which may quote them."""
+        if hidden:
+            for field in ("sentence", "step", "value"):
+                setattr(self, field, without(getattr(self, field), hidden))
+            self.args = tuple(without(arg, hidden) if isinstance(arg, str) else arg for arg in self.args)
+            self.__cause__, self.__context__ = None, None
 
-# The arguments and the homes of the outermost call under way.
-_CALL: ContextVar[tuple[Collection[str] | None, Mapping[str, str]] | None] = ContextVar("_CALL", default=None)
+
+class _Call(NamedTuple):
+    """The outermost call under way: its arguments in Python, their homes, and the typed texts that no message shows."""
+
+    keywords: Collection[str] | None
+    homes: Mapping[str, str]
+    hidden: Collection[Hidden]
+
+
+_CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
+
+
+def is_under_way() -> bool:
+    """Return whether this code runs inside a public function or a command."""
+    return _CALL.get() is not None
 
 
 @contextmanager
 def called(
-    function: str, keywords: Collection[str] | None = None, homes: Mapping[str, str] | None = None
+    function: str,
+    keywords: Collection[str] | None = None,
+    homes: Mapping[str, str] | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Put a name in front of the errors raised inside; of nested calls the outermost counts.
 
-    Notes and warnings inside are written in its terms, too, see `in_terms_of_caller`.
+    Notes and warnings inside are written in its terms, too, see `in_terms_of_caller`. Neither shows what was given and
+    can be report text.
 
     Parameters
     ----------
@@ -98,18 +127,39 @@ def called(
         The arguments of a public function called from Python: advice is given in Python's terms.
     homes : mapping of str to str, optional
         Arguments that other calls take, see `MetricOracleError`.
+    given : mapping of str to any, optional
+        The arguments of the call, where a user typed them.
     """
     is_outermost = _CALL.get() is None
+    hidden = [found for name, value in given.items() for found in texts_in(name, value)]
     if is_outermost:
-        _CALL.set((keywords, homes or {}))
+        _CALL.set(_Call(keywords, homes or {}, hidden))
     try:
         yield
     except MetricOracleError as error:
         error.function, error.keywords, error.homes = function, keywords, homes or {}
+        error.hide(hidden)
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            error.filename = without(str(error.filename), hidden)
+            if is_outermost and keywords is not None:
+                refused = InputError(refusal(error), "Check it and call it again.")
+                refused.function = function
+                raise refused from (None if hidden else error)
         raise
     finally:
         if is_outermost:
             _CALL.set(None)
+
+
+def refusal(error: OSError) -> str:
+    """Return the sentence that says what the system refused: the file and the reason."""
+    # The errors of Arrow contain the name and the reason in one text.
+    named = re.search(r"local file '([^']+)'", str(error))
+    name = error.filename or (named[1] if named else "one")
+    reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
+    return f"files and folders must be open to this user, with room to write; got {name} ({reason})."
 
 
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
@@ -145,7 +195,8 @@ def in_terms_of_caller(text: str) -> str:
     >>> in_terms_of_caller(f"Pass {option('section', 'findings')}.")
     'Pass --section findings.'
     """
-    return _written(text, *(_CALL.get() or (None, {})))
+    call = _CALL.get() or _Call(None, {}, ())
+    return without(_written(text, call.keywords, call.homes), call.hidden)
 
 
 def _written(text: str, keywords: Collection[str] | None, homes: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metric_oracle.arguments import check_path
 from metric_oracle.errors import ArgumentError, called
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
         """Check the arguments and call the function."""
-        with called(name, tuple(_known(function)), homes):
+        with called(name, tuple(_known(function)), homes, _typed(function, args, keywords)):
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
 
@@ -67,6 +68,7 @@ def _check(
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
         raise ArgumentError(f"{error}.", step) from None
+    checked: dict[str, tuple[Any, Any]] = {}
     for argument, value in bound.arguments.items():
         values, kinds = {argument: value}, known
         if signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD:
@@ -74,12 +76,43 @@ def _check(
         elif argument == "options" and is_dataclass(value) and not isinstance(value, type):
             kinds = {f"options.{field}": kind for field, kind in typing.get_type_hints(type(value)).items()}
             values = {key: getattr(value, key.partition(".")[2]) for key in kinds}
-        for key, content in values.items():
-            annotation = kinds.get(key, Any)
-            if not _fits(content, annotation):
-                raise ArgumentError(
-                    argument=key, rule=f"must be {_named(annotation)}", value=_shown(content), step=step
-                )
+        checked |= {key: (content, kinds.get(key, Any)) for key, content in values.items()}
+    for key, (content, kind) in checked.items():
+        if not _fits(content, kind):
+            raise ArgumentError(argument=key, rule=f"must be {_named(kind)}", value=_shown(content), step=step)
+    for key, (content, kind) in checked.items():
+        is_new = key == "out" or name.startswith(("write", "plot"))
+        for path, may_be_report in _paths(content, kind):
+            check_path(key, path, is_new=is_new, may_be_report=may_be_report)
+
+
+def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a user typed: not the reports in a container, which no message quotes."""
+    known = _known(function)
+    given = {**dict(zip(known, args, strict=False)), **keywords}
+    return {
+        name: vars(value) if name == "options" and is_dataclass(value) else value
+        for name, value in given.items()
+        if isinstance(value, str | Path) or known.get(name, Any) is not Any
+    }
+
+
+def _paths(value: Any, annotation: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the strings in a value that are given where a path can be, and whether reports can be there."""
+    is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(annotation) if is_union else (annotation,)
+    if isinstance(value, str | Path):
+        if Any in kinds or Path in kinds:
+            yield str(value), Any in kinds
+        return
+    for kind in kinds:
+        origin, inner = typing.get_origin(kind), typing.get_args(kind)
+        if origin is Mapping and isinstance(value, Mapping):
+            for content in value.values():
+                yield from _paths(content, inner[1])
+        elif origin is Sequence and isinstance(value, list | tuple):
+            for item in value:
+                yield from _paths(item, inner[0])
 
 
 @cache

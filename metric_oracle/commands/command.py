@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from metric_oracle.arguments import check_path
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
 from metric_oracle.commands.options import OneOf
@@ -18,8 +19,7 @@ from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
 
 # Arguments where a text may be typed by mistake.
 REPORTS = ("queries", "reports", "references", "predictions", "candidates")
-OUTPUTS = ("out", "plot", "pairs", "format", "quiet", "folder", "text", "utilities", "matrix", "best_scores")
-_ENDING = re.compile(r"\.(csv|tsv|parquet|jsonl?|zip|gz|tgz|npy|npz|pt|pth|txt|md|tex)$", re.IGNORECASE)
+OUTPUTS = ("out", "plot", "scatter", "pairs", "format", "quiet", "folder", "text", "utilities", "matrix", "best_scores")
 
 
 def command(
@@ -55,10 +55,10 @@ def command(
 
         def run(**given: Any) -> Any:
             given = {name: _without_dots(value) for name, value in given.items()}
+            _check_paths(parameters, given)
             of_output = {p.name: given.pop(p.name) for p in added}
             be_quiet(of_output["quiet"])
             inputs = [*_inputs(given)]
-            _check_texts(parameters, given)
             destination = Destination(of_output.get("out"), of_output.get("plot"), of_output.get("format"), inputs)
             destination.check(endings, formats)
             passed = {
@@ -155,23 +155,13 @@ def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
                     yield str(item).partition("=")[2] or None
 
 
-def _check_texts(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise InputError if a report was typed instead of a file, because a message would print it as a file name."""
+def _check_paths(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise InputError if a text was typed in the place of a file or folder."""
     for p in parameters:
         values = given.get(p.name)
         for value in values if isinstance(values, list) else [values]:
-            if isinstance(value, Path) and not _is_printable(str(value), p.name in REPORTS) and not value.exists():
-                raise InputError(
-                    argument=p.name,
-                    rule="must be an existing file or folder",
-                    value="another text, not shown here",
-                    step="Check the name; a report goes with retrieve --text, in quotes.",
-                )
-
-
-def _is_printable(text: str, may_be_report: bool) -> bool:
-    """Return whether a typed path cannot be report text: it has a known ending, or a slash and no white space."""
-    return bool(_ENDING.search(text)) or (not re.search(r"\s", text) and (not may_be_report or "/" in text))
+            if isinstance(value, Path):
+                check_path(p.name, str(value), is_new=p.name in OUTPUTS, may_be_report=p.name in REPORTS)
 
 
 def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
@@ -253,6 +243,8 @@ def named(
                 value=f"{name!r} twice",
                 step="Give one of them another name.",
             )
+        if "FILE" in form:
+            check_path(argument, value)
         pairs.append((name, value))
     return pairs
 

@@ -1,0 +1,109 @@
+"""Values that a user gave: whether one can be report text, which is patient data, and how messages leave it out.
+
+Reports get into every argument: as the path of a file, as a name, as an option. One rule says what can be a report,
+for the command line and Python, and `called` in `errors` applies it to every message.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+LONGEST = 60  # characters of a name that messages show
+_FILE = re.compile(r"\S{1,60}\.[A-Za-z0-9]{1,8}")  # ends as the name of a file does
+_LABEL = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){1,4}")
+_NAME_BYTES, _PATH_BYTES = 255, 4095  # of Linux and macOS
+
+
+class Hidden(NamedTuple):
+    """A text that messages do not show, and what stands for it."""
+
+    text: str
+    instead: str
+
+
+def is_possible_path(text: str) -> bool:
+    """Return whether the system could have a file of this name."""
+    try:
+        raw = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in raw and len(raw) <= _PATH_BYTES and max(map(len, raw.split(b"/"))) <= _NAME_BYTES
+
+
+def is_text(value: str, *, may_be_report: bool = False) -> bool:
+    """Return whether a value can be report text, which messages must not show.
+
+    That is a value with white space, of more than `LONGEST` characters, or with characters of a
+    script without capitals, such as Chinese, unless it ends as a file name does. Of a path, only the part that does not
+    exist counts. With `may_be_report`, in the place of reports, a word without slash or ending counts too.
+    """
+    if not value or _is_name(value, may_be_report):
+        return False
+    if not is_possible_path(value):
+        return True
+    parts = PurePath(value).parts
+    n = len(parts)
+    while n and not os.path.lexists(PurePath(*parts[:n])):
+        n -= 1
+    rest = os.path.join("", *parts[n:])
+    return n < len(parts) and not _is_name(rest, may_be_report and n == 0)
+
+
+def _is_name(value: str, may_be_report: bool) -> bool:
+    """Return whether a value is a name by its characters and its length."""
+    if len(value) > LONGEST or re.search(r"\s", value):
+        return False
+    if _FILE.fullmatch(value):
+        return True
+    return not (may_be_report and "/" not in value) and all(unicodedata.category(c) != "Lo" for c in value)
+
+
+def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
+    """Yield those strings and paths in a value of an argument that can be report text, and their parts that can.
+
+    Names of systems (keys, and NAME of NAME=FILE) may be a few words.
+    """
+    given = [*_strings(value)]
+    for i, (text, is_label) in enumerate(given, 1):
+        instead = f"<text {i} given as {argument}>" if len(given) > 1 else f"<text given as {argument}>"
+        for part in dict.fromkeys([text, *_parts(text)]):
+            if part and is_text(part) and not (is_label and _LABEL.fullmatch(part)):
+                yield Hidden(part, instead)
+
+
+def _strings(value: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the strings and paths in a value, and whether each is a key."""
+    if isinstance(value, str | PurePath):
+        yield str(value), False
+    elif isinstance(value, Mapping):
+        for key, content in value.items():
+            yield from ((text, True) for text, _ in _strings(key))
+            yield from _strings(content)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _strings(item)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield the parts of a typed value that a message may show alone: of a list, of NAME=FILE, of a path."""
+    for item in (text, *text.split(",")):
+        name, mark, rest = item.partition("=")
+        for part in (item, rest) if mark and _LABEL.fullmatch(name) else (item, name, rest):
+            path = PurePath(part)
+            yield from (part.strip(), str(path), *path.parts, path.stem)
+
+
+def without(line: str, hidden: Iterable[Hidden]) -> str:
+    """Return a message without the texts: each is replaced, together with quotes around it."""
+    for text, instead in sorted(hidden, key=lambda found: -len(found.text)):
+        line = _pattern(text).sub(lambda _, instead=instead: instead, line)  # type: ignore[misc]
+    return line
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of a text as messages write it: as it is, or as `repr` does."""
+    forms = "|".join(re.escape(form) for form in dict.fromkeys((text, repr(text)[1:-1])))
+    return re.compile(rf"(?<!\w)(?:'(?:{forms})'|\"(?:{forms})\"|(?:{forms}))(?!\w)", re.IGNORECASE)
