@@ -15,6 +15,7 @@ from metric_oracle.api import baseline, build_index, score
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.errors import InputError
+from support import AT_ONCE
 
 SPLIT_COLUMNS = "dicom_id,study_id,subject_id,split\n"
 CHEXPERT_HEADER = ",path_to_image,deid_patient_id,report,section_findings,section_impression,split\n"
@@ -227,6 +228,7 @@ def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
 # Files that are none
 
 
+@AT_ONCE
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.json", "a.jsonl", "a.zip"])
 def test_a_pipe_is_refused_at_once(tmp_path, name):
     os.mkfifo(tmp_path / name)
@@ -237,6 +239,7 @@ def test_a_pipe_is_refused_at_once(tmp_path, name):
         read_reports(good(tmp_path), split="test", split_file=tmp_path / name)
 
 
+@AT_ONCE
 def test_a_pipe_among_report_files_is_refused_at_once(tmp_path):
     make_folder(tmp_path)
     os.mkfifo(tmp_path / "files/p10/p10000032/s50000009.txt")

@@ -10,6 +10,7 @@ from metric_oracle.files import checksum, sha256, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.manifest import Files, describe, fingerprint, write_manifest
 from metric_oracle.indexes.store import write_arrays
+from support import AT_ONCE
 
 CONTENT = {"counts": {}, "representations": {}, "files": {}}
 
@@ -171,6 +172,7 @@ def test_missing_file(tmp_path, make):
         Files(folder)
 
 
+@AT_ONCE
 def test_manifest_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "manifest.json")
     with pytest.raises(IndexFormatError, match=r"^index must be a folder with manifest.json; got"):

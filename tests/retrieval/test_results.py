@@ -17,6 +17,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.files import sync
 from metric_oracle.retrieval.results import AFTER, FIXED, Results, Scores, check_out, read_results, read_scores
+from support import AT_ONCE
 from support.power import Power, kinds_of
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -188,6 +189,7 @@ def test_out_in_an_index(results, tmp_path, monkeypatch, shard_rows):
     results.write(tmp_path / "r.csv")
 
 
+@AT_ONCE
 def test_out_that_is_no_regular_file(results, tmp_path):
     (tmp_path / "target.csv").write_text("mine")
     (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
@@ -560,7 +562,7 @@ def test_processes_that_read_parquet_end_well(results, tmp_path):
     path = tmp_path / "r.parquet"
     results.write(path)
     code = "import sys; from metric_oracle.retrieval.results import read_results; read_results(sys.argv[1])"
-    for _ in range(20):
+    for _ in range(4):
         running = [
             subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE, text=True)
             for _ in range(2)
@@ -570,6 +572,7 @@ def test_processes_that_read_parquet_end_well(results, tmp_path):
             assert (said, process.returncode) == ("", 0)
 
 
+@AT_ONCE
 def test_a_pipe_as_signature_is_refused_at_once(results, tmp_path):
     results.write(tmp_path / "r.csv")
     (tmp_path / "r.csv.signature.json").unlink()

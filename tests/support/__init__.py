@@ -20,6 +20,8 @@ from metric_oracle.corpora.entities import TYPES
 from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.synthetic.corpus import write_synthetic
 
+# A test of what must not wait for the other end of a pipe: what breaks it hangs, which ends the test, not the run.
+AT_ONCE = pytest.mark.timeout(30, method="signal")
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {
     "ci": settings(deadline=None, derandomize=True, database=None),
