@@ -353,6 +353,12 @@ class Metric:
     title: str = ""
     column: str = ""
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "options": dict(self.options)}  # a read-only view of a dict cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, options=MappingProxyType(state["options"]))
+
     @property
     def terms(self) -> "Mapping[str, Term]":
         """The terms of a composite by name of their metrics; empty for any other metric."""

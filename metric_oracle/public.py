@@ -47,6 +47,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
 
+    run.__module__, run.__qualname__ = "metric_oracle", name  # where another process finds it
     return run  # type: ignore[return-value]
 
 

@@ -1,5 +1,6 @@
 """Reports, graphs, vectors and labels in memory; matrices, numbers and rewards."""
 
+import io
 import json
 import pickle
 
@@ -219,6 +220,80 @@ def test_rewards_by_consensus(metric):
         rewarded(completions=["a"])
     with pytest.raises(InputError, match=r"^reward: completions must be texts, or lists of chat messages .* got"):
         mo.reward("bleu")(completions=[5], reference=["a"])
+
+
+def image(shade=3, mode="L"):
+    """Return an image that was decoded from a file, an object of its own at each call."""
+    pillow, buffer = pytest.importorskip("PIL.Image"), io.BytesIO()
+    pillow.new(mode, (8, 8), shade).save(buffer, "PNG")
+    return pillow.open(io.BytesIO(buffer.getvalue()))
+
+
+def message(part, text="Report."):
+    return [{"role": "user", "content": [part, {"type": "text", "text": text}]}]
+
+
+@pytest.mark.parametrize(
+    ("equal", "other"),
+    [
+        (lambda: message({"type": "image", "image": image()}), lambda: message({"type": "image", "image": image(4)})),
+        (image, lambda: image(3, "P")),
+        (lambda: np.arange(2000.0), lambda: np.where(np.arange(2000) == 1000, -1, np.arange(2000.0))),
+        (lambda: {"pixels": np.ones((70, 70))}, lambda: {"pixels": np.ones((70, 71))}),
+        (lambda: np.array(message("x"), object), lambda: message("y")),
+        (lambda: pa.scalar(message({"type": "text", "text": "x"})), lambda: message({"type": "text", "text": "y"})),
+        (lambda: b"12", lambda: "12"),
+        (lambda: 1.0, lambda: True),
+        (lambda: ("a", None), lambda: ("a", "None")),
+    ],
+)
+def test_prompts_of_equal_content_are_one_group(equal, other):
+    rewarded = mo.consensus_reward("rouge-l")
+    completions = ["no edema", "no edema", "edema", "clear"]
+    found = rewarded(prompts=[equal(), equal(), equal(), other()], completions=completions)
+    assert found == [pytest.approx((1 + 2 / 3) / 2)] * 2 + [pytest.approx(2 / 3), None]
+
+
+def test_prompts_that_differ_in_form_alone_are_one_group():
+    part = {"type": "text", "text": "Report."}
+    prompts = [
+        [{"role": "user", "content": [part]}],
+        ({"content": (dict(reversed(part.items())),), "role": "user"},),
+        [{"role": "user", "content": [{**part, "image": None}], "name": None}],
+    ]
+    found = mo.consensus_reward("bleu")(prompts=prompts, completions=["no edema"] * 3)
+    assert found == [1.0] * 3
+
+
+def test_prompts_without_content_that_can_be_compared():
+    rewarded, closed = mo.consensus_reward("rouge-l"), image()
+    closed.close()
+    for given in (object(), [{"image": object()}], closed, {1}):
+        with pytest.raises(
+            InputError,
+            match=r"^consensus_reward: prompts must hold texts, numbers, messages or arrays, whose content says which "
+            r"completions belong together; got \w+\. Name a column with the id of the study, with column=NAME\.$",
+        ):
+            rewarded(prompts=[given] * 2, completions=["a", "a"])
+    study = mo.consensus_reward("rouge-l", column="study")
+    assert study(prompts=[object()] * 4, completions=["a"] * 4, study=["1", "1", None, None]) == [1, 1, None, None]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "rouge-l", "cider-d:corpus", "meteor:nltk", "sentences", "radgraph"])
+def test_equal_completions_have_equal_rewards(metric, tmp_path):
+    if metric == "meteor:nltk":
+        pytest.importorskip("nltk")
+    rng = np.random.default_rng(0)
+    words = ["no", "edema", "mild", "left", "effusion", "stable", "clear", "lungs", "."]
+    texts = [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(60)]
+    index = mo.build_index(texts, tmp_path / "I", metrics=metric) if metric == "cider-d:corpus" else None
+    rewarded = mo.consensus_reward(metric, index=index, sources=MODELS if metric in ("sentences", "radgraph") else None)
+    for _ in range(40):
+        completions = rng.choice(texts, 7).tolist() * 2
+        found = rewarded(prompts=["?"] * 14, completions=rng.permutation(completions).tolist())
+        of_text = rewarded(prompts=["?"] * 14, completions=completions)
+        assert of_text[:7] == of_text[7:]
+        assert sorted(found) == sorted(of_text)
 
 
 def test_rewards_that_lack_something():

@@ -1,7 +1,10 @@
 """Rewards for training: a metric in the shape that TRL's GRPO trainer calls."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval.checks import check_counted
-from metric_oracle.retrieval.groups import score_cells
+from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.pairs import load_sides
@@ -77,23 +80,7 @@ def reward(
     >>> rewarded(completions=["no acute disease", "Paris"], ground_truth=["no acute process", None])
     [0.6666666666666666, None]
     """
-    scorer = Scorer.open(metric, index, sources)
-
-    @called("reward")
-    def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
-        texts = _texts_of(completions, "completions")
-        name = column or next((name for name in COLUMNS if columns.get(name) is not None), COLUMNS[0])
-        truth = [None if is_missing(text) else text for text in _column(columns.get(name), name, len(texts))]
-        own = [i for i, text in enumerate(truth) if text is not None]
-        references = _texts_of([truth[i] for i in own], name)
-        rewards: list[float | None] = [None] * len(texts)
-        single = np.ones(len(own), np.int64)
-        scores = scorer.scores([texts[i] for i in own], references, single)
-        for i, score in zip(own, scores.tolist(), strict=True):
-            rewards[i] = score
-        return rewards
-
-    return scorer.named(rewarded, "")
+    return _Reward(Scorer.open(metric, index, sources), (metric, index, column, sources))
 
 
 @called("consensus_reward")
@@ -125,7 +112,9 @@ def consensus_reward(
     Returns
     -------
     function
-        ``(prompts, completions, **columns) -> list of float or None``; None for a completion without others.
+        ``(prompts, completions, **columns) -> list of float or None``; None for a completion without others, and for
+        one whose prompt, or whose value in `column`, is None. Prompts are equal if their messages, texts, arrays and
+        images have equal content. Equal completions of a group have equal rewards.
 
     Raises
     ------
@@ -139,30 +128,68 @@ def consensus_reward(
     >>> rewarded(prompts=["a", "a", "a", "b"], completions=["no edema", "no edema", "edema", "clear"])
     [0.8333333333333333, 0.8333333333333333, 0.6666666666666666, None]
     """
-    scorer = Scorer.open(metric, index, sources)
+    return _ConsensusReward(Scorer.open(metric, index, sources), (metric, index, column, sources))
+
+
+class _Reward:
+    """A reward function; another process that gets it makes it again from its arguments and opens its own models."""
+
+    def __init__(self, scorer: "Scorer", arguments: tuple[Any, ...]) -> None:
+        self._scorer, self._arguments = scorer, arguments
+        direction = "" if scorer.record.higher_is_better else "negative "
+        self.__name__ = f"{direction}{self._kind}{scorer.record.name}"  # which a trainer shows
+
+    _kind = ""
+    _make: Callable[..., Any] = staticmethod(reward)
+
+    def __repr__(self) -> str:
+        return f"<reward {self.__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        metric, index, column, sources = self._arguments
+        index = Path(index).absolute() if isinstance(index, str | Path) else index
+        return partial(self._make, metric, index=index, column=column, sources=sources), ()
+
+    @called("reward")
+    def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        texts, column = _texts_of(completions, "completions"), self._arguments[2]
+        name = column or next((name for name in COLUMNS if columns.get(name) is not None), COLUMNS[0])
+        truth = [None if is_missing(text) else text for text in _column(columns.get(name), name, len(texts))]
+        own = [i for i, text in enumerate(truth) if text is not None]
+        references = _texts_of([truth[i] for i in own], name)
+        rewards: list[float | None] = [None] * len(texts)
+        single = np.ones(len(own), np.int64)
+        scores = self._scorer.scores([texts[i] for i in own], references, single)
+        for i, score in zip(own, scores.tolist(), strict=True):
+            rewards[i] = score
+        return rewards
+
+
+class _ConsensusReward(_Reward):
+    """A reward without references."""
+
+    _kind = "consensus "
+    _make = staticmethod(consensus_reward)
 
     @called("consensus_reward")
-    def rewarded(prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
-        texts = _texts_of(completions, "completions")
+    def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        texts, column = _texts_of(completions, "completions"), self._arguments[2]
         given = prompts if column == "prompts" else columns.get(column)
-        groups: dict[str, list[int]] = {}
+        groups: dict[Any, list[int]] = {}
         for i, value in enumerate(_column(given, column, len(texts))):
-            groups.setdefault(repr(value), []).append(i)
+            if isinstance(value, str) or not is_missing(value):
+                groups.setdefault(_key_of(value, column), []).append(i)
         rewards: list[float | None] = [None] * len(texts)
         ordered = [texts[i] for positions in groups.values() for i in positions]
         sizes = np.array([len(positions) for positions in groups.values()], np.int64)
-        scores = scorer.scores(ordered, None, sizes)
+        scores = self._scorer.scores(ordered, None, sizes)
         for positions, end in zip(groups.values(), np.cumsum(sizes**2).tolist(), strict=True):
             n = len(positions)
             if n > 1:
-                others = scores[end - n * n : end].reshape(n, n)
-                np.fill_diagonal(others, 0.0)
-                means = others.sum(axis=1) / (n - 1)
+                means = expected_scores(scores[end - n * n : end].reshape(n, n))
                 for i, mean in zip(positions, means.tolist(), strict=True):
                     rewards[i] = mean
         return rewards
-
-    return scorer.named(rewarded, "consensus ")
 
 
 @dataclass(frozen=True)
@@ -225,11 +252,6 @@ class Scorer:
         kept = {name: _Remembered(model) for name, model in models.items()}
         pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
         return cls(record, models, kept, given_of(given, ("uncertain",)), encoding, counted, pair_model)
-
-    def named(self, rewarded: Callable[..., Any], kind: str) -> Any:
-        """Set the name of a reward function, which a trainer shows, to the kind of reward and the metric; return it."""
-        rewarded.__name__ = f"{'' if self.record.higher_is_better else 'negative '}{kind}{self.record.name}"
-        return rewarded
 
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
         """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
@@ -308,6 +330,35 @@ def _column(values: Any, name: str, n: int) -> list[Any]:
         step = "Name the column of the data set with column=NAME."
         raise InputError(argument=name, rule=f"must be one value for each of {n} completions", value=got, step=step)
     return list(values)
+
+
+def _key_of(value: Any, name: str) -> Any:
+    """Return what is equal for values of equal content: texts, numbers, messages, arrays and decoded images.
+
+    A key of a message that is None is one that the message does not have: tables of messages fill such keys.
+    """
+    value = value.as_py() if hasattr(value, "as_py") else value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.ndarray) and (value.dtype.hasobject or value.ndim < 2):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return frozenset((key, _key_of(part, name)) for key, part in value.items() if part is not None)
+    if isinstance(value, list | tuple):
+        return tuple(_key_of(part, name) for part in value)
+    if hasattr(type(value), "__array_interface__") or hasattr(type(value), "__array__"):
+        with suppress(TypeError, ValueError, RuntimeError, OSError, SyntaxError):  # as what cannot be decoded raises
+            array, palette = np.ascontiguousarray(value), getattr(value, "getpalette", lambda: None)()
+            mode = getattr(value, "mode", ""), tuple(palette or ())
+            return mode, array.dtype.str, array.shape, sha256(array.tobytes()).digest()
+    elif not isinstance(value, str) and is_missing(value):
+        return None, False
+    elif type(value).__hash__ is not None and getattr(type(value), "__eq__", None) is not object.__eq__:
+        return value, isinstance(value, bool)
+    raise InputError(
+        argument=name,
+        rule="must hold texts, numbers, messages or arrays, whose content says which completions belong together",
+        value=type(value).__name__,
+        step="Name a column with the id of the study, with column=NAME.",
+    )
 
 
 def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:

@@ -54,6 +54,9 @@ class Index:
         self._opened: dict[str, Any] = {}
         self._counted: Index | None = None
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return type(self), (self.folder.absolute(),)  # another process opens the files itself
+
     def __repr__(self) -> str:
         return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
 

@@ -36,6 +36,8 @@ class MemoryIndex(Index):
         If the inputs lack what a metric needs.
     """
 
+    __reduce__ = object.__reduce__
+
     def __init__(self, inputs: Inputs, metrics: Sequence[str], *, progress: Progress = silent) -> None:
         """Build the representations; see the class."""
         self.folder = Path("memory")

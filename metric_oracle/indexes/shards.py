@@ -44,7 +44,7 @@ class Shard(Index):
     """An index that is part of a shard set."""
 
     def __init__(self, shard_set: "ShardSet", place: int) -> None:
-        record = shard_set.content["shards"][place]
+        record, self._of = shard_set.content["shards"][place], (shard_set, place)
         super().__init__(shard_set.folder / record["path"])
         self.first_row = record["first_row"]
         self._counted = shard_set
@@ -55,6 +55,9 @@ class Shard(Index):
                 value=self.fingerprint[:12],
                 step="Build the set again.",
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shard, self._of
 
 
 class ShardSet(Index):

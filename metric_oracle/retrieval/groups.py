@@ -4,6 +4,8 @@ A group is, for example, the samples that a model wrote for one study. Its score
 candidate and one column per reference; a *cell* is one entry of it.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -229,3 +231,35 @@ def _edges(before: np.ndarray, threads: int) -> list[int]:
         last = int(np.searchsorted(before, before[edges[-1]] + most, side="right")) - 1
         edges.append(max(last, edges[-1] + 1))
     return edges
+
+
+def expected_scores(matrix: np.ndarray, logprobs: Sequence[float] | None = None) -> np.ndarray:
+    """Return the expected score of each sample of a group with the other samples as references.
+
+    Sums are rounded once (`math.fsum`), so that equal texts have equal expected scores whatever their order.
+
+    Parameters
+    ----------
+    matrix : float64[N, N]
+        Row i, column j: sample i with reference j.
+    logprobs : sequence of float, optional
+        Weights of the references are exp(logprob), normalised over the other samples; by default all are equal.
+
+    Returns
+    -------
+    float64[N]
+        NaN where there is no other sample.
+    """
+    n = len(matrix)
+    if n == 1:
+        return np.array([np.nan])
+    utility = np.empty(n)
+    for i in range(n):
+        scores = np.delete(matrix[i], i)
+        if logprobs is None:
+            utility[i] = math.fsum(scores) / (n - 1)
+        else:
+            others = np.delete(np.asarray(logprobs, np.float64), i)
+            weights = np.exp(others - others.max())
+            utility[i] = math.fsum(weights * scores) / math.fsum(weights)
+    return utility

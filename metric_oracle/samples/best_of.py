@@ -21,10 +21,10 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval import pairs
+from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.retrieval.search import digest
-from metric_oracle.samples.consensus import expected_scores
 from metric_oracle.samples.expected_best import Array, expected_best, points
 from metric_oracle.samples.groups import (
     Groups,

@@ -1,6 +1,5 @@
 """Consensus: of several reports of a study, the one that agrees best with the others (minimum Bayes risk decoding)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
+from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.results import Results, check_out
 from metric_oracle.samples.groups import (
@@ -225,38 +225,6 @@ def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
     if len(metrics) == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{metric.replace(':', '-')}{path.suffix}") for metric in metrics]
-
-
-def expected_scores(matrix: Array, logprobs: Sequence[float] | None = None) -> Array:
-    """Return the expected score of each sample of a group with the other samples as references.
-
-    Sums are rounded once (`math.fsum`), so that equal texts have equal expected scores whatever their order.
-
-    Parameters
-    ----------
-    matrix : float64[N, N]
-        Row i, column j: sample i with reference j.
-    logprobs : sequence of float, optional
-        Weights of the references are exp(logprob), normalised over the other samples; by default all are equal.
-
-    Returns
-    -------
-    float64[N]
-        NaN where there is no other sample.
-    """
-    n = len(matrix)
-    if n == 1:
-        return np.array([np.nan])
-    utility = np.empty(n)
-    for i in range(n):
-        scores = np.delete(matrix[i], i)
-        if logprobs is None:
-            utility[i] = math.fsum(scores) / (n - 1)
-        else:
-            others = np.delete(np.asarray(logprobs, np.float64), i)
-            weights = np.exp(others - others.max())
-            utility[i] = math.fsum(weights * scores) / math.fsum(weights)
-    return utility
 
 
 @called("consensus")
