@@ -209,7 +209,7 @@ def test_a_terminal_gets_the_means(pair, tmp_path):
     assert re.search(r"bleu-2\s+4\s+4\s+0\.\d{4}\s+\[0\.\d{4} 0\.\d{4}\]\s+higher", shown)
     assert "left out: 2 without a reference" in shown
     assert re.search(
-        r"fewer than 20 effective pairs \(bleu-2 [34],.*: these intervals are too short", " ".join(shown.split())
+        r"too few pairs for these intervals: bleu-2 [34],.*; below 20 an interval is too short", " ".join(shown.split())
     )
     assert "more" in shown
 

@@ -91,6 +91,9 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
     longest, word = max(map(len, names)), max(len(word) for name in names for word in name.split() or [""])
     available = max(width - _EDGES - _BETWEEN - max(widths, default=0), _MIN_NAME_WIDTH)
     name_width = min(longest, max(width // 3, word), available)
+    room = width - _EDGES - sum(widths) - _BETWEEN * len(widths)
+    if max(word, _MIN_NAME_WIDTH) <= room < name_width:  # folded names rather than a table in two parts
+        name_width = room
     begin = 0
     while begin < max(len(table.columns), 1):
         end, left = begin + 1, width - _EDGES - name_width - _BETWEEN - (widths[begin] if widths else 0)

@@ -57,7 +57,10 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
             if texts is not None and record["query_id"] in texts:
                 shown.append(Padding(one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
         shown += _answer(record, len(str(k)), score, results.components if components else ())
-    return Group(*shown, Text(""), *(Text(line, style="dim") for line in _result_lines(results)))
+    *lines, last = (Text(line, style="dim") for line in _result_lines(results))
+    # A list is longer than a screen: what holds for all of it stands first. One answer needs no mean.
+    first = lines if len(records) > k else []
+    return Group(shown[0], *first, *shown[1:], Text(""), *(() if first else lines), last)
 
 
 def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[str]) -> Iterator[Any]:
@@ -157,8 +160,8 @@ def scores_table(scores: Scores) -> Group:
     few = ", ".join(f"{name} {n:.0f}" for name, n in effective.items() if n < FEW)
     if few:
         lines.append(
-            f"fewer than {FEW} effective pairs ({few}), those with a score that is not 0, or n / skewness² if fewer: "
-            "these intervals are too short"
+            f"too few pairs for these intervals: {few}; effective pairs are those with a score that is not 0, or n / "
+            f"skewness² if fewer; below {FEW} an interval is too short"
         )
     if any(ends.degenerate for ends in intervals.values()):
         lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")

@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from metric_oracle.choices import LEGACY
-from metric_oracle.corpora.shown import OneLine
+from metric_oracle.corpora.shown import OneLine, html_table
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
-from metric_oracle.retrieval.results import Scores
+from metric_oracle.retrieval.results import Frames, Scores
 from metric_oracle.statistics import (
     FEW,
     LEGACY_SAMPLE,
@@ -69,7 +71,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(OneLine):
+class Comparison(OneLine, Frames):
     """A table of systems and metrics.
 
     Attributes
@@ -143,8 +145,32 @@ class Comparison(OneLine):
             for metric in enough
         }
         shown = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)
-        line = f"Fewer than {FEW} effective studies, those whose {what} is not 0, or n / skewness² if fewer ({shown}):"
-        return [f"{line} these intervals are too short."] if shown else []
+        counted = f"Effective studies are those whose {what} is not 0, or n / skewness² if fewer"
+        line = f"Too few studies for these intervals: {shown}. {counted}; below {FEW} an interval is too short."
+        return [line] if shown else []
+
+    @property
+    def table(self) -> pa.Table:
+        """The records as a table: one row for each system and metric, then one for each paired difference."""
+        records = self.records()
+        return pa.table(
+            {name: pa.array([row[name] for row in records], _KINDS.get(name, pa.float64())) for name in records[0]}
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write Markdown, LaTeX, CSV or JSON Lines by the ending of `path`, see `write_table`."""
+        from metric_oracle.tables.comparison_layout import write  # which lays out this class
+
+        write(self, path)
+
+    def _repr_html_(self) -> str:
+        """Return the means with their intervals as a table: a row for each system, a column for each metric."""
+        rows = []
+        for system in self.systems:
+            cells = [self.cells[system, column.metric] for column in self.columns]
+            shown = (f"{one.mean:z.3f} [{one.interval.low:z.3f}, {one.interval.high:z.3f}]" for one in cells)
+            rows.append((system, *shown))
+        return html_table(repr(self)[1:-1], ("system", *(column.metric for column in self.columns)), rows)
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat record per system and metric, then one per difference, at full precision.
@@ -184,6 +210,13 @@ class Comparison(OneLine):
                 }
             )
         return records
+
+
+_KINDS = {
+    **dict.fromkeys(("system", "versus", "metric", "direction"), pa.string()),
+    **dict.fromkeys(("n", "unscorable", "nonzero"), pa.int64()),
+    **dict.fromkeys(("degenerate", "best", "intervals_overlap"), pa.bool_()),
+}  # of the columns of `Comparison.table`; the others are numbers
 
 
 def _ends(name: str, ends: Interval | None) -> dict[str, float | None]:

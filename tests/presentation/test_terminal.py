@@ -178,8 +178,14 @@ def test_crg_and_composite(rated, tmp_path, width):
 def test_metrics_f1_agreement_and_survey(rated, corpus, width):
     records = [metric_record(name) for name in METRICS]
     text = shown(width, *metrics_view(records))
-    assert [line.split()[0] for line in text.splitlines() if line[:1].strip()][:3] == list(METRICS)[:3]
+    assert len(text.splitlines()) < 40  # a screen
+    heads = [line.strip() for line in text.splitlines() if line.startswith("reads ")]
+    assert heads[:2] == ["reads the reports", "reads --radgraph GRAPHS.json"]
+    assert len(set(heads)) == len(heads)
     whole(text, METRICS)
+    text = " ".join(text.split())
+    whole(text, [f"{record['metric']} (also {record['also']})" for record in records if record["also"]])
+    whole(text, [f"{record['metric']} ↓" for record in records if record["better"] == "lower" and not record["also"]])
 
     scored = score_f1_chexbert(corpus["test_labels"], corpus["test_labels"], resamples=100)
     text = shown(width, f1_table(scored))
@@ -247,3 +253,31 @@ def test_table_of_one_wide_column_with_long_names():
     (difference,) = compared.differences
     ends = difference.interval
     assert f"{difference.difference:+z.3f} [95% CI {ends.low:.3f} {ends.high:.3f}]" in text
+
+
+def test_the_mean_of_many_answers_stands_first(world):
+    index, queries = world
+    text = shown(
+        80, answers_table(api.retrieve(index, queries, "bleu"), dict(zip(queries.ids, queries.texts, strict=True)))
+    )
+    lines = text.splitlines()
+    assert lines[0].strip() == "bleu-2 oracle"
+    assert lines[1].startswith(f"{len(queries.ids)} test reports, mean best score ")
+    assert text.count("mean best score") == 1
+    assert "signature: bleu-2|" in " ".join(" ".join(lines[-2:]).split())
+
+
+def test_paired_differences_are_one_table_at_80_columns():
+    """The names of the rows are folded before a column goes to a second table."""
+    rng, ids = np.random.default_rng(0), [str(i) for i in range(30)]
+    signature = {"kind": "scores", "system": "x", "metrics": {"bleu-2": {}}, "references": "r", "version": "1"}
+    systems = {
+        name: Scores(pa.table({"query_id": ids, "bleu-2": rng.random(30)}), signature)
+        for name in ("Strong", "bleu-2 oracle")
+    }
+    tables = layout(compare(systems, paired=[("Strong", "bleu-2 oracle")], resamples=100))
+    text = shown(80, *tables)
+    assert len(re.findall(r"^ {10,}.*Intervals *$", text, re.MULTILINE)) == 1
+    (line,) = [line for line in text.splitlines() if line.lstrip().startswith("Strong −")]
+    assert line.split()[-1] in ("yes", "no")
+    assert "p adjusted" in " ".join(tables[-1].columns)

@@ -198,6 +198,36 @@ def test_shown_in_one_line():
         assert all(kind.__repr__ is OneLine.__repr__ for kind in shown), shown
 
 
+def test_a_comparison_goes_where_other_results_go(tmp_path):
+    """A table in a notebook, frames, and files, as `Results` and `Scores` have them."""
+    systems = {"<a>": made(bleu_2=[0.0, 0.5, 1.0] * 7), "b": made(bleu_2=[0.25, 0.5, 0.5] * 7)}
+    found = compare(systems, paired=[("<a>", "b")], resamples=100)
+    assert found.table.to_pylist() == found.records()
+    frame = found.to_pandas()
+    assert list(frame["system"]) == ["<a>", "b", "<a>"]
+    assert frame["mean"][0] == found.cells["<a>", "bleu-2"].mean
+    assert found.to_polars()["p_value"].to_list() == [None, None, found.differences[0].p_value]
+    cell = found.cells["<a>", "bleu-2"]
+    shown = found._repr_html_()
+    assert "<p>Comparison: 2 systems, 21 studies: bleu-2</p>" in shown
+    ends = f"[{cell.interval.low:.3f}, {cell.interval.high:.3f}]"
+    assert f"<tr><td>&lt;a&gt;</td><td>0.500 {ends}</td></tr>" in shown
+    for ending in ("md", "tex", "csv", "jsonl"):
+        found.write(tmp_path / f"method.{ending}")
+        mo.write_table(found, tmp_path / f"function.{ending}")
+        assert (tmp_path / f"method.{ending}").read_bytes() == (tmp_path / f"function.{ending}").read_bytes()
+    with pytest.raises(InputError, match=r"must end with \.md, \.tex, \.csv or \.jsonl; got .*x\.parquet"):
+        found.write(tmp_path / "x.parquet")
+
+
+def test_results_with_a_table_have_a_view_in_a_notebook(tmp_path):
+    (tmp_path / "labels.csv").write_text("study_id,Edema,Pneumonia\na,1,0\nb,0,1\n")
+    scored = mo.score_crg(tmp_path / "labels.csv", tmp_path / "labels.csv", uncertain="blank", resamples=100)
+    assert "<th>label</th>" in scored._repr_html_()
+    assert f"{len(scored.records())} rows" in scored._repr_html_()
+    assert list(scored.to_pandas().columns) == scored.table.column_names
+
+
 def test_share_of_the_way():
     systems = {
         "random": made(bleu_2=[0.1, 0.3], radcliq=[1.5, 2.5], rouge_l=[0.1, 0.2]),
@@ -366,10 +396,10 @@ def test_intervals_that_rest_on_few_studies_are_named():
     assert table.cells["b", "bleu-2"].effective == 60
     assert [d.effective for d in table.differences] == pytest.approx([3, skewed[1]])
     assert table.warnings() == [
-        "Fewer than 20 effective studies, those whose score is not 0, or n / skewness² if fewer (bleu-2: a 7, "
-        f"c {skewed[0]:.0f}): these intervals are too short.",
-        "Fewer than 20 effective studies, those whose difference is not 0, or n / skewness² if fewer (bleu-2: d − b 3, "
-        f"b − c {skewed[1]:.0f}): these intervals are too short.",
+        f"Too few studies for these intervals: bleu-2: a 7, c {skewed[0]:.0f}. Effective studies are those whose score "
+        "is not 0, or n / skewness² if fewer; below 20 an interval is too short.",
+        f"Too few studies for these intervals: bleu-2: d − b 3, b − c {skewed[1]:.0f}. Effective studies are those "
+        "whose difference is not 0, or n / skewness² if fewer; below 20 an interval is too short.",
     ]
     assert table.warnings()[1:] == table.short_differences()
     assert table.warnings()[0] in layout(table)[1]
