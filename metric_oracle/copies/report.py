@@ -34,6 +34,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.results import Frames
 from metric_oracle.statistics import LEVEL, Array, Interval, Resampled, checked_resamples, resample_means
 
 HUMAN = "human"
@@ -69,7 +70,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Overlap(OneLine):
+class Overlap(OneLine, Frames):
     """Copies and near copies of a training corpus in sets of reports.
 
     Attributes

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,10 +112,14 @@ def _is_same(first: Path, second: Path) -> bool:
     return os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)
 
 
-class _Frames:
-    """Methods that convert `table` to frames of other libraries."""
+class Frames:
+    """Base of results that have a `table`: frames of other libraries, and a view in a notebook."""
 
-    table: pa.Table
+    if TYPE_CHECKING:  # a field or a property of the class
+
+        @property
+        def table(self) -> pa.Table:
+            """All rows."""
 
     def to_polars(self) -> Any:
         """Return the table as a Polars frame."""
@@ -127,9 +131,15 @@ class _Frames:
         """Return the table as a pandas frame."""
         return self.table.to_pandas()
 
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table; classes whose `table` has texts of reports have a view of their own."""
+        rows = self.table.slice(0, 20).to_pylist()
+        shown = ([f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
+        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, shown)
+
 
 @dataclass(frozen=True)
-class Results(_Frames):
+class Results(Frames):
     """Ranked candidates of every query.
 
     Attributes
@@ -187,7 +197,7 @@ class Results(_Frames):
 
 
 @dataclass(frozen=True)
-class Scores(_Frames):
+class Scores(Frames):
     """Scores of pairs of reports under several metrics, one row per pair.
 
     Attributes

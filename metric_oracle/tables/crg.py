@@ -21,6 +21,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.results import Frames
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
 from metric_oracle.tables.table_cells import crg_of_means
@@ -63,7 +64,7 @@ class Level:
 
 
 @dataclass(frozen=True, repr=False)
-class CRG(OneLine):
+class CRG(OneLine, Frames):
     """CRG of a test set.
 
     Attributes

@@ -19,6 +19,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
+from metric_oracle.retrieval.results import Frames
 from metric_oracle.sources.labels import LabelSets, as_label_sets
 from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
@@ -42,7 +43,7 @@ TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
 
 
 @dataclass(frozen=True, repr=False)
-class F1(OneLine):
+class F1(OneLine, Frames):
     """F1 of the labels of a test set.
 
     Attributes
