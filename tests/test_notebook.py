@@ -21,8 +21,8 @@ PART = re.compile(
 )
 LINK = re.compile(r"\[([^]]*)\]\(([\w-]+\.md)(?:#[\w-]*)?\)")
 BEFORE = """\
-*Made of `docs/{}.md`. To run it: `pip install ".[plots,web]" jupyterlab` in a checkout, then `jupyter lab` from the
-same environment.*
+*Made of `docs/{}.md`. To run it: `pip install ".[cpu,excel,plots,web]" jupyterlab` in a checkout, then `jupyter lab`
+from the same environment.*
 """
 SET_UP = "%env TERM=dumb"  # what a program shows in a notebook cannot move
 FIGURE = 'from IPython.display import Image\n\nImage("study/table.png")'

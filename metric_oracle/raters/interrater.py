@@ -64,7 +64,7 @@ class Agreement(OneLine):
         is compared with himself) and statistic. Columns: ``value``, the ends of its percentile and BCa intervals over
         studies, ``effective`` (the number of studies that the interval rests on, see
         `statistics.effective_studies`) and ``degenerate`` (resamples without a value). A value that
-        does not exist, because all counts are equal, is null.
+        does not exist is null: of equal counts, or where the denominator of an ICC is not positive.
     signature : dict
         What is needed to compute the same numbers again.
     """
