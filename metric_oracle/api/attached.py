@@ -11,6 +11,7 @@ from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names
 from metric_oracle.corpora.samples import Samples, read_samples
+from metric_oracle.corpora.sections import JOINED
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.progress import Progress, silent
@@ -132,16 +133,35 @@ class AttachedReports:
         read = reports_of(
             self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
         )
+        if default_section is not None and not predictions and read[0].section is None and self._has_columns():
+            self._say_once(
+                f"section of the tests not known: they are compared with {default_section}. "
+                f"Say it by {option('section', 'NAME')}"
+            )
         line = f"{'predictions' if predictions else 'reports'}: {read[0].source}"
-        if (read[0].words or read[0].marks) and not is_shown and line not in self._told:
-            self._told.add(line)
-            say(line, self.models.get("tell"))
+        if (read[0].words or read[0].marks) and not is_shown:
+            self._say_once(line)
         return read
 
-    def read_samples(self, column: str | None = None) -> Samples:
-        """Read the reports as several for each study; see `corpora.samples.read_samples`."""
+    def _has_columns(self) -> bool:
+        """Return whether the reports are a file or a table, of which the name of a column may tell the section."""
+        return isinstance(self.data, str | Path) or hasattr(self.data, "columns")
+
+    def _say_once(self, line: str) -> None:
+        """Tell a line that was not told of these reports yet."""
+        if line not in self._told:
+            self._told.add(line)
+            say(line, self.models.get("tell"))
+
+    def read_samples(self, column: str | None = None, wanted: str | None = None) -> Samples:
+        """Read the reports as several for each study; see `corpora.samples.read_samples`.
+
+        Samples that hold both sections under their names are cut to the one that is wanted.
+        """
         check_left_out([name for name in self.reading if name not in OF_SAMPLES], (), "samples")
         samples = read_samples(self.data, column=column, **self.reading)
+        if wanted not in (None, JOINED) and samples.section == (JOINED, "headers") and samples is not self.data:
+            samples = read_samples(self.data, column=column, **{**self.reading, "section": wanted})
         if samples.remarks:
             say(samples.source, self.models.get("tell"))
         return samples

@@ -114,13 +114,17 @@ def reports_of(
         index = opened(given)
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
+    if prepared is None and predictions:
+        return as_predictions(given, wanted=default_section, **reading), None
     if prepared is None:
-        if default_section is not None and not isinstance(given, Reports):
+        is_default = default_section is not None and "section" not in reading and not isinstance(given, Reports)
+        if is_default:
             reading = {"section": default_section, **reading}
         if keep_empty and not isinstance(given, Reports):
             reading = {**reading, "keep_empty": True}
-        read: Callable[..., Reports] = as_predictions if predictions else as_reports
-        return read(given, **reading), None
+        read = as_reports(given, **reading)
+        # What the others have does not tell the section of texts whose column does not.
+        return replace(read, section=None, section_by="") if is_default and read.section_by == "caller" else read, None
     usual = {"profile": "yu2023", "seed": 0}
     foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
     check_left_out(foreign, ("keep",), "a prepared set")

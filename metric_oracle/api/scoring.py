@@ -7,7 +7,7 @@ from typing import Any
 from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, section_of
 from metric_oracle.arguments import check_left_out, check_options
-from metric_oracle.corpora.reports import JOINED, Reports
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
@@ -102,7 +102,7 @@ def score(
     report = (lambda line: None) if tell is None else tell
     truth, prepared = given_references.read(default_section=section_of(corpus, written.data), is_shown=tell is not None)
     report(f"references: {_counted(truth)}")
-    generated, prepared_too = written.read(predictions=True, is_shown=tell is not None)
+    generated, prepared_too = written.read(predictions=True, default_section=truth.section, is_shown=tell is not None)
     report(f"predictions: {_counted(generated)}")
     if corpus is not None:
         check_sections(truth.known_section, corpus.section, ("references", "index"))
@@ -134,8 +134,6 @@ def score(
 def _step_for_sections(section: str, predicted: str) -> str:
     """Return the advice for references of one section and predictions of another."""
     step = f"Pass {option('section', predicted, python=f'mo.reports(references, section={predicted})')}"
-    if (section, predicted) == ("impression", JOINED):
-        step += f", {option('after_impression', True, python='mo.reports(predictions, after_impression=True)')}"
     by_caller = option("predicted_section", section, python=f"mo.reports(predictions, section={section})")
     return f"{step}, or {by_caller} where that is what the model writes"
 

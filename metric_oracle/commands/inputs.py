@@ -56,8 +56,8 @@ def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequenc
     elif api.is_prepared(queries):
         options |= used(reading, Reading())
     else:
-        section = api.section_of(*results)
-        read = api.read_reports(queries, **({"section": section} if section else {}) | used(reading) | kept)
+        of_file = api.reports(queries, **used(reading), tell=note)
+        read = of_file.read(default_section=api.section_of(*results), is_shown=True, **kept)[0]
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     tests = api.reports(read, **options, tell=note)

@@ -820,7 +820,8 @@ class Predicted:
             "--predicted-section",
             SECTIONS,
             PREDICTED,
-            "Section that the predictions contain: {}. It must be that of the references, which is the default.",
+            "Section of the predictions: {}. It must be that of the references, which is the default. Texts with both "
+            "Findings: and Impression: are cut to it.",
         ),
         OneOf(SECTIONS),
     ] = None
@@ -829,7 +830,8 @@ class Predicted:
         _flag(
             "--after-impression",
             panel=PREDICTED,
-            text='Use only the text that follows "Impression:" in each prediction. By default all of it is used.',
+            text='Use only the text that follows "Impression:" in each prediction. Not needed where most have '
+            '"Findings:", too, and --section says which.',
         ),
     ] = False
     inner: Inner = False

@@ -277,7 +277,7 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
         _say(human, tests)
     for name, data in sets.items():
         written = attached(data)
-        reports, _ = written.read(predictions=True)
+        reports, _ = written.read(predictions=True, default_section=section_of(index))
         _say(reports, written)
         if references is not None:
             place = {study: row for row, study in enumerate(reports.ids)}

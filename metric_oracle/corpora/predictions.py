@@ -1,6 +1,5 @@
 """Generated reports: one text for each study, from the files that the code of the models writes."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,14 +9,13 @@ from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.missing import checked_texts
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
-from metric_oracle.corpora.reports import JOINED, Reports, check_section, one_text_each, sort_out
+from metric_oracle.corpora.reports import Reports, check_section, one_text_each, sort_out
+from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
 from metric_oracle.corpora.tables import chexpert_studies, existing_file, single_texts
 from metric_oracle.errors import InputError, option
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
 _JOINTLY = ("CvT2DistilGPT2", NO_HEADER)
-# A text with both sections under their names. References have no such names.
-_HEADERS = re.compile(r"\bfindings\s*:\s*(.*?)\s*\bimpression\s*:\s*", re.IGNORECASE | re.DOTALL)
 
 
 class _Options(NamedTuple):
@@ -29,9 +27,10 @@ class _Options(NamedTuple):
     seed: int = 0
     after_impression: bool = False
     section: str | None = None
+    wanted: str | None = None  # section of what the predictions are compared with
 
 
-def as_predictions(predictions: Any, **reading: Any) -> Reports:
+def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: Any) -> Reports:
     """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
 
     Empty reports are kept. Texts without ids get the ids "0", "1", ...
@@ -39,6 +38,8 @@ def as_predictions(predictions: Any, **reading: Any) -> Reports:
     Parameters
     ----------
     predictions : path, Reports, or a container
+    wanted : str, optional
+        Section of what they are compared with: texts that hold both sections under their names are cut to it.
     **reading
         Options of `read_predictions`.
 
@@ -49,14 +50,16 @@ def as_predictions(predictions: Any, **reading: Any) -> Reports:
     InputError
         If the predictions cannot be read, or an option does not apply to them.
     """
-    check_options(reading, (*_Options._fields, "id_column", "text_column", "encoding", "separator"))
+    of_file = ("id_column", "text_column", "encoding", "separator")
+    check_options(reading, (*_Options._fields[:-1], *of_file))
+    options = _Options(**{name: value for name, value in reading.items() if name not in of_file}, wanted=wanted)
     if isinstance(predictions, str | Path):
-        return read_predictions(predictions, **reading)
+        path = existing_file(Path(predictions))
+        return _assembled(read_rows(path, *map(reading.get, of_file)), path, options)
     given = [name for name, value in reading.items() if value not in (None, False, 0)]
     if isinstance(predictions, Reports):
         check_left_out(given, (), "Reports, which are read")
         return predictions
-    options = _Options(**{name: value for name, value in reading.items() if name in _Options._fields})
     table, texts = in_memory(predictions)
     if table is not None:
         check_left_out([name for name in given if name in ("encoding", "separator")], (), str(table.path))
@@ -101,11 +104,13 @@ def read_predictions(
     seed : int
         Seed of these choices. The choice for a study depends only on the seed and on the study's own images.
     after_impression : bool
-        Use what follows "Impression:"; a prediction without it counts as missing.
+        Use what follows "Impression:"; a prediction without it counts as missing. Texts of which most have both
+        "Findings:" and "Impression:" need only `section`.
     id_column, text_column : str, optional
         Columns of a table, where their names do not tell.
     section : {"impression", "findings", "findings+impression"}, optional
-        What the model writes, where file and texts do not say it, or say something else.
+        What the model writes, where the file does not say it, or says something else. Of texts that hold both sections
+        after "Findings:" and "Impression:", the part that is read; by default both, without these words.
     encoding, separator : str, optional
         Encoding and separator of the file, as in [`read_reports`][metric_oracle.read_reports].
 
@@ -134,9 +139,16 @@ def read_predictions(
 
 def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
     """Return one report per study."""
-    ids, split, metadata, seed, after_impression, section = options
+    ids, split, metadata, seed, after_impression, section, _ = options
     if section is not None:
         check_section(section)
+    if after_impression and section not in (None, "impression"):
+        raise InputError(
+            argument="section",
+            rule=f"must be impression with {option('after_impression', True)}",
+            value=section,
+            step=f"Leave {option('after_impression')} out: texts with both headings are cut to the section.",
+        )
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
         problem = f"{path} has {'no ids' if ids is None else f'ids, and {ids} is given for them'} ({what})."
@@ -155,14 +167,8 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
                 "Pass the file that the predictions were made for; a blank line counts as a report.",
             )
         what = f"{what}, in the order of {Path(str(ids)).name}"
-    texts = [_after_impression(text) for text in rows.texts] if after_impression else rows.texts
-    if after_impression:
-        what += ", what follows Impression:"
-    known_section = _section(rows, after_impression, section)
-    if known_section[0] == JOINED:
-        bare = [text and _HEADERS.sub(r"\1 ", text, count=1).strip() for text in texts]
-        what += ", without Findings: and Impression:" * (bare != [text and text.strip() for text in texts])
-        texts = bare
+    texts, known_section, note = _of_section(rows, options)
+    what = ", ".join(filter(None, [what, note]))
     if metadata is not None:
         first = text_of_chosen_image(keys, texts, Path(metadata), seed, path)
         what += f", one image a study by view (seed {seed})"
@@ -172,18 +178,23 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
     return sort_out(first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section)
 
 
-def _section(rows: Rows, after_impression: bool, section: str | None) -> tuple[str | None, str]:
-    """Return the section of the predictions (or None), and how it is known."""
-    if section is not None:
-        return section, "caller"
-    if after_impression:
-        return "impression", "headers"
-    texts = [text for text in rows.texts if text and text.strip()]
-    if texts and 2 * sum(_HEADERS.search(text) is not None for text in texts) > len(texts):
-        return JOINED, "headers"
-    if rows.section is not None:
-        return rows.section, "column"
-    return (JOINED, "paper") if rows.what.startswith(_JOINTLY) else (None, "")
+def _of_section(rows: Rows, options: _Options) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
+    """Return the texts of the section that is wanted, their section and how it is known, and what was done."""
+    said = options.section
+    if options.after_impression:
+        cut = [text and under_heading(text, "impression") for text in rows.texts]
+        return cut, ("impression", "headers"), under_note("impression")
+    known: tuple[str | None, str] = (None, "") if rows.section is None else (rows.section, "column")
+    texts, known, note = by_headings(rows.texts, said or options.wanted, known)
+    if note:
+        return texts, known, note
+    if said is not None:
+        known = said, "caller"
+    elif known[0] is None and rows.what.startswith(_JOINTLY):
+        known = JOINED, "paper"
+    if known[0] == JOINED:  # a few texts may have headings
+        texts = [text and without_headings(text) for text in rows.texts]
+    return texts, known, NO_HEADINGS if texts != rows.texts else ""
 
 
 def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
@@ -198,11 +209,3 @@ def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict
         return one_text_each(keys.studies or [], texts, path)
     step = f"Pass {option('metadata', 'mimic-cxr-2.0.0-metadata.csv.gz')}, which chooses images by view."
     return one_text_each(keys.studies or keys.images, texts, path, step)
-
-
-def _after_impression(text: str | None) -> str | None:
-    """Return the text after "Impression:", or None without it; an empty report stays empty."""
-    if text is not None and not text.strip():
-        return text
-    _, header, rest = (text or "").partition("Impression:")
-    return rest.strip() if header else None

@@ -13,7 +13,7 @@ from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
-from metric_oracle.corpora.sections import extract_mit, extract_yu2023
+from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2023
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
@@ -30,7 +30,6 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.errors import InputError, option
 
-JOINED = SECTIONS[2]
 USUAL = "impression"  # the section that is read by default
 _TEXT_COLUMNS = {*TEXT_NAMES, *sum(SECTION_NAMES.values(), ())}
 _KNOWN_HEADERS = (
@@ -161,9 +160,19 @@ class _Source:
     ids: list[str]
     texts: Callable[[Sequence[int]], list[str | None]]
     known_section: tuple[str | None, str]
+    wanted: str | None = None  # the section that the caller wants
     splits: list[Any] | None = None
     first_images: list[int] | None = None
     kept: dict[str, list[str]] = field(default_factory=dict)
+
+    def cut(self, rows: Sequence[int]) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
+        """Return the texts of some rows, their section and how it is known, and a note; see `by_headings`."""
+        texts = self.texts(rows)
+        return (
+            (texts, self.known_section, "")
+            if self.known_section[1] == "headers"
+            else by_headings(texts, self.wanted, self.known_section)
+        )
 
 
 def read_reports(
@@ -307,9 +316,8 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
     table, texts = in_memory(reports)
     if texts is not None:
         check_left_out(given, ("section", "keep_empty"), "texts without columns")
-        return _from_texts(
-            texts, None, reading.get("section"), bool(reading.get("keep_empty")), "the reports in memory"
-        )
+        where, keep_empty = "the reports in memory", bool(reading.get("keep_empty"))
+        return _from_texts(texts, None, reading.get("section"), keep_empty, where, is_cut=True)
     assert table is not None
     of_files = ("profile", "encoding", "separator")
     check_left_out(given, [name for name in _DEFAULTS if name not in of_files], str(table.path))
@@ -346,9 +354,14 @@ def check_profile(profile: object) -> None:
 
 
 def _from_texts(
-    texts: list[Any], ids: Iterable[object] | None, section: str | None, keep_empty: bool, where: str
+    texts: list[Any],
+    ids: Iterable[object] | None,
+    section: str | None,
+    keep_empty: bool,
+    where: str,
+    is_cut: bool = False,
 ) -> Reports:
-    """Return texts in memory as Reports; `where` describes them in messages."""
+    """Return texts in memory as Reports, if asked for cut by their headings; `where` describes them in messages."""
     if section is not None:
         check_section(section)
     texts = checked_texts(single_texts(texts, where), where)
@@ -359,9 +372,12 @@ def _from_texts(
             raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass an id for each text.")
         check_unique(keys, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
-    known_section = (section, "caller" if section else "")
+    known_section, what = (section, "caller" if section else ""), where
+    if is_cut:
+        cut, known_section, note = by_headings(texts, section, known_section)
+        texts, what = list(cut), ", ".join(filter(None, [where, note]))
     reports = dict(zip(keys, texts, strict=True))
-    return sort_out(reports, where, counts, where, keep_empty=keep_empty, section=known_section)
+    return sort_out(reports, what, counts, where, keep_empty=keep_empty, section=known_section)
 
 
 def _chosen(
@@ -376,7 +392,7 @@ def _chosen(
         counts["other_split"] = len(source.ids) - len(rows)
         counts["absent"] = len(wanted.difference(source.ids))
     ids = [source.ids[row] for row in rows]
-    texts = source.texts(rows)
+    texts, known_section, note = source.cut(rows)
     if source.first_images is None:
         first = one_text_each(ids, texts, path)
     else:
@@ -388,8 +404,8 @@ def _chosen(
     columns = {
         name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
     }
-    reports = sort_out(first, source.what, counts, path, keep_empty=keep_empty, section=source.known_section)
-    return with_columns(reports, columns)
+    what = ", ".join(filter(None, [source.what, note]))
+    return with_columns(sort_out(first, what, counts, path, keep_empty=keep_empty, section=known_section), columns)
 
 
 def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:
@@ -498,10 +514,12 @@ def table_source(
         return [_joined_sections(cells[row] for cells in columns.values()) for row in rows]
 
     layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
-    what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", table.note]))
+    others = [name for name in table.names if section_of_column(name) and name not in names]
+    left = f"{' and '.join(others)} not taken" if section is None and text_column is None and others else ""
+    what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", left, table.note]))
     splits = table.column("split") if "split" in table.names else None
     kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
-    return _Source(what, ids, texts, known_section, splits, first_images, kept)
+    return _Source(what, ids, texts, known_section, section, splits, first_images, kept)
 
 
 def section_of_column(name: str) -> str | None:

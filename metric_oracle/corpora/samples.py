@@ -12,6 +12,7 @@ from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports, check_section, section_of_column
+from metric_oracle.corpora.sections import by_headings
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
     ENDINGS,
@@ -362,9 +363,14 @@ def _made(
     n_words = sum(is_missing(text) for group in texts for text in group)
     if n_words:
         texts = [["" if is_missing(text) else text for text in group] for group in texts]
+    wanted = section[0] if section[1] == "caller" else None
+    cut, section, note = by_headings([text for group in texts for text in group], wanted, section)
+    if note:
+        rest = iter(cut)
+        texts = [[next(rest) or "" for _ in group] for group in texts]
     words = f"{n_words:,} words for a missing report count as empty reports" if n_words else ""
     found = ", ".join(filter(None, [words, remarks(Counter(), count_marks(text for group in texts for text in group))]))
-    source = ", ".join(filter(None, [str(table.path), table.note, found]))
+    source = ", ".join(filter(None, [str(table.path), table.note, note, found]))
     return Samples(ids, texts, names, source, logprobs, values, section, found)
 
 

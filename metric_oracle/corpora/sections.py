@@ -7,8 +7,12 @@ sections its authors corrected by hand are not covered: their list is part of th
 """
 
 import re
+from collections.abc import Sequence
 
+from metric_oracle.choices import SECTIONS
 from metric_oracle.errors import InputError, option
+
+JOINED = SECTIONS[2]
 
 _MIT_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 
@@ -104,6 +108,74 @@ def _mit_name(header: str) -> str:
     return "findings" if _MIT_VIEWS.search(name) else name
 
 
+# Sections under their names within one text, as ReXrank has them.
+_HEADING = re.compile(r"\b(findings|impression)\s*:\s*", re.IGNORECASE)
+
+
+def by_headings(
+    texts: Sequence[str | None], wanted: str | None, known: tuple[str | None, str] = (None, "")
+) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
+    """Cut texts that hold both sections under "Findings:" and "Impression:" to one; other texts stay as they are.
+
+    Parameters
+    ----------
+    texts : sequence of str or None
+        They are cut if more than half of those with content have both headings.
+    wanted : str or None
+        The section; by default both, without the headings.
+    known : (section or None, how it is known)
+        The section of texts that are not cut.
+
+    Returns
+    -------
+    texts : sequence of str or None
+        A text without the heading of the section that is wanted is missing (None).
+    known : (section or None, how it is known)
+    note : str
+        What was done, or an empty string.
+    """
+    contents = [text for text in texts if text and text.strip()]
+    if 2 * sum({found.lower() for found in _HEADING.findall(text)} == {*SECTIONS[:2]} for text in contents) <= len(
+        contents
+    ):
+        return texts, known, ""
+    if wanted in (None, JOINED):
+        return [text and without_headings(text) for text in texts], (JOINED, "headers"), NO_HEADINGS
+    return [text and under_heading(text, str(wanted)) for text in texts], (wanted, "headers"), under_note(str(wanted))
+
+
+NO_HEADINGS = "without Findings: and Impression:"
+
+
+def under_note(section: str) -> str:
+    """Return a note that texts were cut to what follows the heading of a section."""
+    return f"what follows {section.capitalize()}:"
+
+
+def under_heading(text: str, section: str) -> str | None:
+    """Return what follows the heading of a section, up to the heading of the other; None without it.
+
+    A blank text stays as it is.
+    """
+    if not text.strip():
+        return text
+    headings = [*_HEADING.finditer(text)]
+    first = next((found for found in headings if found[1].lower() == section), None)
+    if first is None:
+        return None
+    after = (found.start() for found in headings if found.start() > first.start() and found[1].lower() != section)
+    return text[first.end() : next(after, len(text))].strip()
+
+
+def without_headings(text: str) -> str:
+    """Return the findings and the impression of a text that has both headings, after what stands above them."""
+    parts = [under_heading(text, section) for section in ("findings", "impression")]
+    found = _HEADING.search(text)
+    if found is None or None in parts or not text.strip():
+        return text
+    return " ".join(filter(None, [text[: found.start()].strip(), *parts]))
+
+
 def check_sections(
     one: tuple[str | None, str],
     other: tuple[str | None, str],
@@ -111,7 +183,7 @@ def check_sections(
     step: str = "",
     option_of_other: str = "model_section",
 ) -> str | None:
-    """Compare the sections of two sets of reports; a section that is not known agrees with all.
+    """Compare the sections of two sets of reports; a section that is not known agrees with all others.
 
     Parameters
     ----------
@@ -127,13 +199,21 @@ def check_sections(
     Returns
     -------
     str or None
-        A warning if the sections differ only according to how Yu et al. tabulate the model, which may be wrong.
+        A warning if the sections differ only according to how Yu et al. tabulate the model, which may be wrong, or if
+        one side has both sections under their names, and that of the other is not known.
 
     Raises
     ------
     InputError
         If both sections are known otherwise, and differ.
     """
+    if (one[0] is None) != (other[0] is None) and (JOINED, "headers") in (one, other):
+        both, unknown = names if one[0] else names[::-1]
+        passed = f"{option('section', 'findings')} or {option('section', 'impression')}"
+        return (
+            f"the {both} hold findings and impression under their names, and the section of the {unknown} is not "
+            f"known: both are compared. Pass {passed} to compare one"
+        )
     if one[0] is None or other[0] is None or one[0] == other[0]:
         return None
     if "paper" in (one[1], other[1]):

@@ -37,7 +37,7 @@ from metric_oracle.corpora.text_files import (
     stream_encoding,
     wrong_encoding,
 )
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 AT_ONCE = 1 << 16  # rows per piece
 LONGEST = 1 << 26  # characters in a cell, at most
@@ -84,11 +84,14 @@ def stream_reports(
     names = check_kept(keep)
     n_rows = n_kept = 0
     source: Any = None
+    known: Any = None
+    note = ""
 
     def piece() -> Reports:
         """Return the rows read so far as Reports."""
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
-        made = sort_out(reports, source.what, counts, path, keep_empty=keep_empty, section=source.known_section)
+        what = ", ".join(filter(None, [source.what, note]))
+        made = sort_out(reports, what, counts, path, keep_empty=keep_empty, section=known)
         return with_columns(made, columns)
 
     for table in _pieces(path, encoding, separator):
@@ -98,7 +101,14 @@ def stream_reports(
             of_piece = {study: value for study, value in columns.get(name, {}).items() if study in reports}
             ids, values = [*of_piece, *source.ids], [*of_piece.values(), *source.kept[name]]
             columns[name] = values_of_ids(name, ids, values, path)
-        for study, text in zip(source.ids, source.texts(range(len(source.ids))), strict=True):
+        texts, found, note = source.cut(range(len(source.ids)))
+        if known not in (None, found):
+            raise InputError(
+                f"{path} has parts with the headings Findings: and Impression:, and others without.",
+                f"Leave {option('shard_rows')} out, so that it is read at once.",
+            )
+        known = found
+        for study, text in zip(source.ids, texts, strict=True):
             earlier = reports if study in reports else before
             if study in earlier:
                 if earlier[study] != text:

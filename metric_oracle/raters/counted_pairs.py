@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metric_oracle.corpora.predictions import read_predictions
+from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.errors import InputError
 from metric_oracle.progress import Progress
@@ -33,7 +33,8 @@ def read_counted_pairs(references: Path, predictions: Path, ratings: Path, tell:
     tell : function
         Called with a line that says what is left out.
     """
-    reference_reports, predicted_reports = read_reports(references), read_predictions(predictions)
+    reference_reports = read_reports(references)
+    predicted_reports = as_predictions(predictions, wanted=reference_reports.section)
     rated = read_ratings(ratings)
     if len(rated.categories) != len(COMPONENTS):
         raise InputError(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, opened, section_of
+from metric_oracle.api.given import Given, opened, say, section_of
 from metric_oracle.api.scoring import own_sources, shared_models
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
@@ -250,9 +250,11 @@ def best_of(
     given_references, written = attached(references), attached(candidates)
     models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
-    samples = written.read_samples(column)
     truth, prepared = given_references.read(default_section=section_of(counted))
-    check_sections(truth.known_section, samples.section)
+    samples = written.read_samples(column, truth.section)
+    warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
+    if warning:
+        say(warning, tell)
     firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
     of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:

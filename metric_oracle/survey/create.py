@@ -312,7 +312,7 @@ def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str
 def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
     if not isinstance(given, Results):
-        predictions = as_predictions(given)
+        predictions = as_predictions(given, wanted=references.section)
         _check_section(references, predictions.known_section)
         return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
     _check_section(references, (given.signature.get("section"), "its signature"))

@@ -85,8 +85,13 @@ class _Model:
         is_index = isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()
         return open_index(data) if is_index else None
 
-    def read(self) -> Reports:
+    def read(self, section: str | None) -> Reports:
         """Read the predictions.
+
+        Parameters
+        ----------
+        section : str or None
+            Section of the test reports.
 
         Returns
         -------
@@ -96,7 +101,7 @@ class _Model:
         index = self.index
         if index is None:
             try:
-                return self.given.read(predictions=True)[0]
+                return self.given.read(predictions=True, default_section=section)[0]
             except InputError as error:
                 for name, value in (("ids", "FILE"), ("id_column", "COLUMN"), ("text_column", "COLUMN")):
                     of_score = option("ids", "FILE") if name == "ids" else option(f"predicted_{name}", "NAME")
@@ -211,7 +216,9 @@ def run_study(
     names = _metrics(index, queries, given, names_of(metrics))
     ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
     _check_models([*given, *ready], names)
-    read = {name: model.read() for name, model in given.items()}  # so that a bad file is an error before the long work
+    read = {
+        name: model.read(section[0]) for name, model in given.items()
+    }  # so that a bad file is an error before the long work
     for name, reports in read.items():
         passed = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
         step = f"Say by {passed} what it writes, or search an index of its section"

@@ -365,7 +365,8 @@ JOINTLY = "Findings: Heart normal.\nImpression: Normal."
     [
         ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n2,\n', {}, ("findings+impression", "headers")),
         ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n', {"after_impression": True}, ("impression", "headers")),
-        ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n', {"section": "findings"}, ("findings", "caller")),
+        ("p.csv", f'id,model_prediction\n1,"{JOINTLY}"\n', {"section": "findings"}, ("findings", "headers")),
+        ("p.csv", "id,model_prediction\n1,Normal.\n", {"section": "findings"}, ("findings", "caller")),
         ("p.csv", "id,model_prediction\n1,Normal.\n", {}, (None, "")),
         ("p.csv", "id,impression\n1,Normal.\n", {}, ("impression", "column")),
         ("p.csv", "report,dicom_id\nNormal.,1\n", {}, ("findings+impression", "paper")),
@@ -394,13 +395,20 @@ def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
     scored = score(references, found, ["bleu", "rouge-l"], inner=True)
     assert scored.table["bleu-2"].to_pylist() == scored.table["rouge-l"].to_pylist() == [1.0, 1.0]
     as_findings = read_predictions(tmp_path / "p.json", section="findings")
-    assert as_findings.texts[0] == JOINTLY
+    assert as_findings.texts == ["Heart normal.", "Heart normal.", "", "Heart normal."]
+    assert as_findings.states["missing"] == ["3", "4"]
+    assert ", what follows Findings:, " in as_findings.source
 
 
 def test_sections_of_two_sides():
     impression, both = ("impression", "column"), ("findings+impression", "headers")
-    for one, other in ((impression, impression), (impression, (None, "")), ((None, ""), both)):
+    for one, other in ((impression, impression), (impression, (None, "")), ((None, ""), impression)):
         assert check_sections(one, other) is None
+    assert in_terms_of_caller(check_sections((None, ""), both)) == (
+        "the predictions hold findings and impression under their names, and the section of the references is not "
+        "known: both are compared. Pass --section findings or --section impression to compare one"
+    )
+    assert check_sections(both, (None, "")).startswith("the references hold findings and impression under their names")
     match = (
         r"^references and predictions must be of one section; got impression \(by column\) and "
         r"findings\+impression \(by headers\)\. Wait\.$"

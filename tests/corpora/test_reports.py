@@ -41,7 +41,9 @@ def test_iu_xray_impressions(iu_xray):
     assert reports.counts["missing"] == len(reports.states["missing"]) == 31
     assert reports.counts["kept"] == len(reports.ids) == len(reports.texts) == 3820
     marks = "marks that count as words of the reports: 2 with HTML (&amp;)"
-    assert reports.source == f"IU X-ray CSV, id uid, column impression, 3,820 of 3,851 rows; {marks}"
+    assert (
+        reports.source == f"IU X-ray CSV, id uid, column impression, findings not taken, 3,820 of 3,851 rows; {marks}"
+    )
 
 
 def test_iu_xray_findings(iu_xray):
