@@ -11,7 +11,8 @@ sentence and a next step, where an argument and a rule would not make a sentence
 - *No function name.* `called` and `public.public` put the name of the command or of the
   public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
 - *Options go through* `option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
-  the command line and "Pass text_column=NAME." in Python.
+  the command line and "Pass text_column=NAME." in Python. Of a command that has ``--model-text-column`` instead, it
+  is that option. `argument` is Python's name, too, and is shown as the command's option where it has one.
 - *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
   What the user typed may be shown: `called` takes out what can be a report, by the rule of `typed`.
 
@@ -30,6 +31,8 @@ from typing import Any, NamedTuple
 from metric_oracle.typed import Hidden, texts_in, without
 
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
+
+_NAMES = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # of one argument or of several
 
 
 class MetricOracleError(Exception):
@@ -56,6 +59,8 @@ class MetricOracleError(Exception):
         The arguments of the public function where it was called from Python; None on the command line.
     homes : mapping of str to str
         Arguments that other calls take, and the form of those calls, such as ``"mo.reports(..., {})"``.
+    flags : mapping of str to str
+        The options of the command that was called, by their arguments: ``{"k": "-k", "id_column": "--id-column"}``.
 
     Examples
     --------
@@ -69,6 +74,7 @@ class MetricOracleError(Exception):
     function: str = ""
     keywords: Collection[str] | None = None
     homes: Mapping[str, str] = MappingProxyType({})
+    flags: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: object = ""
@@ -78,8 +84,11 @@ class MetricOracleError(Exception):
         self.argument, self.rule, self.value = argument, rule, str(value)
 
     def __str__(self) -> str:
-        sentence = self.sentence or f"{self.argument} {self.rule}; got {self.value}."
-        line = _written(f"{sentence} {self.step}".rstrip(), self.keywords, self.homes)
+        argument = self.argument
+        if _NAMES.fullmatch(argument):
+            argument = re.sub("[a-z_]+", lambda name: self.flags.get(name[0], name[0]), argument)
+        sentence = self.sentence or f"{argument} {self.rule}; got {self.value}."
+        line = _written(f"{sentence} {self.step}".rstrip(), _Call(self.keywords, self.homes, self.flags))
         return f"{self.function}: {line}" if self.function else line
 
     def hide(self, hidden: Collection[Hidden]) -> None:
@@ -92,14 +101,16 @@ class MetricOracleError(Exception):
 
 
 class _Call(NamedTuple):
-    """The outermost call under way: its arguments in Python, their homes, and the typed texts that no message shows."""
+    """The outermost call under way: what it sets in an error, and the typed texts that no message shows."""
 
-    keywords: Collection[str] | None
-    homes: Mapping[str, str]
-    hidden: Collection[Hidden]
+    keywords: Collection[str] | None = None
+    homes: Mapping[str, str] = MappingProxyType({})
+    flags: Mapping[str, str] = MappingProxyType({})
+    hidden: Collection[Hidden] = ()
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
+_OF_PREDICTIONS: ContextVar[bool] = ContextVar("_OF_PREDICTIONS", default=False)
 
 
 def is_under_way() -> bool:
@@ -112,6 +123,7 @@ def called(
     function: str,
     keywords: Collection[str] | None = None,
     homes: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Put a name in front of the errors raised inside; of nested calls the outermost counts.
@@ -125,19 +137,20 @@ def called(
         The command or public function.
     keywords : collection of str, optional
         The arguments of a public function called from Python: advice is given in Python's terms.
-    homes : mapping of str to str, optional
-        Arguments that other calls take, see `MetricOracleError`.
+    homes, flags : mapping of str to str, optional
+        Arguments that other calls take, and options of a command, see `MetricOracleError`.
     given : mapping of str to any, optional
         The arguments of the call, where a user typed them.
     """
-    is_outermost = _CALL.get() is None
     hidden = [found for name, value in given.items() for found in texts_in(name, value)]
+    call = _Call(keywords, homes or {}, flags or {}, hidden)
+    is_outermost = _CALL.get() is None
     if is_outermost:
-        _CALL.set(_Call(keywords, homes or {}, hidden))
+        _CALL.set(call)
     try:
         yield
     except MetricOracleError as error:
-        error.function, error.keywords, error.homes = function, keywords, homes or {}
+        error.function, error.keywords, error.homes, error.flags = function, call.keywords, call.homes, call.flags
         error.hide(hidden)
         raise
     except OSError as error:
@@ -162,6 +175,16 @@ def refusal(error: OSError) -> str:
     return f"files and folders must be open to this user, with room to write; got {name} ({reason})."
 
 
+@contextmanager
+def of_predictions() -> Iterator[None]:
+    """Let `option` name the options of predictions inside, such as --predicted-id-column for "id_column"."""
+    token = _OF_PREDICTIONS.set(True)
+    try:
+        yield
+    finally:
+        _OF_PREDICTIONS.reset(token)
+
+
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     """Return an option for a message, which is written in the terms of the caller.
 
@@ -179,6 +202,8 @@ def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     >>> str(InputError("a.csv has no known column.", f"Pass {option('text_column', 'NAME')}."))
     'a.csv has no known column. Pass --text-column NAME.'
     """
+    if _OF_PREDICTIONS.get() and name in ("id_column", "text_column", "section"):
+        name = f"predicted_{name}"
     return f"\x02{name}\x1f{value}\x1f{python}\x03"
 
 
@@ -195,25 +220,30 @@ def in_terms_of_caller(text: str) -> str:
     >>> in_terms_of_caller(f"Pass {option('section', 'findings')}.")
     'Pass --section findings.'
     """
-    call = _CALL.get() or _Call(None, {}, ())
-    return without(_written(text, call.keywords, call.homes), call.hidden)
+    call = _CALL.get() or _Call()
+    return without(_written(text, call), call.hidden)
 
 
-def _written(text: str, keywords: Collection[str] | None, homes: Mapping[str, str]) -> str:
+def _written(text: str, call: _Call) -> str:
     """Return a text with its marked options written as options of the command line, or as Python arguments."""
 
     def written(marked: re.Match[str]) -> str:
         name, value, python = marked["name"], marked["value"], marked["python"]
-        if keywords is None:
-            flag = ("no-" if value == "False" else "") + name.replace("_", "-")
-            return f"--{flag}" if value in ("", "True", "False") else f"--{flag} {value}"
+        bare = name.removeprefix("predicted_").removeprefix("model_")
+        if call.keywords is None:
+            # A command that reads several predictions has options --model-..., one that reads nothing else the bare.
+            forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
+            forms += (f"{bare}s", f"model_{bare}", f"predicted_{bare}")
+            flag = next((call.flags[form] for form in forms if form in call.flags), f"--{name.replace('_', '-')}")
+            flag = flag.replace("--", "--no-", 1) if value == "False" else flag
+            return flag if value in ("", "True", "False") else f"{flag} {value}"
         if python:
             return python
-        similar = (name, f"{name}s", name.removeprefix("predicted_"), name.removeprefix("model_"))
-        name = next((one for one in similar if one in keywords or one in homes), name)
-        if name in keywords or name not in homes:
+        similar = (name, f"{name}s", bare)
+        name = next((one for one in similar if one in call.keywords or one in call.homes), name)
+        if name in call.keywords or name not in call.homes:
             return f"{name}={value}" if value else name
-        return homes[name].format(f"{name}={value or '...'}")
+        return call.homes[name].format(f"{name}={value or '...'}")
 
     return _MARKED.sub(written, text)
 

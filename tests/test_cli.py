@@ -303,31 +303,37 @@ def test_encoder_that_moved(oracle, fails, encoder, tmp_path):
     code, expected, _ = oracle(*retrieve)
     assert code == 0
     (tmp_path / "here").rename(moved)
-    match = r"retrieve: encoder must be an existing folder or the name of a Hugging Face model; got .*here\."
+    match = r"retrieve: --encoder must be an existing folder or the name of a Hugging Face model; got .*here\."
     fails(*retrieve, match=match)
     assert oracle(*retrieve, "--encoder", moved) == (0, expected, "")
     (moved / "vocab.txt").write_text((moved / "vocab.txt").read_text() + "zebra\n")
-    fails(*retrieve, "--encoder", moved, match=r"retrieve: encoder must be the one of the index, .*; got .*moved, sha")
+    fails(
+        *retrieve, "--encoder", moved, match=r"retrieve: --encoder must be the one of the index, .*; got .*moved, sha"
+    )
 
 
 def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     before = sorted(os.listdir(corpus["train"].parent))
     build = ["build-index", corpus["train"], "--out", tmp_path / "I"]
-    match = r"build-index: layer must be given for an encoder other than distilroberta-base, .*\. Add --layer N\.$"
+    match = r"build-index: --layer must be given for an encoder other than distilroberta-base, .*\. Add --layer N\.$"
     fails(*build, "--encoder", encoder, match=match)
-    match = rf"build-index: layer must be from 0 to 5 \(layers of this encoder\); got 6 for {encoder}\. Change --lay"
+    match = rf"build-index: --layer must be from 0 to 5 \(layers of this encoder\); got 6 for {encoder}\. Change --lay"
     fails(*build, "--encoder", encoder, "--layer", 6, match=match)
     match = r"oracle build-index: --states must be one of float32, float16; got 'float8'\."
     fails(*build, "--encoder", encoder, "--layer", 5, "--states", "float8", match=match)
-    match = r"build-index: encoder must be given with layer; got None\. Add --encoder NAME or a folder\.$"
+    match = r"build-index: --encoder must be given with layer; got None\. Add --encoder NAME or a folder\.$"
     for layer in (5, 0):
         fails(*build, "--layer", layer, match=match)
     fails(*build, "--states", "float16", "--bf16", match=match.replace("layer", "states, bf16"))
     absent = tmp_path / "absent"
-    match = rf"build-index: encoder must be an existing folder or the name of a Hugging Face model; got {absent}\. Che"
+    match = (
+        rf"build-index: --encoder must be an existing folder or the name of a Hugging Face model; got {absent}\. Che"
+    )
     fails(*build, "--encoder", absent, "--layer", 5, match=match)
     absent.mkdir()
-    match = r"build-index: encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
+    match = (
+        r"build-index: --encoder must be a folder with config.json; got none in .*absent\. Save the whole model there"
+    )
     fails(*build, "--encoder", absent, "--layer", 5, match=match)
     match = r"build-index: there is no file .*no\.tsv\. Check"
     fails(*build, "--encoder", encoder, "--layer", 5, "--rescale-table", tmp_path / "no.tsv", match=match)
@@ -337,10 +343,10 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
 
 def test_settings_of_bertscore_with_another_metric(fails, corpus, index):
     given = ["retrieve", index, corpus["test"], "--metric", "bleu"]
-    match = r"retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
+    match = r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
     fails(*given, "--idf", "corpus", match=match)
     fails(*given, "--no-rescale", match=match.replace("idf", "rescale"))
-    match = r"retrieve: metric must be one of bleu-1, .* \(what .*I holds\); got 'bertscore'\. Build an index with --"
+    match = r"retrieve: --metric must be one of bleu-1, .* \(what .*I holds\); got 'bertscore'\. Build an index with --"
     fails("retrieve", index, corpus["test"], "--metric", "bertscore", match=match)
 
 
@@ -543,11 +549,11 @@ def test_usage_errors_are_one_line(oracle, fails, arguments, match):
         ),
         (
             ["retrieve", "I", "q.csv", "-m", SECRET],
-            r"retrieve: metric must be a name that oracle metrics lists; got an",
+            r"retrieve: --metric must be a name that oracle metrics lists; got an",
         ),
         (
             ["retrieve", "I", "q.csv", "--radgraph", SECRET],
-            r"retrieve: radgraph must be an existing file or folder; got",
+            r"retrieve: --radgraph must be an existing file or folder; got",
         ),
         (
             ["retrieve", "I", "q.csv", "--section", SECRET],
@@ -572,14 +578,18 @@ def test_typed_text_is_not_echoed(fails, arguments, match):
 def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, monkeypatch):
     """Whatever can be wrong without a file is said before one is opened: the index and the queries are not there."""
     asked = ["retrieve", tmp_path / "no", tmp_path / "no.csv"]
-    fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: metric must be a single one; got 2\. Run the command once")
-    fails(*asked, "-m", "bluu", match=r"retrieve: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
-    fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with \.parquet, \.csv or \.jsonl; got")
-    fails(*asked, "--weights", tmp_path / "w.json", match=r"retrieve: weights must be left out for metric 'bleu'; got")
+    fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: --metric must be a single one; got 2\. Run the command once")
+    fails(*asked, "-m", "bluu", match=r"retrieve: --metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?")
+    fails(*asked, "--out", tmp_path / "r.txt", match=r"retrieve: --out must end with \.parquet, \.csv or \.jsonl; got")
     fails(
-        *asked, "--max-memory", "-3", match=r"retrieve: max_memory must be a number of GB above 0; got -3\.0\. Choose"
+        *asked, "--weights", tmp_path / "w.json", match=r"retrieve: --weights must be left out for metric 'bleu'; got"
     )
-    fails(*asked, "--idf", "corpus", match=r"retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it")
+    fails(
+        *asked, "--max-memory", "-3", match=r"retrieve: --max-memory must be a number of GB above 0; got -3\.0\. Choose"
+    )
+    fails(
+        *asked, "--idf", "corpus", match=r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Drop it"
+    )
     fails(
         "baseline", "random", *asked[1:], "--no-rescale",
         match=r"baseline [a-z-]+: rescale must be left out for metric 'bleu-2'; got a value\. Drop it",
@@ -596,8 +606,10 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
         fails("retrieve", index, tmp_path / "no.csv", *model, match=match.format("retrieve"))
     build = ["build-index", corpus["train"], "--out", index]
     monkeypatch.setattr("metric_oracle.api.read_reports", lambda *a, **o: pytest.fail("read"))
-    fails(*build, match=r"build-index: out must be a new folder; got .*, which exists\. Remove it or name another")
-    fails(*build[:-1], tmp_path / "I", "-m", "bluu", match=r"build-index: metric must be one of .*Did you mean 'bleu'")
+    fails(*build, match=r"build-index: --out must be a new folder; got .*, which exists\. Remove it or name another")
+    fails(
+        *build[:-1], tmp_path / "I", "-m", "bluu", match=r"build-index: --metric must be one of .*Did you mean 'bleu'"
+    )
 
 
 def test_outputs_that_are_inputs(fails, corpus, index, tmp_path):
@@ -605,7 +617,7 @@ def test_outputs_that_are_inputs(fails, corpus, index, tmp_path):
     copy = tmp_path / "idf.csv"
     copy.write_text("token,weight\n")
     given = ["retrieve", index, corpus["test"], "--out", copy]
-    match = r"retrieve: out must be another file than the inputs; got .*, which is one\. Name another file\."
+    match = r"retrieve: --out must be another file than the inputs; got .*, which is one\. Name another file\."
     for option in ("--idf", "--encoder", "--vocabulary", "--radgraph"):
         fails(*given, option, copy, match=match)
     rows = tmp_path / "rows.jsonl"
@@ -727,11 +739,19 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     match = r"build-index: .* lacks columns of the 14 CheXbert labels"
     fails("build-index", train, "--chexbert-labels", train, "--uncertain", "blank", "--out", out, match=match)
     fails(
-        "build-index", train, "--metrics", "bluu", "--out", out, match=r"build-index: metric must be one of .*Did you m"
+        "build-index",
+        train,
+        "--metrics",
+        "bluu",
+        "--out",
+        out,
+        match=r"build-index: --metric must be one of .*Did you m",
     )
     match = r"build-index: graphs must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS.json\.$"
     fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
-    fails("build-index", train, "--out", train, match=r"build-index: out must be a new folder; got .*, which exists\.")
+    fails(
+        "build-index", train, "--out", train, match=r"build-index: --out must be a new folder; got .*, which exists\."
+    )
     fails("synth", train, match=r"synth: out must be a new or empty folder; got")
     fails("synth", train / "x", match=r"synth: .*x cannot be made: a file is in the way\.")
     assert not os.listdir(tmp_path)
@@ -873,15 +893,19 @@ def test_out_is_checked_before_the_work(fails, corpus, index, tmp_path, monkeypa
     monkeypatch.setattr(api, "retrieve", lambda *args, **kwargs: pytest.fail("searched"))
     test = tmp_path / "test.csv"
     test.write_bytes(corpus["test"].read_bytes())
-    fails("retrieve", index, test, "--out", tmp_path / "r.txt", match=r"retrieve: out must end with .parquet, .csv or")
-    fails("retrieve", index, test, "--out", tmp_path / "no/r.csv", match=r"retrieve: out must be in an existing folder")
+    fails(
+        "retrieve", index, test, "--out", tmp_path / "r.txt", match=r"retrieve: --out must end with .parquet, .csv or"
+    )
+    fails(
+        "retrieve", index, test, "--out", tmp_path / "no/r.csv", match=r"retrieve: --out must be in an existing folder"
+    )
     fails(
         "retrieve",
         index,
         test,
         "--out",
         test,
-        match=r"retrieve: out must be another file than the inputs; got .*, whic",
+        match=r"retrieve: --out must be another file than the inputs; got .*, whic",
     )
     assert test.read_bytes() == corpus["test"].read_bytes()
 

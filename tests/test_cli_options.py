@@ -358,4 +358,4 @@ def test_version(oracle):
 def test_the_folder_of_images_arrives(oracle, tmp_path):
     code, _, err = oracle("explore", "zz.parquet", "--images", tmp_path / "none")
     assert code == 2
-    assert f"explore: images must be an existing folder; got {tmp_path / 'none'}" in err
+    assert f"explore: --images must be an existing folder; got {tmp_path / 'none'}" in err

@@ -332,15 +332,23 @@ def test_where_scores_may_go(fails, pair, tmp_path):
     match = r"score: --published-names must be given with --out; got none\. Add"
     fails("score", *pair, "--published-names", match=match)
     fails("score", *pair, "--published-names", "--out", tmp_path / "s.parquet", match=(
-        r"score: out must end with \.csv; got .*s.parquet\. Name such a file\."
+        r"score: --out must end with \.csv; got .*s.parquet\. Name such a file\."
     ))  # fmt: skip
     fails(
-        "score", *pair, "--out", tmp_path / "s.txt", match=r"score: out must end with \.parquet, \.csv or \.jsonl; got"
+        "score",
+        *pair,
+        "--out",
+        tmp_path / "s.txt",
+        match=r"score: --out must end with \.parquet, \.csv or \.jsonl; got",
     )
     fails(
-        "score", *pair, "--out", pair[1], match=r"score: out must be another file than the inputs; got .*generated.csv"
+        "score",
+        *pair,
+        "--out",
+        pair[1],
+        match=r"score: --out must be another file than the inputs; got .*generated.csv",
     )
-    fails("score", *pair, "--out", tmp_path / "no/s.csv", match=r"score: out must be in an existing folder; got")
+    fails("score", *pair, "--out", tmp_path / "no/s.csv", match=r"score: --out must be in an existing folder; got")
     assert {path.name for path in tmp_path.iterdir()} == {"test.csv", "generated.csv"}
 
 
@@ -354,7 +362,7 @@ def test_files_that_lack(fails, pair, tmp_path):
     fails(
         "score", *pair, "--radgraph", graphs, match=r"score: graphs must be given for both sides; got none for the pre"
     )
-    fails("score", *pair, "--layer", 3, match=r"score: encoder must be given with layer; got None")
+    fails("score", *pair, "--layer", 3, match=r"score: --encoder must be given with layer; got None")
 
 
 def test_help_teaches_by_example(oracle):
@@ -399,9 +407,11 @@ def test_crepe_is_a_column(oracle, corpus, crepe, tmp_path):
 
 def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
     both = (corpus["test"], corpus["test"])
-    fails("score", *both, "-m", "crepe", match=r"score: crepe must be given for metric 'crepe'; got None\. Add --crepe")
+    fails(
+        "score", *both, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got None\. Add --crepe"
+    )
     fails("score", *both, "--crepe-config", crepe / "config.json", match=(
-        r"score: crepe must be given with crepe_config; got None\. Add --crepe FOLDER\."
+        r"score: --crepe must be given with crepe_config; got None\. Add --crepe FOLDER\."
     ))  # fmt: skip
     fails("score", *both, "--crepe", crepe.parent / "none", match=r"score: there is no file ")
 

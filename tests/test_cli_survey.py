@@ -52,14 +52,14 @@ def test_from_creation_to_export(oracle, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ((*CREATE, "--raters", "a", "--out", "."), r"survey create: out must be a new folder; got"),
+        ((*CREATE, "--raters", "a", "--out", "."), r"survey create: --out must be a new folder; got"),
         (
             (*CREATE[:3], "--candidates", "one", "--raters", "a", "--out", "S"),
-            r"survey create: candidates must be NAME=F",
+            r"survey create: --candidates must be NAME=F",
         ),
         (
             (*CREATE, "--raters", "a b", "--out", "S"),
-            r"survey create: raters must have different names of letters, digits, - and _",
+            r"survey create: --raters must have different names of letters, digits, - and _",
         ),
         (
             (*CREATE, "--raters", "a", "--stratify", "kinds.csv", "--out", "S"),

@@ -219,13 +219,13 @@ def test_annotate_refuses(fails, tmp_path):
     both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
     fails("annotate", reports, *both, *out, match=match.replace("0", "2"))
     match = (
-        r"annotate: radgraph must be a RadGraph model \(\.tar\.gz\); got g\.json\. Pass the model itself, not a file"
+        r"annotate: --radgraph must be a RadGraph model \(\.tar\.gz\); got g\.json\. Pass the model itself, not a file"
     )
     fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
-    match = r"annotate: out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
+    match = r"annotate: --out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
     fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)
-    match = r"annotate: out must end with \.json for this model; got None\."
+    match = r"annotate: --out must end with \.json for this model; got None\."
     fails("annotate", reports, "--radgraph", "r.tar.gz", match=match)
-    match = r"annotate: out must be another file than the inputs; got .*, which is one\."
+    match = r"annotate: --out must be another file than the inputs; got .*, which is one\."
     (tmp_path / "x.json").write_text("{}")
     fails("annotate", tmp_path / "x.json", "--radgraph", "r.tar.gz", "--out", tmp_path / "x.json", match=match)

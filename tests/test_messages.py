@@ -96,10 +96,10 @@ def test_every_message_is_read_by_a_test(known):
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        ('raise E("retrieve: k must be an int")', []),
+        ('raise E("retrieve: -k must be an int")', []),
         ('raise E("qwz: a line that nobody tested")', [1]),
         ('raise E(f"{name}: qwz {k} that nobody tested; got {k}.")', [1]),
-        ('msg = "retrieve: k must be an int"\nraise E(msg)\nmsg = "qwz: a line of no test"\nraise E(msg)', [4]),
+        ('msg = "retrieve: -k must be an int"\nraise E(msg)\nmsg = "qwz: a line of no test"\nraise E(msg)', [4]),
         ('if a:\n    rule = "qwz of the sort that nobody tested"\n    raise E(f"{f}: {a} qwz {rule}.")', [3]),
         ('for rule in ("given where the file holds no ids",):\n    raise E(f"{f}: {rule} qwz {a}.")', []),
         ("raise\nraise E\nraise E(3)\nraise E(error)", []),
@@ -223,16 +223,16 @@ def test_commands_are_named_as_they_are_typed(fails, tmp_path):
     test.write_text("study_id,report\n1,a b\n2,b c\n")
     mo.build_index(test, index, metrics="bleu")
     mo.score(test, test, "bleu").write(scores)
-    what = "metric must be one of bleu-1, .* holds\\); got 'radgraph'\\. Build an index with"
+    what = "--metric must be one of bleu-1, .* holds\\); got 'radgraph'\\. Build an index with"
     for command in ("retrieve", "baseline random", "study"):
         fails(*command.split(), index, test, "-m", "radgraph", match=rf"{command}: {what}")
-    fails("table", f"a={scores}", "--resamples", 7, match=r"table: resamples must be an int of at least 100; got 7")
-    fails("table", f"a={scores}", "--random", "b", match=r"table: random must name systems of the table, a; got 'b'")
+    fails("table", f"a={scores}", "--resamples", 7, match=r"table: --resamples must be an int of at least 100; got 7")
+    fails("table", f"a={scores}", "--random", "b", match=r"table: --random must name systems of the table, a; got 'b'")
     weights = tmp_path / "w.json"
     weights.write_text("{}")
     for command in ("retrieve", "baseline identity"):
         match = (
-            "retrieve: weights must be a JSON file that fit-composite writes"
+            "retrieve: --weights must be a JSON file that fit-composite writes"
             if command == "retrieve"
             else ("oracle baseline identity: no such option --weights")
         )

@@ -67,12 +67,14 @@ def test_commands_that_run_a_model_name_the_package_and_the_command(fails, corpu
 def test_wrong_use_is_named_before_a_missing_package(fails, corpus, index):
     """To install PyTorch would not help here."""
     test = corpus["test"]
-    fails("retrieve", index, test, "-m", "crepe", match=r"retrieve: metric must be one with an exact search; got 'crep")
-    fails("retrieve", index, test, "-m", "bertscore", match=r"retrieve: metric must be one of bleu-1.*Build an index")
+    fails(
+        "retrieve", index, test, "-m", "crepe", match=r"retrieve: --metric must be one with an exact search; got 'crep"
+    )
+    fails("retrieve", index, test, "-m", "bertscore", match=r"retrieve: --metric must be one of bleu-1.*Build an index")
     notes = "(references|predictions): "
     match = r"score: graphs of both sides must be given for metric 'radcliq'"
     fails("score", test, test, "-m", "radcliq", match=match, notes=notes)
-    fails("score", test, test, "-m", "crepe", match=r"score: crepe must be given for metric 'crepe'; got None")
+    fails("score", test, test, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got None")
     fails(
         "build-index", test, "--out", index.parent / "B", "-m", "bertscore",
         match=r"build-index: token states must be given for metric 'bertscore'; got none\. Add --encoder",

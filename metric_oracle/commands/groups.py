@@ -27,8 +27,18 @@ class Command(_WithoutTypes, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with called(ctx.command_path.partition(" ")[2], given=ctx.params):
+        with called(ctx.command_path.partition(" ")[2], flags=flags_of(self), given=ctx.params):
             return super().invoke(ctx)
+
+
+def flags_of(command: Any) -> dict[str, str]:
+    """Return the options of a command by the names of their arguments in Python, as messages show them."""
+    flags: dict[str, str] = {}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            flags |= {flag[2:].replace("-", "_"): flag for flag in parameter.opts if flag.startswith("--")}
+            flags.setdefault(parameter.name, parameter.opts[0])
+    return flags
 
 
 class Group(_WithoutTypes, TyperGroup):

@@ -149,7 +149,7 @@ def test_there_is_no_oracle(fails, corpus, tmp_path_factory, oracle):
     index = tmp_path_factory.mktemp("index") / "INDEX"
     assert oracle("build-index", corpus["train"], "--out", index, "-m", "bleu", "-q")[0] == 0
     fails("retrieve", index, corpus["test"], "-m", NAME, match=(
-        r"retrieve: metric must be one with an exact search; got 'meteor:1\.5', whose model reads reference and "
+        r"retrieve: --metric must be one with an exact search; got 'meteor:1\.5', whose model reads reference and "
         r"candidate at once\. Use oracle score\.$"
     ))  # fmt: skip
 

@@ -481,7 +481,7 @@ def test_idf_that_is_none(built, tmp_path):
 
 
 def test_idf_that_leaves_a_query_without_weight(built, tmp_path):
-    rule = "retrieve: idf must give each query a token with a weight above 0; got"
+    rule = "retrieve: --idf must give each query a token with a weight above 0; got"
     step = r"Pass more queries, or --idf corpus\.$"
     fails(InputError, rf"^{rule} 1 without \('q0'\)\. {step}", built, "heart", idf="tests")
     path = tmp_path / "idf.csv"

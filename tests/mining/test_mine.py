@@ -205,7 +205,7 @@ def test_the_command_writes_and_reports(index, oracle, tmp_path):
     assert code == 0
     assert [line.split()[-1] for line in printed.splitlines()[:2]] == ["90", "90"]
     code, _, err = oracle("mine", index.folder)
-    assert (code, err) == (2, "error: mine: out must be given; got none. Add --out FILE.\n")
+    assert (code, err) == (2, "error: mine: --out must be given; got none. Add --out FILE.\n")
 
 
 def test_anchors_of_a_file(index, oracle, tmp_path):

@@ -138,7 +138,7 @@ def test_the_command_writes_and_reports(mined, oracle, tmp_path):
     assert (code, json.loads(printed), err) == (0, found.counts, f"{out}: {found.summary()}\n")
     assert out.read_bytes() == found.path.read_bytes()
     code, _, err = oracle("pairs", *sides, "--shape", "triplet")
-    assert (code, err) == (2, "error: pairs: out must be given; got none. Add --out FILE.\n")
+    assert (code, err) == (2, "error: pairs: --out must be given; got none. Add --out FILE.\n")
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,9 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         "--resamples", 100,
     )  # fmt: skip
     assert (code, printed) == (2, "")
-    assert err.startswith("error: compare-metrics: direction must be NAME=higher or NAME=lower, of columns of the sco")
+    assert err.startswith(
+        "error: compare-metrics: --direction must be NAME=higher or NAME=lower, of columns of the sco"
+    )
     given = [
         "compare-metrics", f"ReXVal={rated.long}", f"ReFiSco={refisco[0]}", "--scores", f"ReXVal={rated.scores}",
         "--scores", f"ReFiSco={refisco[1]}", "--samples", f"ReXVal={rated.samples}", "--resamples", 100,

@@ -77,15 +77,15 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
     [
         (
             ["align", "LONG", "--scores", "SCORES", "--out", "t.doc"],
-            r"align: out must end with \.md, \.tex, \.csv, \.parque",
+            r"align: --out must end with \.md, \.tex, \.csv, \.parque",
         ),
         (
             ["align", "LONG", "--scores", "SCORES", "--out", "LONG"],
-            r"align: out must be another file than the inputs; got",
+            r"align: --out must be another file than the inputs; got",
         ),
         (
             ["align", "LONG", "--scores", "SCORES", "--plot", "none/p.png"],
-            r"align: plot must be in an existing folder; got",
+            r"align: --plot must be in an existing folder; got",
         ),
         (
             ["align", "SCORES", "--scores", "SCORES"],
@@ -93,16 +93,16 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["align", "LONG", "--scores", "SCORES"],
-            r"align: direction must be given for columns that no known tool owns;",
+            r"align: --direction must be given for columns that no known tool owns;",
         ),
         (
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor"],
-            r"align: direction must be NAME=higher\|lower; got 'poor'\. Write both parts",
+            r"align: --direction must be NAME=higher\|lower; got 'poor'\. Write both parts",
         ),
         (["align", "LONG", "--scores", "LONG"], r"align: an id occurs more than once in the pairs of .*: '0/bleu'"),
         (
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor=lower", "--without-identical"],
-            r"align: samples must be given to find identical",
+            r"align: --samples must be given to find identical",
         ),
         (
             ["failure-modes", "SCORES"],
@@ -110,7 +110,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["failure-modes", "LONG", "--plot", "p.bmp"],
-            r"failure-modes: plot must end with \.png, \.svg or \.pdf; got p\.",
+            r"failure-modes: --plot must end with \.png, \.svg or \.pdf; got p\.",
         ),
         (
             ["failure-modes", "none.csv"],

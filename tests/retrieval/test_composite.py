@@ -261,7 +261,7 @@ def test_the_command_line(corpus, index, files, tmp_path, oracle):
     code, out, _ = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"], *labels)
     assert (code, out) == (0, "right: 12 pairs scored again, 12 queries searched by brute force\n")
     for more, line in (
-        ([], "error: retrieve: weights must be given for metric 'composite'; got none. Pass the file"),
+        ([], "error: retrieve: --weights must be given for metric 'composite'; got none. Pass the file"),
         (["--weights", tmp_path / "none.json"], "error: retrieve: there is no file "),
     ):
         code, out, err = oracle(*given, *more)
@@ -270,7 +270,7 @@ def test_the_command_line(corpus, index, files, tmp_path, oracle):
     asked = ["retrieve", index.folder, corpus["test"], "--metric", "bleu", *labels]
     code, _, err = oracle(*asked, "--weights", path, "--out", tmp_path / "w.jsonl")
     assert code == 2
-    assert err.startswith("error: retrieve: weights must be left out for metric 'bleu'; got ")
+    assert err.startswith("error: retrieve: --weights must be left out for metric 'bleu'; got ")
 
 
 # Files that are no weights

@@ -136,7 +136,10 @@ def test_table_command(oracle, fails, files, tmp_path):
     assert means["a", "finerad"][1] == "lower"
     assert json.loads((tmp_path / "t.csv.signature.json").read_text())["foreign"].keys() == {"a", "b"}
     fails(
-        *given, "--direction", "x=lower", match=r"table: direction must be given with foreign columns; got no --foreign"
+        *given,
+        "--direction",
+        "x=lower",
+        match=r"table: --direction must be given with foreign columns; got no --foreign",
     )
 
 

@@ -664,7 +664,7 @@ def test_a_port_of_another(fails, prepared):
         prepared.files[0],
         "--port",
         "99999",
-        match="explore: port must be free, from 1024 to 65535; got 99999",
+        match="explore: --port must be free, from 1024 to 65535; got 99999",
     )
 
 
