@@ -12,7 +12,7 @@ from metric_oracle.api.searching import retrieve as retrieve, verify as verify
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import read_reports as read_reports
 from metric_oracle.corpora.samples import read_samples as read_samples
-from metric_oracle.corpora.tables import text_options as text_options
+from metric_oracle.corpora.tables import text_options as text_options, together as together
 from metric_oracle.files import without_nan as without_nan
 from metric_oracle.metrics import list_metrics as list_metrics
 from metric_oracle.retrieval.baselines import plan_baseline as plan_baseline

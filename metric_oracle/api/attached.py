@@ -12,8 +12,10 @@ from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
+from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
@@ -165,6 +167,26 @@ class AttachedReports:
         if samples.remarks:
             say(samples.source, self.models.get("tell"))
         return samples
+
+    def beside(self, references: "AttachedReports") -> "AttachedReports":
+        """Return these predictions; the columns that are named for the references count if this file has them, too.
+
+        A column that is called `prediction` or the like is before the references' column of texts, and that of the
+        same file is not taken at all.
+        """
+        names = [name for name in ("id_column", "text_column") if name not in self.reading]
+        named = given_of(references.reading, names)
+        is_read = isinstance(self.data, Reports | Inputs | Index | ShardSet | Samples) or is_prepared(self.data)
+        if not named or is_read:
+            return self
+        columns = self.column_names()
+        is_same = self.data is references.data or (self.name is not None and self.described == references.described)
+        if is_same or matching(columns, GENERATED):
+            named.pop("text_column", None)
+        if "ids" in self.reading:
+            named.pop("id_column", None)
+        in_both = {name: column for name, column in named.items() if column in columns}
+        return replace(self, reading={**self.reading, **in_both}, _loaded={})
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""

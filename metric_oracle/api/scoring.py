@@ -9,6 +9,7 @@ from metric_oracle.api.given import Given, given_of, names_of, opened, say, sect
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
+from metric_oracle.corpora.tables import together
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
@@ -92,7 +93,8 @@ def score(
     names, options = names_of(metrics), options or DEFAULTS
     records = [get_metric(name, for_scores=True) for name in names or ()]
     options.check_used(("idf", "rescale"), "scores of given reports")
-    given_references, written = attached(references), attached(predictions)
+    given_references = attached(references)
+    written = attached(predictions).beside(given_references)
     models, encoded = shared_models(given_references, written)
     corpus = None if index is None else opened(index)
     check_counted(corpus, records, options.idf)
@@ -100,9 +102,12 @@ def score(
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
-    truth, prepared = given_references.read(default_section=section_of(corpus, written.data), is_shown=tell is not None)
+    default, is_shown = section_of(corpus, written.data), tell is not None
+    (truth, prepared), (generated, prepared_too) = together(
+        lambda: given_references.read(default_section=default, is_shown=is_shown),
+        lambda read: written.read(predictions=True, default_section=read and read[0].section, is_shown=is_shown),
+    )
     report(f"references: {_counted(truth)}")
-    generated, prepared_too = written.read(predictions=True, default_section=truth.section, is_shown=tell is not None)
     report(f"predictions: {_counted(generated)}")
     if corpus is not None:
         check_sections(truth.known_section, corpus.section, ("references", "index"))

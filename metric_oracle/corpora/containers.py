@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import (
     AS_LIST,
-    IMAGE_ID_NAMES,
-    STUDY_ID_NAMES,
     Table,
     are_places,
     cells_of,
     table_of_objects,
 )
+from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
 from metric_oracle.errors import InputError
 
 _SET_ITERATOR: type = type(iter(set()))
@@ -102,8 +101,8 @@ def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, lis
         return Table(where, type_name, ["text"], [texts], len(texts), index, keys_name="index"), None
     names = [str(name) for name in data.columns]
     columns: list[Any] = [data.iloc[:, i].tolist() for i in range(len(names))]
-    ids, known = str(data.index.name or "index"), (*STUDY_ID_NAMES, *IMAGE_ID_NAMES)
-    if has_ids and ids.lower() in known and ids not in names:  # as after `reset_index`
+    ids = str(data.index.name or "index")
+    if has_ids and folded(ids) in STUDY_IDS | OTHER_IDS | IMAGE_IDS and ids not in names:  # as after `reset_index`
         return Table(where, type_name, [*names, ids], [*columns, index], len(data)), None
     return Table(where, type_name, names, columns, len(data), index if has_ids else None, keys_name=ids), None
 

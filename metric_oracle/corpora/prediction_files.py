@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metric_oracle.corpora.missing import is_missing
-from metric_oracle.corpora.reports import section_of_column
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
     chexpert_studies,
+    columns_error,
     file_ending,
     read_table,
     shown_names,
@@ -24,11 +24,18 @@ from metric_oracle.corpora.tables import (
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
+from metric_oracle.corpora.usual_names import (
+    GENERATED,
+    PLAIN,
+    REFERENCE,
+    SECTIONS,
+    TEXTS,
+    folded,
+    matching,
+    section_of_column,
+)
 from metric_oracle.errors import InputError, option
 
-# A column with one of these names is the prediction; the file may hold the reference in another column.
-_GENERATED = ("model_prediction", "prediction", "report generated", "predicted")
-_TEXTS = (*_GENERATED, "report", "report_text", "text", "report impression", "impression", "findings", "filtered")
 _KNOWN = (
     ("CvT2DistilGPT2", {"report", "dicom_id"}),
     ("M2 Trans", {"DOC_ID", "Report Generated"}),
@@ -52,13 +59,13 @@ class Keys:
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts in file order (None for a missing cell), and their ids if the file has them; its columns for a message."""
+    """Texts in file order (None for a missing cell), and their ids if the file has them; its table for a message."""
 
     what: str
     texts: list[str | None]
     keys: Keys | None
     section: str | None = None
-    header: str = ""
+    table: Table | None = None
 
 
 def read_rows(
@@ -83,7 +90,7 @@ def read_rows(
         note = ", ".join(filter(None, [note, above]))
         column = _one_column(usual_quotes(text, delimiter), delimiter, path)
         if column is not None:
-            is_header = bool(column[0]) and column[0].strip().lower() in (*_TEXTS, (text_column or "").lower())
+            is_header = bool(column[0]) and (folded(column[0]) in TEXTS or column[0].strip() == text_column)
             _check_no_columns(path, id_column, None if is_header else text_column)
             what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None
@@ -95,19 +102,19 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None) 
     """Return the texts and ids of a table."""
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
-    name = _text_name(table, id_column, text_column)
+    name = text_column or generated_name(table, "the predictions", id_column)
     texts = single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
     for row, cell in enumerate(texts):
         if not isinstance(cell, str) and not is_missing(cell):
             raise InputError(
                 f"column {name!r} of {path} has {type(cell).__name__} instead of text in row {row + 1}.",
-                f"Pass {option('predicted_text_column', 'NAME')}.",
+                f"Pass {option('text_column', 'NAME')}.",
             )
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [cell if isinstance(cell, str) else absent for cell in texts]
-    return Rows(what, cells, _keys(table, id_column), section_of_column(name), table.header)
+    return Rows(what, cells, _keys(table, id_column), section_of_column(name), table)
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
@@ -174,28 +181,27 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
     return cells
 
 
-def _text_name(table: Table, id_column: str | None, text_column: str | None) -> str:
-    """Return the name of the column of the predictions."""
-    if text_column is not None:
-        return text_column
-    for known in (_GENERATED, _TEXTS):
-        names = [name for name in table.names if name.lower() in known]
-        if len(names) == 1:
-            return names[0]
-        if names:
-            break
+def generated_name(table: Table, what: str, id_column: str | None) -> str:
+    """Return the name of the column with the reports that a model wrote; `what` calls them in messages.
+
+    A column called `prediction` or the like wins: the file may hold the reference in another one.
+    """
+    id_cells = table.id_cells(id_column, is_optional=True)
+    names: list[str] = []
+    for usual in (GENERATED, PLAIN | frozenset.union(*SECTIONS.values()), REFERENCE):
+        names = names or matching(table.names, usual)
+    names = names or ([] if id_cells is None else table.only_other(id_cells[1]))
+    if len(names) == 1:
+        return names[0]
     shown = f"; candidates are {shown_names(names)}" if names else ""
-    too = f" and {option('predicted_id_column', 'NAME')}" if table.id_cells(id_column) is None else ""
-    raise InputError(
-        f"{table.path} has no column that is clearly the predictions{shown}.",
-        f"Pass {option('predicted_text_column', 'NAME')}{too}; columns: {table.header}.",
-    )
+    options = [option(f"{kind}_column", "NAME") for kind in ["id"] * (id_cells is None) + ["text"]]
+    raise columns_error(table, f"has no column that is clearly {what}{shown}", options)
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     """Return the ids of the rows of a table; None if no column has a usual id name."""
     image_name = table.image_name
-    id_cells = table.id_cells(id_column)
+    id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:
         return None
     cells, name = id_cells

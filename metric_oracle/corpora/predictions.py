@@ -11,8 +11,8 @@ from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_k
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
 from metric_oracle.corpora.reports import Reports, check_section, one_text_each, sort_out
 from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
-from metric_oracle.corpora.tables import chexpert_studies, existing_file, single_texts
-from metric_oracle.errors import InputError, option
+from metric_oracle.corpora.tables import chexpert_studies, columns_error, existing_file, single_texts
+from metric_oracle.errors import InputError, of_predictions, option
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
 _JOINTLY = ("CvT2DistilGPT2", NO_HEADER)
@@ -30,6 +30,7 @@ class _Options(NamedTuple):
     wanted: str | None = None  # section of what the predictions are compared with
 
 
+@of_predictions()
 def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: Any) -> Reports:
     """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
 
@@ -72,6 +73,7 @@ def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: An
     return _assembled(rows, "the texts in memory", options)
 
 
+@of_predictions()
 def read_predictions(
     path: str | Path,
     *,
@@ -151,13 +153,13 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
         )
     what, keys = rows.what, rows.keys
     if (keys is None) == (ids is None):
-        problem = f"{path} has {'no ids' if ids is None else f'ids, and {ids} is given for them'} ({what})."
         in_order = f"{option('ids', 'FILE')} with one id per row, in the same order."
-        step = f"Pass {in_order}" if ids is None else "Drop ids."
-        if ids is None and rows.header:
-            columns = f"Pass {option('predicted_id_column', 'NAME')}; columns: {rows.header}."
-            step = f"{columns} If none of them has ids, pass {in_order}"
-        raise InputError(problem, step)
+        if ids is not None:
+            raise InputError(f"{path} has ids, and {ids} is given for them ({what}).", f"Drop {option('ids')}.")
+        if rows.table is None:
+            raise InputError(f"{path} has no ids ({what}).", f"Pass {in_order}")
+        more = f" If none of them has ids, pass {in_order}"
+        raise columns_error(rows.table, f"has no ids ({what})", [option("id_column", "NAME")], more)
     if keys is None:
         keys = read_keys(existing_file(Path(str(ids))), split or "test")
         n_ids = len(keys.studies or keys.images or [])

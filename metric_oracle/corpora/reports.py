@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_options
-from metric_oracle.choices import PROFILES, SECTIONS
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
@@ -17,21 +17,23 @@ from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
-    SECTION_NAMES,
-    TEXT_NAMES,
+    ENDINGS,
     Table,
     canonical_ids,
     check_unique,
     chexpert_studies,
+    columns_error,
     existing_file,
     read_table,
     shown_names,
     single_texts,
 )
+from metric_oracle.corpora.text_files import file_ending
+from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 from metric_oracle.errors import InputError, option
 
+
 USUAL = "impression"  # the section that is read by default
-_TEXT_COLUMNS = {*TEXT_NAMES, *sum(SECTION_NAMES.values(), ())}
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
@@ -333,10 +335,10 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
 
 def check_section(section: object) -> None:
     """Raise InputError unless `section` is the name of a section."""
-    if section not in SECTIONS:
+    if section not in choices.SECTIONS:
         raise InputError(
             argument="section",
-            rule=f"must be one of {', '.join(SECTIONS)}",
+            rule=f"must be one of {', '.join(choices.SECTIONS)}",
             value=repr(section),
             step="Choose one of these.",
         )
@@ -344,10 +346,10 @@ def check_section(section: object) -> None:
 
 def check_profile(profile: object) -> None:
     """Raise InputError unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
-    if profile not in PROFILES:
+    if profile not in choices.PROFILES:
         raise InputError(
             argument="profile",
-            rule=f"must be one of {', '.join(PROFILES)}",
+            rule=f"must be one of {', '.join(choices.PROFILES)}",
             value=repr(profile),
             step="Choose one of these.",
         )
@@ -467,7 +469,7 @@ def column_names(reports: Any, encoding: str | None = None, separator: str | Non
         return [*reports.columns]
     if isinstance(reports, str | Path):
         path = Path(reports)
-        is_table = path.is_file() and path.suffix.lower() != ".zip"
+        is_table = path.is_file() and file_ending(path) in ENDINGS
         return read_table(path, encoding=encoding, separator=separator).names if is_table else []
     table = None if isinstance(reports, Iterator) else in_memory(reports)[0]
     return [] if table is None else table.names
@@ -480,21 +482,18 @@ def table_source(
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
         raise InputError(f"{path} holds RadGraph graphs, not reports.", f"Pass it as {option('radgraph', 'FILE')}.")
-    id_cells = table.id_cells(id_column)
+    id_cells = table.id_cells(id_column, is_optional=True)
+    id_name = "" if id_cells is None else id_cells[1]
+    names, of_section = _text_names(table, section, text_column, id_name)
     if id_cells is None:
-        has_text = text_column is not None or any(name.lower() in _TEXT_COLUMNS for name in table.names)
-        too = "" if has_text else f" and {option('text_column', 'NAME')}"
-        raise InputError(
-            f"{path} has no column with a usual id name.",
-            f"Pass {option('id_column', 'NAME')}{too}; columns: {table.header}.",
-        )
-    cells, id_name = id_cells
+        options = [option(f"{kind}_column", "NAME") for kind in ["id"] + ["text"] * (not names)]
+        raise columns_error(table, "has no column with a usual id name", options)
+    cells, _ = id_cells
     where = f"{id_name!r} in {path}"
     ids = canonical_ids(cells, where)
     first_images = None
     if id_name == "path_to_image":
         ids, first_images = chexpert_studies(ids, where)
-    names, of_section = _text_names(table, section or USUAL, text_column)
     known_section = (of_section, "column") if of_section else (section, "caller" if section else "")
     columns = {
         name: single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
@@ -522,11 +521,6 @@ def table_source(
     return _Source(what, ids, texts, known_section, section, splits, first_images, kept)
 
 
-def section_of_column(name: str) -> str | None:
-    """Return the section that the name of a column means, or None."""
-    return next((section for section, names in SECTION_NAMES.items() if name.lower() in names), None)
-
-
 def _joined_sections(columns: Iterable[object]) -> str | None:
     """Join the sections of a report with a blank, without blank ones.
 
@@ -537,24 +531,38 @@ def _joined_sections(columns: Iterable[object]) -> str | None:
     return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None
 
 
-def _text_names(table: Table, section: str, text_column: str | None) -> tuple[list[str], str | None]:
-    """Return the names of the columns with the texts, and their section (None if their names do not tell it)."""
-    if text_column is None:
-        parts = section.split("+")
-        of_parts = [[name for name in table.names if name.lower() in SECTION_NAMES[part]] for part in parts]
-        if len(parts) > 1 and all(len(names) == 1 for names in of_parts):
-            return [names[0] for names in of_parts], section
-        of_section = [] if len(parts) > 1 else of_parts[0]
-        others = [name for name in table.names if name.lower() in _TEXT_COLUMNS]
-        names = of_section or others
-        if len(names) != 1 or (not of_section and names[0].lower() not in TEXT_NAMES):
-            shown = f"; candidates are {shown_names(names)}" if names else ""
-            raise InputError(
-                f"{table.path} has no column that is clearly the {section}{shown}.",
-                f"Pass {option('text_column', 'NAME')} or {option('section')}; columns: {table.header}.",
-            )
-        text_column = names[0]
-    return [text_column], section_of_column(text_column)
+def _text_names(
+    table: Table, section: str | None, text_column: str | None, id_name: str
+) -> tuple[list[str], str | None]:
+    """Return the names of the columns with the texts, and their section (None if their names do not tell it).
+
+    `id_name` is the column of the ids, "" if no column has a usual id name. There are then no names where the texts
+    have none either.
+    """
+    if text_column is not None:
+        return [text_column], section_of_column(text_column)
+    parts = (section or USUAL).split("+")
+    of_parts = [matching(table.names, SECTIONS[part]) for part in parts]
+    if all(len(names) == 1 for names in of_parts):
+        return [names[0] for names in of_parts], "+".join(parts)
+    of_section = of_parts[0] if len(parts) == 1 else []
+    names = of_section or matching(table.names, PLAIN | REFERENCE | frozenset.union(*SECTIONS.values()))
+    if not names or (not of_section and matching(names, PLAIN)):  # a report may be the generated one
+        names += matching(table.names, GENERATED)
+    names = names or (table.only_other(id_name) if id_name else [])
+    of_column = section_of_column(names[0]) if len(names) == 1 else None
+    if len(names) != 1 or of_column not in (None, section or of_column):
+        if not names and not id_name:
+            return [], None
+        shown = f"; candidates are {shown_names(names)}" if names else ""
+        problem = f"has no column that is clearly the {section or USUAL}{shown}"
+        options = [option("text_column", "NAME")]
+        if names:
+            options[0] += f" or {option('section')}"
+        if not id_name:
+            options.insert(0, option("id_column", "NAME"))
+        raise columns_error(table, problem, options)
+    return names, of_column
 
 
 def one_text_each(

@@ -11,7 +11,8 @@ from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
-from metric_oracle.corpora.reports import Reports, check_section, section_of_column
+from metric_oracle.corpora.prediction_files import generated_name
+from metric_oracle.corpora.reports import Reports, check_section
 from metric_oracle.corpora.sections import by_headings
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
@@ -19,17 +20,18 @@ from metric_oracle.corpora.tables import (
     Table,
     are_columns,
     canonical_ids,
+    columns_error,
     existing_file,
     file_ending,
     number_of,
     read_table,
     shown_names,
 )
+from metric_oracle.corpora.usual_names import section_of_column
 from metric_oracle.errors import InputError, option
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
 SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
-_TEXTS = ("report", "report_text", "text", "prediction", "model_prediction", "impression", "findings")
 _Cell = TypeVar("_Cell")
 
 
@@ -227,14 +229,11 @@ def read_samples(
         table = _in_memory(data)
     if not table.n_rows:
         raise InputError(f"{table.path} has no samples.", "Check the file.")
-    id_cells = table.id_cells(id_column)
+    name = text_column or (LISTS if LISTS in table.names else generated_name(table, "the sampled reports", id_column))
+    id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:
-        raise InputError(
-            f"{table.path} has no column with a usual id name.",
-            f"Pass {option('id_column', 'NAME')}; columns: {table.header}.",
-        )
+        raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
     ids = canonical_ids(id_cells[0], f"{id_cells[1]!r} in {table.path}")
-    name = _text_name(table, text_column)
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
     known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
@@ -273,20 +272,6 @@ def _in_memory(data: Any) -> Table:
             step="Pass a dict of study id to list of reports.",
         )
     return table
-
-
-def _text_name(table: Table, text_column: str | None) -> str:
-    """Return the name of the column of reports."""
-    if text_column is not None:
-        return text_column
-    names = [name for name in table.names if name.lower() in ((LISTS,) if LISTS in table.names else _TEXTS)]
-    if len(names) != 1:
-        shown = f"; candidates are {shown_names(names)}" if names else ""
-        raise InputError(
-            f"{table.path} has no column that is clearly the sampled reports{shown}.",
-            f"Pass {option('text_column', 'NAME')}; columns: {table.header}.",
-        )
-    return names[0]
 
 
 def _of_lists(

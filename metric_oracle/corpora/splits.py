@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.corpora.tables import (
-    STUDY_ID_NAMES,
     Table,
     canonical_ids,
     existing_file,
@@ -13,6 +12,7 @@ from metric_oracle.corpora.tables import (
     shown_names,
     zeros_hint,
 )
+from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
 from metric_oracle.errors import InputError, option
 
 
@@ -77,14 +77,12 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     best: list[str] = []
     n_best = 0
     seen: set[str] = set()
-    for name in table.names:
-        if name.lower() in STUDY_ID_NAMES:
-            cells = table.column(name)
-            ids = canonical_ids(cells, f"{name!r} in {table.path}")
-            seen |= set(ids)
-            n_found = len(report_ids.intersection(ids))
-            if n_found > n_best:
-                best, n_best = ids, n_found
+    for name in matching(table.names, STUDY_IDS | OTHER_IDS):
+        ids = canonical_ids(table.column(name), f"{name!r} in {table.path}")
+        seen |= set(ids)
+        n_found = len(report_ids.intersection(ids))
+        if n_found > n_best:
+            best, n_best = ids, n_found
     if not best:
         raise InputError(
             f"{table.path} has none of the ids of the reports.",

@@ -7,7 +7,7 @@ except for a quoted one (``""``) in a column of reports, which is an empty repor
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,24 +26,9 @@ from metric_oracle.corpora.text_files import (
     read_text,
     usual_quotes,
 )
+from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, TEXTS, folded, id_names, matching
 from metric_oracle.errors import InputError, option
 
-STUDY_ID_NAMES = ("study_id", "study", "uid", "id", "doc_id", "query_id")  # query_id: files of results
-IMAGE_ID_NAMES = ("dicom_id", "image_id", "path_to_image")
-SECTION_NAMES = {
-    "impression": ("impression", "section_impression", "report impression"),
-    "findings": ("findings", "section_findings"),
-}
-TEXT_NAMES = (
-    "report",
-    "report_text",
-    "text",
-    "prediction",
-    "model_prediction",
-    "report generated",
-    "predicted",
-    "filtered",
-)
 ENDINGS = {
     ".csv": "CSV",
     ".tsv": "TSV",
@@ -69,8 +54,7 @@ _NUMBER = re.compile(r"\d+(?:\.0)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
-_SURE_NAMES = {*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "split", "report", "text", "impression", "findings"}
-_USUAL_NAMES = {*_SURE_NAMES, *TEXT_NAMES, *sum(SECTION_NAMES.values(), ()), "candidates"}
+_SURE_NAMES = STUDY_IDS | OTHER_IDS | IMAGE_IDS | TEXTS | {"subject_id", "split"}
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
 _SHOWN_NAMES = 20  # of a header, at most
 _END_OF_FILE = "end-of-file"
@@ -145,7 +129,7 @@ class Table:
         A table without header has a report among its names. It is recognised by its ids, which have digits.
         """
         names = [name for name in self.names if name]
-        is_header = any(name.lower() in _SURE_NAMES for name in names) or (
+        is_header = any(folded(name) in _SURE_NAMES for name in names) or (
             len(names) > 1 and not any(character.isdigit() for name in names for character in name)
         )
         is_shown = _NAME_WITH_BLANKS.fullmatch if is_header else _SHOWABLE.fullmatch
@@ -156,20 +140,21 @@ class Table:
     @property
     def image_name(self) -> str | None:
         """The column of image ids, if any. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
-        lower = {name.lower(): name for name in self.names}
+        lower = {folded(name): name for name in self.names}
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() else set()
-        return next((lower[name] for name in (*IMAGE_ID_NAMES, *is_image) if name in lower), None)
+        return next((lower[name] for name in (*sorted(IMAGE_IDS), *is_image) if name in lower), None)
 
-    def id_cells(self, id_column: str | None = None) -> tuple[list[Any], str] | None:
+    def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> tuple[list[Any], str] | None:
         """Return the ids of the rows and the name of their column, or None if the table has none.
 
         A column with a usual id name comes before the keys, and one of studies before one of images, because the unit
-        of analysis is the study. Keys are an error where the column may be no id of a study and they may be one.
+        of analysis is the study. Keys are an error where the column may be no id of a study and they may be one. With
+        `is_optional` the user can name the column with the option id_column.
         """
         if id_column is not None:
             is_key = id_column == self.keys_name and self.keys is not None
             return (list(self.keys or []) if is_key else self.column(id_column)), id_column
-        own = self._own_ids()
+        own = self._own_ids(is_optional)
         if own is None:
             return None if self.keys is None else (list(self.keys), self.keys_name)
         if self.has_named_keys:
@@ -180,7 +165,9 @@ class Table:
                 raise InputError(
                     f"{self.path} has ids in {self.keys_name!r} and in {name!r}, which differ, and either may be those "
                     "of the studies.",
-                    f"Pass one of these names: {option('id_column', 'NAME')}.",
+                    f"Pass one of these names: {option('id_column', 'NAME')}."
+                    if is_optional
+                    else "Leave one of them out.",
                 )
         return own
 
@@ -189,21 +176,63 @@ class Table:
         """Return whether the rows stand under keys that someone chose: no places, and no index without a name."""
         return self.keys is not None and self.keys_name != "index" and not are_places(self.keys)
 
-    def _own_ids(self) -> tuple[list[Any], str] | None:
+    def _own_ids(self, is_optional: bool) -> tuple[list[Any], str] | None:
         """Return the column with a usual id name and its name, or None."""
         image_name = self.image_name
-        for known in (STUDY_ID_NAMES, IMAGE_ID_NAMES):
-            names = [name for name in self.names if name.lower() in known]
-            if known is STUDY_ID_NAMES and len(names) > 1:
-                names = [name for name in names if name != image_name]
+        studies = id_names(self.names)
+        studies = [name for name in studies if name != image_name or len(studies) == 1]
+        for names in (studies, matching(self.names, IMAGE_IDS)):
             if len(names) > 1:
-                raise InputError(
-                    f"{self.path} has several columns that can hold the ids: {shown_names(names)}.",
-                    f"Pass {option('id_column', 'NAME')}.",
-                )
+                problem = f"has several columns that can hold the ids: {shown_names(names)}"
+                raise columns_error(self, problem, [option("id_column", "NAME")] if is_optional else [])
             if names:
                 return self.column(names[0]), names[0]
         return None
+
+    def only_other(self, id_name: str) -> list[str]:
+        """Return the only named column besides the ids, in a list, if it has texts: a cell of several words."""
+        names = [name for name in self.names if name not in (id_name, "") and not name.startswith("Unnamed: ")]
+        is_text = len(names) == 1 and any(
+            isinstance(cell, str) and len(cell.split()) > 1 for cell in self.column(names[0])
+        )
+        return names if is_text else []
+
+
+class ColumnsError(InputError):
+    """The columns of ids or texts cannot be told by their names; `together` joins such errors of several files."""
+
+    path: str = ""
+    options: tuple[str, ...] = ()
+    header: str = ""
+
+
+def columns_error(table: Table, problem: str, options: Sequence[str], more: str = "") -> ColumnsError:
+    """Return the error for a table whose columns must be named with `options`, or if there is none, renamed."""
+    pass_them = f"Pass {' and '.join(options)}" if options else "Rename one, such as study_id"
+    error = ColumnsError(f"{table.path} {problem}.", f"{pass_them}; columns: {table.header}.{more}")
+    error.path, error.options, error.header = str(table.path), tuple(options), table.header
+    return error
+
+
+def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[Any]:
+    """Return what functions that read files return; one line tells all options that the columns of all files need.
+
+    The others are called with what the first returns, or with None if its columns are not known.
+    """
+    results, errors = [], list[ColumnsError]()
+    for read in (lambda _: first(), *others):
+        try:
+            results.append(read(results[0] if results else None))
+        except ColumnsError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        options = dict.fromkeys(option for error in errors for option in error.options)
+        columns = "; ".join(f"columns of {error.path}: {error.header}" for error in errors)
+        problems = ", and ".join(error.sentence.removesuffix(".") for error in errors)
+        raise ColumnsError(f"{problems}.", f"Pass {' '.join(options)}; {columns}.")
+    return results
 
 
 def are_places(keys: Sequence[Any]) -> bool:
@@ -533,7 +562,7 @@ def cells_of(column: Any) -> list[Any] | None:
 
 def _have_usual(names: Iterable[Any]) -> bool:
     """Return whether one of these names is usual for a column of ids or texts."""
-    return not _USUAL_NAMES.isdisjoint(str(name).strip().lower() for name in names)
+    return any(folded(str(name)) in _SURE_NAMES | {"candidates"} for name in names)
 
 
 def _are_rows(keys: list[Any], fields: list[Any]) -> bool:

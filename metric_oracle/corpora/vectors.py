@@ -14,18 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import (
-    IMAGE_ID_NAMES,
-    STUDY_ID_NAMES,
     Table,
     canonical_ids,
     check_unique,
     chexpert_studies,
+    columns_error,
     existing_file,
     is_missing,
     read_table,
     shown_names,
 )
 from metric_oracle.corpora.text_files import check_unpacked, read_text
+from metric_oracle.corpora.usual_names import is_id_name
 from metric_oracle.errors import DtypeError, InputError, not_installed, option
 
 LABELS = (
@@ -174,7 +174,7 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
     return Labels(ids, values)
 
 
-def read_label_table(path: str | Path, *, id_column: str | None = None) -> LabelTable:
+def read_label_table(path: str | Path, *, id_column: str | None = None, is_optional: bool = False) -> LabelTable:
     """Read labels with any names, and the id of the report of each row.
 
     A file with CheXbert's 14 columns is read as `read_labels` does. In any other file every column besides the ids is a
@@ -186,11 +186,15 @@ def read_label_table(path: str | Path, *, id_column: str | None = None) -> Label
         CSV, TSV, Parquet, JSON or JSON Lines.
     id_column : str, optional
         Column of the ids, if its name is not a usual one.
+    is_optional : bool
+        Whether the user can name that column, see `Table.id_cells`.
     """
-    return label_table_of(read_table(Path(path)), id_column)
+    return label_table_of(read_table(Path(path)), id_column, is_optional=is_optional)
 
 
-def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool = False) -> LabelTable:
+def label_table_of(
+    table: Table, id_column: str | None = None, *, by_place: bool = False, is_optional: bool = False
+) -> LabelTable:
     """Return the labels in a table that is in memory. The label columns may have any names, see `read_label_table`.
 
     A table without a column of ids raises InputError. With `by_place` its row numbers "0", "1", ... are the ids.
@@ -200,15 +204,12 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        id_cells = table.id_cells(id_column)
+        id_cells = table.id_cells(id_column, is_optional=is_optional)
         ids = None if id_cells is None else canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
-        known = (*STUDY_ID_NAMES, *IMAGE_ID_NAMES, "subject_id", "")
         names = [
             name
             for name in table.names
-            if name.lower() not in known
-            and not name.startswith("Unnamed:")
-            and (id_cells is None or name != id_cells[1])
+            if not is_id_name(name) and not name.startswith("Unnamed:") and (id_cells is None or name != id_cells[1])
         ]
         columns = [table.column(name) for name in names]
         values = np.array(
@@ -221,9 +222,7 @@ def label_table_of(table: Table, id_column: str | None = None, *, by_place: bool
     if ids is None and by_place:
         ids = [str(place) for place in range(len(values))]
     if ids is None:
-        raise InputError(
-            f"{path} has no column of ids; its columns are {table.header}.", f"Pass {option('id_column', 'NAME')}."
-        )
+        raise columns_error(table, "has no column of ids", [option("id_column", "NAME")] if is_optional else [])
     if not ids or not names:
         raise InputError(
             f"{path} must have at least one report and one label; it has {len(ids)} and {len(names)}.",

@@ -184,8 +184,8 @@ def score_crg(
             step="Say what an uncertain label counts as: it changes the score and is recorded.",
         )
     n_resamples = checked_resamples(resamples)
-    references = read_label_table(reference, id_column=id_column)
-    predictions = read_label_table(predicted, id_column=id_column)
+    references = read_label_table(reference, id_column=id_column, is_optional=True)
+    predictions = read_label_table(predicted, id_column=id_column, is_optional=True)
     rows = join_labels(references, predictions, predicted)
     chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])

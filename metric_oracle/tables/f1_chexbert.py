@@ -256,7 +256,7 @@ def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
 
 def _read(path: str | Path, id_column: str | None) -> LabelTable:
     """Read a table of labels that has all 14 of CheXbert's."""
-    table = read_label_table(path, id_column=id_column)
+    table = read_label_table(path, id_column=id_column, is_optional=True)
     lacking = [label for label in LABELS if label not in table.names]
     if lacking:
         raise InputError(

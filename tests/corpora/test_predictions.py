@@ -289,7 +289,7 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
         ids=annotation,
     )
     fails(
-        r".*p\.csv has ids, and .*annotation\.json is given for them \(CSV, column report\)\. Drop ids\.$",
+        r".*p\.csv has ids, and .*annotation\.json is given for them \(CSV, column report\)\. Drop --ids\.$",
         write("p.csv", f"study_id,report\n1,{SECRET}\n"),
         ids=annotation,
     )
@@ -340,12 +340,12 @@ def test_columns_that_are_not_clear(write):
         path,
     )
     fails(r".*p\.csv has no column that is clearly the predictions\. Pass", write("p.csv", "study_id,a\n1,b\n"))
-    step = r"Pass --predicted-text-column NAME and --predicted-id-column NAME; columns: 'case', 'words'\."
-    fails(f".*p.csv has no column that is clearly the predictions\\. {step}", write("p.csv", "case,words\n1,b\n"))
+    step = r"Pass --predicted-id-column NAME and --predicted-text-column NAME; columns: 'nr', 'words'\."
+    fails(f".*p.csv has no column that is clearly the predictions\\. {step}", write("p.csv", "nr,words\n1,b\n"))
     fails(
-        r".*p\.csv has no ids \(CSV, column report\)\. Pass --predicted-id-column NAME; columns: 'case', 'report'\. "
+        r".*p\.csv has no ids \(CSV, column report\)\. Pass --predicted-id-column NAME; columns: 'nr', 'report'\. "
         r"If none of them has ids, pass --ids FILE with one id per row, in the same order\.",
-        write("p.csv", "case,report\n1,b\n"),
+        write("p.csv", "nr,report\n1,b\n"),
     )
     fails(
         ".*p.csv has several columns that can hold the ids: 'study_id', 'uid'. Pass",

@@ -211,7 +211,7 @@ def test_a_report_is_not_quoted_as_a_label(tmp_path):
 def test_labels_without_ids(tmp_path, names):
     path = tmp_path / "r.csv"
     path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
-    match = r"^score_crg: .* has no column of ids; its columns are .*\. Pass --id-column NAME\.$"
+    match = r"^score_crg: .* has no column of ids\. Pass --id-column NAME; columns: .*\.$"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 

@@ -1,0 +1,157 @@
+"""Columns that are known by their names: what people call ids and texts, and that nothing is guessed."""
+
+import polars as pl
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.errors import InputError
+from support import write
+
+TEXTS = ["No edema is seen.", "Large left effusion.", "Heart size is normal."]
+OTHERS = ["Clear lungs.", "Some other words.", "One more report."]
+IDS = ["a7", "b8", "c9"]
+
+
+def table(tmp_path, header, *columns):
+    return write(tmp_path / "t.csv", zip(*columns, strict=True), header)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "case_no",
+        "Case_No",
+        "case-no",
+        "CaseID",
+        "case",
+        "accession",
+        "Accession_Number",
+        "exam_id",
+        "uid",
+        "study",
+        "report_id",
+        "Case No.",
+        "Accession Number",
+        "StudyID",
+    ],
+)
+def test_ids_have_many_names(tmp_path, name):
+    assert mo.read_reports(table(tmp_path, (name, "report"), IDS, TEXTS)).ids == IDS
+    read = mo.read_predictions(table(tmp_path, ("subject_id", "report", name), [1, 1, 1], TEXTS, IDS))
+    assert (read.ids, read.texts) == (IDS, TEXTS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "finding",
+        "findings",
+        "findings_text",
+        "impression",
+        "reference",
+        "ground_truth",
+        "gt",
+        "target",
+        "label_text",
+        "report",
+        "Report_Text",
+    ],
+)
+def test_references_have_many_names(tmp_path, name):
+    """Beside a column of what a model wrote, and alone."""
+    if "report" not in name.lower():
+        both = table(tmp_path, ("case_no", "generated_report", name), IDS, OTHERS, TEXTS)
+        assert mo.read_reports(both).texts == TEXTS
+    assert mo.read_reports(table(tmp_path, ("case_no", "age", name), IDS, [1, 2, 3], TEXTS)).texts == TEXTS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "generated",
+        "generated_report",
+        "generated_findings",
+        "prediction",
+        "predicted",
+        "output",
+        "response",
+        "answer",
+        "hypothesis",
+        "Model Output",
+        "Report Generated",
+    ],
+)
+def test_predictions_have_many_names(tmp_path, name):
+    """The references beside them are not taken for them, whatever they are called."""
+    for other in ("finding", "reference", "ground_truth", "report"):
+        both = table(tmp_path, ("case_no", other, name), IDS, OTHERS, TEXTS)
+        assert mo.read_predictions(both).texts == TEXTS
+        frame = pl.read_csv(both)
+        assert mo.score(frame, frame, "rouge-l").table.num_rows == 3 if other != "report" else True
+
+
+def test_the_section_follows_from_the_name(tmp_path):
+    """Of one section column it is known; the impression is the default only where the file has it."""
+    for name, section in (("finding", "findings"), ("Findings Text", "findings"), ("Impressions", "impression")):
+        read = mo.read_reports(table(tmp_path, ("case_no", "age", name), IDS, [1, 2, 3], TEXTS))
+        assert (read.texts, read.section, read.section_by) == (TEXTS, section, "column")
+    both = table(tmp_path, ("case_no", "finding", "impression"), IDS, OTHERS, TEXTS)
+    assert mo.read_reports(both).texts == TEXTS
+    assert mo.read_reports(both, section="findings").texts == OTHERS
+    alone = table(tmp_path, ("case_no", "finding"), IDS, TEXTS)
+    with pytest.raises(InputError, match="no column that is clearly the impression; candidates are 'finding'"):
+        mo.read_reports(alone, section="impression")
+    assert mo.read_predictions(table(tmp_path, ("id", "generated_findings"), IDS, TEXTS)).section == "findings"
+
+
+def test_the_other_one_of_two_columns_has_the_texts(tmp_path):
+    """Once the ids are known, and if the cells are several words; an index that pandas wrote is no column."""
+    own = table(tmp_path, ("case_no", "dictated"), IDS, TEXTS)
+    assert mo.read_reports(own).texts == mo.read_predictions(own).texts == TEXTS
+    assert mo.read_samples(own).texts == [[text] for text in TEXTS]
+    own = table(tmp_path, ("", "nr", "dictated"), [0, 1, 2], IDS, TEXTS)
+    assert mo.read_reports(own, id_column="nr").texts == TEXTS
+    assert mo.read_predictions(own, id_column="nr").texts == TEXTS
+    for columns in ((IDS, [1, 0, 1]), (IDS, ["a/b.png", "c.png", "d.png"])):
+        own = table(tmp_path, ("case_no", "dictated"), *columns)
+        with pytest.raises(InputError, match="has no column that is clearly the impression"):
+            mo.read_reports(own)
+        with pytest.raises(InputError, match="has no column that is clearly the predictions"):
+            mo.read_predictions(own)
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        (("case_no", "accession", "finding"), "several columns that can hold the ids: 'case_no', 'accession'"),
+        (("id", "case_no", "finding"), "several columns that can hold the ids: 'id', 'case_no'"),
+        (("case_no", "finding", "reference"), "clearly the impression; candidates are 'finding', 'reference'"),
+        (("case_no", "report", "generated"), "clearly the impression; candidates are 'report', 'generated'"),
+        (("case_no", "output", "response"), "clearly the impression; candidates are 'output', 'response'"),
+        (("case_no", "dictated", "typed"), "has no column that is clearly the impression"),
+    ],
+)
+def test_nothing_is_guessed(tmp_path, header, match):
+    with pytest.raises(InputError, match=match):
+        mo.read_reports(table(tmp_path, header, IDS, TEXTS, OTHERS))
+
+
+def test_a_study_id_is_before_other_ids(tmp_path):
+    own = table(tmp_path, ("case_no", "study_id", "report"), OTHERS, IDS, TEXTS)
+    assert mo.read_reports(own).ids == mo.read_predictions(own).ids == IDS
+
+
+def test_columns_of_the_references_count_for_the_predictions(tmp_path):
+    """Where the predictions have them, are not told otherwise, and have no column that is clearly a model's."""
+    refs = write(tmp_path / "r.csv", zip(IDS, TEXTS, OTHERS, strict=True), ("nr", "typed", "other"))
+    same = write(tmp_path / "s.csv", zip(IDS, OTHERS, TEXTS, strict=True), ("nr", "other", "typed"))
+    clear = write(tmp_path / "c.csv", zip(IDS, OTHERS, TEXTS, strict=True), ("nr", "typed", "generated"))
+    given = mo.reports(refs, id_column="nr", text_column="typed")
+    for predictions in (same, clear, pl.read_csv(same)):
+        assert mo.score(given, predictions, "rouge-l").mean() == {"rouge-l": 1.0}
+    own = mo.reports(same, text_column="other")
+    assert mo.score(given, own, "rouge-l").mean()["rouge-l"] < 1
+    with pytest.raises(InputError, match=r"r\.csv has no column that is clearly the predictions\. Pass mo\.reports"):
+        mo.score(given, refs, "rouge-l")
+    with pytest.raises(InputError, match=r"r\.csv has no column .* usual id name, and .*s\.csv has no .* predictions"):
+        mo.score(refs, same, "rouge-l")
