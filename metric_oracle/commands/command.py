@@ -249,6 +249,20 @@ def named(
     return pairs
 
 
+def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
+    """Split arguments such as NAME=FILE or FILE, whose name is then that of the file without its ending."""
+    pairs = []
+    for text in texts:
+        name, mark, path = text.partition("=")
+        name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
+        if not name or not path:
+            raise InputError(
+                argument=argument, rule="must be FILE or NAME=FILE", value=repr(text), step="Write both parts."
+            )
+        pairs.append((name, path))
+    return pairs
+
+
 def given(group: Any) -> dict[str, Any]:
     """Return the values of an option group by the names of its fields."""
     return {f.name: getattr(group, f.name) for f in fields(group)}

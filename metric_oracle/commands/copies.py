@@ -1,15 +1,14 @@
 """The command overlap."""
 
 from functools import partial
-from pathlib import Path
 
 import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command
+from metric_oracle.commands.command import command, named_files, used
+from metric_oracle.commands.inputs import written_by
 from metric_oracle.commands.output import Destination, note, page_lines, progress, table_lines
-from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -27,6 +26,8 @@ def overlap(
     index: o.Index,
     sets: o.Sets,
     to: Destination,
+    of_models: o.ModelsReading,
+    reading: o.Reading,
     references: o.HumanReports = None,
     mask: o.Mask = False,
     pairs: o.PairsFile = None,
@@ -50,8 +51,8 @@ def overlap(
         api.check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
     corpus = api.open_index(index)
     with progress("overlap") as step:
-        read = {name: api.reports(Path(path), tell=note) for name, path in _named(sets)}
-        human = None if references is None else api.reports(references, tell=note)
+        read = written_by(named_files(sets, "sets"), of_models, reading)
+        human = None if references is None else api.reports(references, **used(reading, o.Reading()), tell=note)
         result = measure(corpus, read, human, mask=mask, resamples=resamples, seed=seed, threads=threads, progress=step)
     listed = result.pairs(text=with_text)
     if pairs is not None:
@@ -65,20 +66,3 @@ def overlap(
         **page_lines(RENDERERS, layout(result), result.signature),
     }
     to.deliver(lambda: views(result, listed), texts, result.summary(), partial(write_overlap, result))
-
-
-def _named(sets: list[str]) -> list[tuple[str, str]]:
-    """Return name and file of each set of reports; raise InputError if a name occurs twice."""
-    result: dict[str, str] = {}
-    for text in sets:
-        name, mark, path = text.partition("=")
-        name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
-        if not name or not path or name in result:
-            raise InputError(
-                argument="sets",
-                rule="must be FILE or NAME=FILE, each name once",
-                value=repr(text),
-                step="Write NAME=FILE with another name.",
-            )
-        result[name] = path
-    return [*result.items()]

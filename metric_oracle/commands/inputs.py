@@ -1,14 +1,23 @@
 """Helpers that several commands share: checks of models and libraries, and reading of test reports."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.commands.command import given, used
-from metric_oracle.commands.options import CrepeFiles, Inputs, Models, Reading, SampleInputs
+from metric_oracle.commands.command import given, named, used
+from metric_oracle.commands.options import (
+    CrepeFiles,
+    Inputs,
+    Models,
+    ModelsReading,
+    PredictedReading,
+    Reading,
+    SampleInputs,
+)
 from metric_oracle.commands.output import note, progress
-from metric_oracle.errors import not_installed
+from metric_oracle.errors import InputError, not_installed
 
 
 def check_installed(files: Any, *models: object) -> None:
@@ -78,6 +87,65 @@ def attached(reports: Path, inputs: Inputs | SampleInputs, **options: Any) -> An
 def given_options(inputs: Inputs) -> dict[str, Any]:
     """Return the options of a file of reports that were given, by the names of their arguments in Python."""
     return {**used(inputs.files), **used(inputs.models), **used(inputs.reading, Reading())}
+
+
+def written(file: Path, of_file: PredictedReading, reading: Reading, **options: Any) -> Any:
+    """Return the reports of a model, with `options` of `api.reports`; see `_of_both` for `reading`."""
+    from metric_oracle import api
+
+    own = {name.removeprefix("predicted_"): value for name, value in used(of_file, PredictedReading()).items()}
+    return api.reports(file, **own, **_of_both(file, own, reading), tell=note, **options)
+
+
+def written_by(
+    files: Sequence[tuple[str, str]], of_files: ModelsReading, reading: Reading, sources: Any = None
+) -> dict[str, Any]:
+    """Return the reports of each model, from options of form [NAME=]VALUE, and NAME=FILE for their sources.
+
+    See `_of_both` for `reading`.
+    """
+    from metric_oracle import api
+
+    twice = [name for name, count in Counter(name for name, _ in files).items() if count > 1]
+    if twice:
+        raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
+    of_sources = {} if sources is None else given(sources)
+    options: dict[str, dict[str, Any]] = {name: {} for name, _ in files}
+    for argument, values in {**of_sources, **given(of_files)}.items():
+        of_all = [] if argument in of_sources else [value for value in values or () if "=" not in value]
+        of_one = [value for value in values or () if value not in of_all]
+        if of_all[1:]:
+            raise InputError(
+                argument=argument,
+                rule="must be given once for all models",
+                value=f"{len(of_all)} values without NAME=",
+                step="Write NAME=VALUE.",
+            )
+        setting = argument.removeprefix("model_")
+        form = "NAME=FILE" if argument in of_sources else "NAME=VALUE, or one VALUE for all models"
+        pairs = named(of_one, argument, form)
+        for name, _ in pairs:
+            if name not in options:
+                raise InputError(
+                    argument=argument,
+                    rule="must name a model",
+                    value=f"{name!r}, which has no file",
+                    step=f"Choose one of {', '.join(options)}.",
+                )
+        for name, value in [*((name, value) for name in options for value in of_all), *pairs]:
+            options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)
+    return {
+        name: api.reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)
+        for name, file in files
+    }
+
+
+def _of_both(file: Path, own: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """Return the options of the references that apply to a model's file: those of text files, the split of its ids."""
+    from metric_oracle import api
+
+    both = {name: getattr(reading, name) for name in api.text_options(file)}
+    return {**both, "split": reading.split} if own.get("ids") is not None else both
 
 
 def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[str, Any]:

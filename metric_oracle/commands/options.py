@@ -152,9 +152,9 @@ GradedRatings = Annotated[
 Systems = Annotated[
     list[str],
     _argument(
-        "NAME=FILE",
-        "Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. A name given "
-        "with several files joins their metrics into one row.",
+        "[NAME=]FILE",
+        "Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. By default the name "
+        "of the file. A name given with several files joins their metrics into one row.",
     ),
 ]
 Sets = Annotated[
@@ -661,6 +661,7 @@ Uncertain = Annotated[
     OneOf(UNCERTAIN),
 ]
 _RECOGNIZED = "By default it is recognized by its name."
+_LIKE = "By default that of the references if this file has it, or else it is recognized by its name."
 IdColumn = Annotated[str | None, _word("--id-column", READING, f"Column with the ids of the studies. {_RECOGNIZED}")]
 
 
@@ -684,10 +685,12 @@ Separator = Annotated[
     ),
 ]
 PredictedIdColumn = Annotated[
-    str | None, _word("--predicted-id-column", PREDICTED, f"Column with the ids in PREDICTIONS. {_RECOGNIZED}")
+    str | None,
+    _word("--predicted-id-column", PREDICTED, f"Column with the ids in the file that a model wrote. {_LIKE}"),
 ]
 PredictedTextColumn = Annotated[
-    str | None, _word("--predicted-text-column", PREDICTED, f"Column with the texts in PREDICTIONS. {_RECOGNIZED}")
+    str | None,
+    _word("--predicted-text-column", PREDICTED, f"Column with the texts in the file that a model wrote. {_LIKE}"),
 ]
 
 
@@ -790,10 +793,9 @@ ExactChance = Annotated[
 
 
 @dataclass
-class Predicted:
-    """Options of predictions: their sources, and how their file is read."""
+class PredictedReading:
+    """Options of how a file of predictions is read."""
 
-    predicted_files: PredictedFiles
     predicted_id_column: PredictedIdColumn = None
     predicted_text_column: PredictedTextColumn = None
     ids: Annotated[
@@ -834,7 +836,6 @@ class Predicted:
             '"Findings:", too, and --section says which.',
         ),
     ] = False
-    inner: Inner = False
 
 
 @dataclass
@@ -847,7 +848,8 @@ class Reading:
             "--section",
             SECTIONS,
             READING,
-            "Section of the reports to use: {}. By default that of the index, or else the impression.",
+            "Section of the reports to use: {}. By default that of the index, or else the impression "
+            "or the only section that a table has.",
         ),
         OneOf(SECTIONS),
     ] = None
@@ -1164,47 +1166,61 @@ ScoredRows = Annotated[
         "NAME=FILE",
     ),
 ]
-ModelIds = Annotated[
-    list[str] | None,
-    _several(
-        "--model-ids",
-        "NAME=FILE",
-        "Ids of the reports of the model NAME in their order, if its file has none. Repeatable.",
-    ),
-]
-ModelIdColumn = Annotated[
-    list[str] | None,
-    _several(
-        "--model-id-column",
-        "NAME=COLUMN",
-        "Column with the ids in the file of the model NAME. By default it is recognized by its name. Repeatable.",
-    ),
-]
-ModelTextColumn = Annotated[
-    list[str] | None,
-    _several(
-        "--model-text-column",
-        "NAME=COLUMN",
-        "Column with the texts in the file of the model NAME. By default it is recognized by its name. Repeatable.",
-    ),
-]
-ModelMetadata = Annotated[
-    list[str] | None,
-    _several(
-        "--model-metadata",
-        "NAME=FILE",
-        "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if the file of the model NAME has one row per "
-        "image. Repeatable.",
-    ),
-]
-ModelSection = Annotated[
-    list[str] | None,
-    _several(
-        "--model-section",
-        "NAME=SECTION",
-        f"Section that the model NAME writes: {listed(SECTIONS)}. By default that of the test reports. Repeatable.",
-    ),
-]
+
+
+@dataclass
+class ModelsReading:
+    """Options of how the files of several models are read: NAME=VALUE for the file of one model, or VALUE for all."""
+
+    model_id_column: Annotated[
+        list[str] | None,
+        _several(
+            "--model-id-column",
+            "[NAME=]COLUMN",
+            f"Column with the ids in the files that models wrote, or in that of NAME. {_LIKE} Repeatable.",
+            PREDICTED,
+        ),
+    ] = None
+    model_text_column: Annotated[
+        list[str] | None,
+        _several(
+            "--model-text-column",
+            "[NAME=]COLUMN",
+            f"Column with the texts in the files that models wrote, or in that of NAME. {_LIKE} Repeatable.",
+            PREDICTED,
+        ),
+    ] = None
+    model_ids: Annotated[
+        list[str] | None,
+        _several(
+            "--model-ids",
+            "[NAME=]FILE",
+            "Ids of the reports in the files that models wrote, or in that of NAME, in their order, if they have none. "
+            "Repeatable.",
+            PREDICTED,
+        ),
+    ] = None
+    model_metadata: Annotated[
+        list[str] | None,
+        _several(
+            "--model-metadata",
+            "[NAME=]FILE",
+            "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if the files that models wrote, or that "
+            "of NAME, have one row per image. Repeatable.",
+            PREDICTED,
+        ),
+    ] = None
+    model_section: Annotated[
+        list[str] | None,
+        _several(
+            "--model-section",
+            "[NAME=]SECTION",
+            f"Section that the models write, or the model NAME: {listed(SECTIONS)}. By default that of the test "
+            "reports. Repeatable.",
+            PREDICTED,
+        ),
+    ] = None
+
 
 # A survey of radiologists
 SurveyFolder = Annotated[Path, _argument("SURVEY", "Folder of the survey, which oracle survey create wrote.")]

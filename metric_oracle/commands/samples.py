@@ -7,7 +7,7 @@ import typer
 from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names
-from metric_oracle.commands.inputs import attached, check_models
+from metric_oracle.commands.inputs import attached, check_models, written
 from metric_oracle.commands.output import Destination, note, page_lines, progress, signed, table_lines
 from metric_oracle.commands.search import PLAIN
 
@@ -58,18 +58,18 @@ def consensus(
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
     out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
-    for argument, written in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
-        _check(to, written, argument)
+    for argument, file in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
+        _check(to, file, argument)
     check_models(inputs)
     samples = attached(candidates, inputs, layer=layer, rescale_table=rescale_table)
     with progress("consensus") as step:
         chosen = choose(
             samples, names, weighted=weighted, index=index, options=api.SearchOptions(**given(bertscore)), progress=step
         )
-    for written, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
-        if written is not None:
-            write_table(written, table(), chosen.signature)
-            note(f"{written}: {chosen.summary()}")
+    for file, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
+        if file is not None:
+            write_table(file, table(), chosen.signature)
+            note(f"{file}: {chosen.summary()}")
     results = chosen.to_results()
     to.out = next(iter(paths), out)
     to.deliver(
@@ -128,13 +128,12 @@ def best_of(
     _check(to, best_scores, "scores")
     check_models(inputs)
     sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
-    written = api.reports(
-        candidates, **sources, id_column=predicted_id_column, text_column=predicted_text_column, tell=note
-    )
+    of_file = o.PredictedReading(predicted_id_column, predicted_text_column)
+    samples = written(candidates, of_file, inputs.reading, **sources)
     tests = attached(references, inputs, layer=layer, rescale_table=rescale_table)
     with progress("best of n") as step:
         best = measure(
-            written,
+            samples,
             tests,
             names,
             column=column,

@@ -1,16 +1,23 @@
 """The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, named, used
-from metric_oracle.commands.inputs import attached, check_installed, check_models, checkpoint, load_tests
+from metric_oracle.commands.command import command, given, metric_names, named, named_files, used
+from metric_oracle.commands.inputs import (
+    attached,
+    check_installed,
+    check_models,
+    checkpoint,
+    load_tests,
+    written,
+    written_by,
+)
 from metric_oracle.commands.output import Destination, deliver_results, note, page_lines, progress, signed
 from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError, option
@@ -30,11 +37,13 @@ app = typer.Typer(rich_markup_mode="rich")
 def score(
     references: o.References,
     predictions: o.Predictions,
-    predicted: o.Predicted,
+    predicted_files: o.PredictedFiles,
+    predicted: o.PredictedReading,
     inputs: o.Inputs,
     bertscore: o.Bertscore,
     crepe_files: o.CrepeFiles,
     to: Destination,
+    inner: o.Inner = False,
     metric: o.Metrics = None,
     system: o.System = None,
     published_names: o.PublishedNames = False,
@@ -60,15 +69,9 @@ def score(
         to.check((".csv",), PLAIN)
     names = metric_names(metric)
     check_models(inputs, crepe)
-    of_predictions = given(predicted)
-    inner = of_predictions.pop("inner")
-    of_predictions |= given(of_predictions.pop("predicted_files"))
-    of_predictions = {name.removeprefix("predicted_"): value for name, value in of_predictions.items()}
-    split = inputs.reading.split if of_predictions["ids"] is not None else None
+    sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
     with progress("scoring") as step:
-        predicted_reports = api.reports(
-            predictions, **of_predictions, split=split, seed=seed, **_of_text(predictions, inputs.reading)
-        )
+        predicted_reports = written(predictions, predicted, inputs.reading, seed=seed, **sources)
         reference_reports = attached(references, inputs, layer=layer, rescale_table=rescale_table)
         scores = api.score(
             reference_reports,
@@ -90,13 +93,6 @@ def score(
         f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
         write=partial(scores.write, published_names=published_names),
     )
-
-
-def _of_text(predictions: Path, reading: o.Reading) -> dict[str, Any]:
-    """Return the options of text files that apply to the file of the predictions as well."""
-    from metric_oracle import api
-
-    return {name: getattr(reading, name) for name in api.text_options(predictions)}
 
 
 def scores_mean(scores: Any, name: str) -> str:
@@ -138,7 +134,7 @@ def table(
     from metric_oracle.tables.comparison import compare
     from metric_oracle.tables.comparison_layout import write
 
-    files = _grouped([*named(systems, "systems", repeatable=True), *read_foreign_files(foreign, direction)])
+    files = _grouped([*named_files(systems, "systems"), *read_foreign_files(foreign, direction)])
     oracles = dict(named(oracle, "oracle", "METRIC=NAME"))
     pairs = named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("table") as step:
@@ -206,13 +202,9 @@ def study(
     inputs: o.Inputs,
     to: Destination,
     model_files: o.ModelFiles,
+    of_models: o.ModelsReading,
     metric: o.Metrics = None,
     model: o.ModelRows = None,
-    model_id_column: o.ModelIdColumn = None,
-    model_text_column: o.ModelTextColumn = None,
-    model_ids: o.ModelIds = None,
-    model_metadata: o.ModelMetadata = None,
-    model_section: o.ModelSection = None,
     scores: o.ScoredRows = None,
     inner: o.Inner = False,
     overlap: o.OverlapOfStudy = False,
@@ -225,9 +217,9 @@ def study(
     """Run a complete study: compare the oracle of every metric, baselines and models in one table.
 
     The rows are the oracle of each metric, random retrieval (its mean), the most frequent report, a perfect prediction
-    and the models; each is scored under every metric. For MIMIC-CXR this takes a few minutes, and with --exact-chance a
-    quarter of an hour or more for random retrieval under BERTScore, which comes last. With --out, the same command
-    resumes an interrupted study.
+    and the models; each is scored under every metric, and the difference of every two models is tested. For MIMIC-CXR
+    this takes a few minutes, and with --exact-chance a quarter of an hour or more for random retrieval under BERTScore,
+    which comes last. With --out, the same command resumes an interrupted study.
     """
     from metric_oracle import api
     from metric_oracle.tables import study as studies
@@ -244,10 +236,7 @@ def study(
         )
     names = metric_names(metric)
     check_installed(inputs.files, inputs.models.encoder)
-    sources = {name.removeprefix("model_"): values for name, values in given(model_files).items()}
-    files = {**sources, "ids": model_ids, "metadata": model_metadata}
-    columns = {"id_column": model_id_column, "text_column": model_text_column}
-    rows = _models_of_study(model, files, columns, model_section, inputs.reading.split)
+    rows = written_by(named(model, "model"), of_models, inputs.reading, model_files)
     further = _grouped(named(scores, "scores", repeatable=True))
     opened = api.open_index(index)
     kept_in_both = []
@@ -255,7 +244,15 @@ def study(
         kept_in_both = [
             name for name in api.reports(queries, **used(inputs.reading)).column_names() if name in opened.columns
         ]
-    batch = load_tests(queries, inputs, opened, keep=kept_in_both)
+    tests = api.reports(queries, **used(inputs.reading, o.Reading()))
+    rows = {name: model.beside(tests) for name, model in rows.items()}
+    batch, *_ = api.together(
+        partial(load_tests, queries, inputs, opened, keep=kept_in_both),
+        *(
+            lambda read, model=model: model.read(predictions=True, default_section=read and read.section[0])
+            for model in rows.values()
+        ),
+    )
     copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)
@@ -284,38 +281,6 @@ def study(
         for name in ("overlap.md", "overlap.csv"):
             write_overlap(copies, out / name)
         note(f"{out / 'overlap.md'}: {copies.summary()}")
-
-
-def _models_of_study(
-    models: Sequence[str] | None,
-    files: Mapping[str, Sequence[str] | None],
-    columns: Mapping[str, Sequence[str] | None],
-    sections: Sequence[str] | None,
-    split: str | None,
-) -> dict[str, Any]:
-    """Return the reports of each model of a study, from --model and the options of form NAME=VALUE for a model.
-
-    `files` and `columns` are the values of these options by the argument of `api.reports` that each of them sets. The
-    split applies to models whose ids are in a file of their own.
-    """
-    from metric_oracle import api
-
-    paths = dict(named(models, "model"))
-    options: dict[str, dict[str, Any]] = {name: {} for name in paths}
-    for setting, values in {**files, **columns, "section": sections}.items():
-        argument = f"model_{setting}"
-        for name, value in named(values, argument, "NAME=COLUMN" if setting in columns else "NAME=FILE"):
-            if name not in paths:
-                raise InputError(
-                    argument=argument,
-                    rule="must name a model",
-                    value=f"{name!r}, which has no {option('model')}",
-                    step="Add it.",
-                )
-            options[name][setting] = Path(value) if setting in files else value
-            if setting == "ids" and split is not None:
-                options[name]["split"] = split
-    return {name: api.reports(Path(path), **options[name], tell=note) for name, path in paths.items()}
 
 
 def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int, threads: int | None) -> Any:

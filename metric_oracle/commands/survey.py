@@ -1,7 +1,6 @@
 """The commands survey create, serve, status and export."""
 
 from functools import partial
-from typing import Any
 
 import typer
 
@@ -9,7 +8,7 @@ from metric_oracle.commands import COMMANDS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, named, split_names, used
 from metric_oracle.commands.groups import Group
-from metric_oracle.commands.inputs import check_web
+from metric_oracle.commands.inputs import check_web, written_by
 from metric_oracle.commands.output import Destination, note, put
 
 app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["survey"].text)
@@ -26,6 +25,7 @@ def create(
     candidates: o.Candidates,
     raters: o.Raters,
     out: o.NewFolder,
+    of_models: o.ModelsReading,
     reading: o.Reading,
     studies: o.Studies = 50,
     repeats: o.Repeats = 0,
@@ -42,7 +42,7 @@ def create(
     from metric_oracle.survey.create import SurveyOptions, create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
-    files: dict[str, Any] = dict(named(candidates, "candidates"))
+    files = written_by(named(candidates, "candidates"), of_models, reading)
     options = SurveyOptions(
         studies=studies,
         seed=seed,

@@ -3,8 +3,8 @@
 import typer
 
 from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command
-from metric_oracle.commands.inputs import check_installed
+from metric_oracle.commands.command import command, used
+from metric_oracle.commands.inputs import check_installed, written
 from metric_oracle.commands.output import note, progress
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -23,6 +23,8 @@ def train_crepe(
     ratings: o.Ratings,
     base: o.Base,
     out: o.NewFolder,
+    predicted: o.PredictedReading,
+    reading: o.Reading,
     epochs: o.Epochs = 10,
     batch_size: o.BatchSize = 64,
     learning_rate: o.LearningRate = 2e-5,
@@ -35,13 +37,19 @@ def train_crepe(
     counts, plus W times the cross-entropy of the presence of errors; --presence-weight sets W. The new folder has the
     layout of the published checkpoint, and a record of the training in training.json.
     """
+    from metric_oracle import api
     from metric_oracle.raters import counted_pairs
 
     check_installed(o.Annotators(), base)
+    tests = api.reports(references, **used(reading, o.Reading()))
+    model = written(predictions, predicted, reading).beside(tests)
+    (reports, _), (generated, _) = api.together(
+        tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section)
+    )
     with progress("training") as step:
         record = counted_pairs.train_crepe(
-            references,
-            predictions,
+            reports,
+            generated,
             ratings,
             base,
             out,

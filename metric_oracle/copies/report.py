@@ -27,7 +27,7 @@ from metric_oracle.copies.measure import (
 )
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import without_nan
 from metric_oracle.indexes.index import Index
@@ -267,18 +267,27 @@ def overlap(
 def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:
     """Return the reports of each set, those of the models in the order of the references."""
     read: dict[str, Reports] = {}
+    written = {name: attached(data) for name, data in sets.items()}
+    tests, keep = None, list[str]()
     if references is not None:
         tests = attached(references)
+        written = {name: side.beside(tests) for name, side in written.items()}
         kept_in_both = [name for name in tests.column_names() if name in index.columns] if index.columns else []
-        keep = () if isinstance(tests.data, Reports) else kept_in_both
-        human, prepared = tests.read(default_section=section_of(index), keep=keep)
+        keep = [] if isinstance(tests.data, Reports) else kept_in_both
+    truth, *generated = together(
+        lambda: tests and tests.read(default_section=section_of(index), keep=keep),
+        *(
+            lambda _, side=side: side.read(predictions=True, default_section=section_of(index))
+            for side in written.values()
+        ),
+    )
+    if tests is not None:
+        human, prepared = truth
         columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in kept_in_both}
         read[HUMAN] = replace(human, columns=columns)
         _say(human, tests)
-    for name, data in sets.items():
-        written = attached(data)
-        reports, _ = written.read(predictions=True, default_section=section_of(index))
-        _say(reports, written)
+    for (name, side), (reports, _) in zip(written.items(), generated, strict=True):
+        _say(reports, side)
         if references is not None:
             place = {study: row for row, study in enumerate(reports.ids)}
             lacking = [study for study in read[HUMAN].ids if study not in place]

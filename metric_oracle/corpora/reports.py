@@ -32,7 +32,6 @@ from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 from metric_oracle.errors import InputError, option
 
-
 USUAL = "impression"  # the section that is read by default
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),

@@ -219,7 +219,7 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
 
     The others are called with what the first returns, or with None if its columns are not known.
     """
-    results, errors = [], list[ColumnsError]()
+    results, errors = list[Any](), list[ColumnsError]()
     for read in (lambda _: first(), *others):
         try:
             results.append(read(results[0] if results else None))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metric_oracle.corpora.predictions import as_predictions
-from metric_oracle.corpora.reports import read_reports
+from metric_oracle.corpora.reports import Reports, as_reports
 from metric_oracle.errors import InputError
 from metric_oracle.progress import Progress
 from metric_oracle.raters.ratings import read_ratings
@@ -21,19 +21,21 @@ class CountedPairs(NamedTuple):
     counts: Array
 
 
-def read_counted_pairs(references: Path, predictions: Path, ratings: Path, tell: Callable[[str], None]) -> CountedPairs:
+def read_counted_pairs(
+    references: Path | Reports, predictions: Path | Reports, ratings: Path, tell: Callable[[str], None]
+) -> CountedPairs:
     """Return the rated pairs, joined on ids, with the mean of their raters' counts.
 
     Parameters
     ----------
-    references, predictions : path
+    references, predictions : path or Reports
         Tables of reports.
     ratings : path
         Counted errors of six categories, see `read_ratings`.
     tell : function
         Called with a line that says what is left out.
     """
-    reference_reports = read_reports(references)
+    reference_reports = as_reports(references)
     predicted_reports = as_predictions(predictions, wanted=reference_reports.section)
     rated = read_ratings(ratings)
     if len(rated.categories) != len(COMPONENTS):
@@ -64,8 +66,8 @@ def read_counted_pairs(references: Path, predictions: Path, ratings: Path, tell:
 
 
 def train_crepe(
-    references: Path,
-    predictions: Path,
+    references: Path | Reports,
+    predictions: Path | Reports,
     ratings: Path,
     base: str | Path,
     out: Path,
@@ -82,7 +84,7 @@ def train_crepe(
 
     Parameters
     ----------
-    references, predictions : path
+    references, predictions : path or Reports
         Tables of reports.
     ratings : path
         Counted errors of six categories, see `read_ratings`.

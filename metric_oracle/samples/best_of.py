@@ -16,7 +16,8 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.errors import InputError, called
+from metric_oracle.corpora.tables import together
+from metric_oracle.errors import InputError, called, of_predictions
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, silent
@@ -247,11 +248,14 @@ def best_of(
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
-    given_references, written = attached(references), attached(candidates)
+    given_references = attached(references)
+    written = attached(candidates).beside(given_references)
     models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
-    truth, prepared = given_references.read(default_section=section_of(counted))
-    samples = written.read_samples(column, truth.section)
+    (truth, prepared), samples = together(
+        lambda: given_references.read(default_section=section_of(counted)),
+        of_predictions()(lambda read: written.read_samples(column, read and read[0].section)),
+    )
     warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
     if warning:
         say(warning, tell)

@@ -25,10 +25,17 @@ from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, section_of
 from metric_oracle.arguments import check_int
 from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
-from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import canonical_ids, check_unique, file_ending, is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import (
+    canonical_ids,
+    check_unique,
+    file_ending,
+    is_missing,
+    read_table,
+    shown_names,
+    together,
+)
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError, option
@@ -162,9 +169,20 @@ def create_survey(
     studies, stratify = options.studies, options.stratify
     categories = _categories(options.categories)
     text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
-    sources = {name: _read_results(source) for name, source in candidates.items()}
-    reports, _ = attached(references).read(default_section=section_of(*sources.values()))
-    candidate_data = {name: _candidate(name, source, reports) for name, source in sources.items()}
+    tests = attached(references)
+    given = {name: attached(source) for name, source in candidates.items()}
+    results = {name: _read_results(side.data) for name, side in given.items()}
+    default = section_of(*results.values())
+    models = {name: side.beside(tests) for name, side in given.items() if not isinstance(results[name], Results)}
+    (reports, _), *written = together(
+        lambda: tests.read(default_section=default),
+        *(
+            lambda read, side=side: side.read(predictions=True, default_section=read and read[0].section)
+            for side in models.values()
+        ),
+    )
+    generated = {name: predictions for name, (predictions, _) in zip(models, written, strict=True)}
+    candidate_data = {name: _candidate(name, source, reports, generated.get(name)) for name, source in results.items()}
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))
     pool = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
@@ -206,7 +224,7 @@ def create_survey(
             name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
             for name, (_, by_metric) in candidate_data.items()
         },
-        "sources": {name: identify(Path(g)) for name, g in candidates.items() if isinstance(g, str | Path)},
+        "sources": {name: identify(Path(g.data)) for name, g in given.items() if isinstance(g.data, str | Path)},
     }  # fmt: skip
     _write(out, content, key)
     return open_survey(out)
@@ -274,13 +292,13 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
         Column of the ids, if its name is not a known one.
     """
     table = read_table(Path(path))
-    if set(LABELS) <= set(table.names) and table.id_cells(id_column) is not None:
+    if set(LABELS) <= set(table.names) and table.id_cells(id_column, is_optional=True) is not None:
         labels = labels_of_table(table, id_column=id_column)
         is_positive = labels.values[:, : len(LABELS) - 1] == POSITIVE  # the last one is No Finding
         rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
         rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
         return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
-    ids_and_name = table.id_cells(id_column)
+    ids_and_name = table.id_cells(id_column, is_optional=True)
     other_columns = [name for name in table.names if ids_and_name is None or name != ids_and_name[1]]
     if ids_and_name is None or len(other_columns) != 1:
         raise InputError(
@@ -309,10 +327,11 @@ def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str
     return [study for study in order if study in drawn]
 
 
-def _candidate(name: str, given: Given, references: Reports) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def _candidate(
+    name: str, given: Given, references: Reports, predictions: Reports | None
+) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
-    if not isinstance(given, Results):
-        predictions = as_predictions(given, wanted=references.section)
+    if predictions is not None:
         _check_section(references, predictions.known_section)
         return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
     _check_section(references, (given.signature.get("section"), "its signature"))

@@ -23,7 +23,7 @@ from metric_oracle.api.searching import loaded
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
@@ -100,14 +100,7 @@ class _Model:
         """
         index = self.index
         if index is None:
-            try:
-                return self.given.read(predictions=True, default_section=section)[0]
-            except InputError as error:
-                for name, value in (("ids", "FILE"), ("id_column", "COLUMN"), ("text_column", "COLUMN")):
-                    of_score = option("ids", "FILE") if name == "ids" else option(f"predicted_{name}", "NAME")
-                    of_model = option(f"model_{name}", f"NAME={value}", python=f"{name}={value}")
-                    error.step = error.step.replace(of_score, of_model)
-                raise
+            return self.given.read(predictions=True, default_section=section)[0]
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
@@ -207,18 +200,18 @@ def run_study(
     """
     index = opened(index)
     tell = queries.models.get("tell") if isinstance(queries, AttachedReports) else None
-    queries = loaded(queries, index)
+    tests, queries = attached(queries), loaded(queries, index)
     check_section(queries, index)
     section = index.section if index.section[0] else queries.section
     queries = replace(queries, section=section, kept={})  # all steps use the same token states
     out = None if out is None else Path(out)
-    given = {name: _Model(attached(model)) for name, model in (models or {}).items()}
+    given = {name: _Model(attached(model).beside(tests)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
     ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
     _check_models([*given, *ready], names)
-    read = {
-        name: model.read(section[0]) for name, model in given.items()
-    }  # so that a bad file is an error before the long work
+    # Read now, so that a bad file is an error before the long work.
+    reads = (lambda _, model=model: model.read(section[0]) for model in given.values())
+    read = dict(zip(given, together(lambda: None, *reads)[1:], strict=True))
     for name, reports in read.items():
         passed = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
         step = f"Say by {passed} what it writes, or search an index of its section"

@@ -290,6 +290,15 @@ def test_command_formats_and_files(oracle, files, tmp_path):
     assert path.read_text() == csv_text(table)
 
 
+def test_a_file_without_a_name_is_called_as_the_file(oracle, files):
+    """So explore does. A file whose name has an equals sign is a file all the same."""
+    bare = files[1].rename(files[1].with_name("x=1.csv"))
+    files[1].with_name("s1.csv.signature.json").rename(bare.with_name("x=1.csv.signature.json"))
+    code, out, err = oracle("table", files[0], bare, f"C={files[2]}", "--resamples", 100)
+    assert (code, err) == (0, "")
+    assert {json.loads(line)["system"] for line in out.splitlines()} == {"s0", "x=1", "C"}
+
+
 def test_command_plots(oracle, files, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "p.svg"
@@ -302,24 +311,23 @@ def test_command_plots(oracle, files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["{0}"], "table: systems must be NAME=FILE; got '.*s0.parquet'. Write both parts"),
-        (["A={0}", "={1}"], "table: systems must be NAME=FILE; got '=.*s1.csv'. Write both"),
+        (["A={0}", "={1}"], "table: systems must be FILE or NAME=FILE; got '=.*s1.csv'. Write both"),
         (["A={0}", "A={1}"], "table: the files of 'A' have metric bleu-2 twice. Leave one of them out"),
-        (["A={0}", "--random", "A", "--oracle", "bleu"], "table: oracle must be METRIC=NAME; got 'bleu'. Write both"),
+        (["A={0}", "--random", "A", "--oracle", "bleu"], "table: --oracle must be METRIC=NAME; got 'bleu'. Write both"),
         (
             ["A={0}", "--oracle", "bleu=A", "--oracle", "bleu=B"],
-            "table: oracle must have each name once; got 'bleu' twice",
+            "table: --oracle must have each name once; got 'bleu' twice",
         ),
-        (["A={0}", "--paired", "A"], "table: paired must be A,B; got 'A'. Write both"),
-        (["A={0}", "--paired", "A,B"], "table: paired must name systems of the table, A; got 'B'. Add it."),
+        (["A={0}", "--paired", "A"], "table: --paired must be A,B; got 'A'. Write both"),
+        (["A={0}", "--paired", "A,B"], "table: --paired must name systems of the table, A; got 'B'. Add it."),
         (
             ["A={0}", "--format", "png"],
             "oracle table: --format must be one of table, jsonl, csv, md, tex; got 'png'",
         ),
-        (["A={0}", "--out", "{dir}/t.txt"], "table: out must end with .md, .tex, .csv or .jsonl; got .*t.txt. Name"),
-        (["A={0}", "--out", "{dir}/no/t.md"], "table: out must be in an existing folder; got .*t.md. Make"),
-        (["A={1}", "--out", "{1}"], "table: out must be another file than the inputs; got .*s1.csv, which is one. "),
-        (["A={0}", "--plot", "{dir}/p.gif"], "table: plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
+        (["A={0}", "--out", "{dir}/t.txt"], "table: --out must end with .md, .tex, .csv or .jsonl; got .*t.txt. Name"),
+        (["A={0}", "--out", "{dir}/no/t.md"], "table: --out must be in an existing folder; got .*t.md. Make"),
+        (["A={1}", "--out", "{1}"], "table: --out must be another file than the inputs; got .*s1.csv, which is one. "),
+        (["A={0}", "--plot", "{dir}/p.gif"], "table: --plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
         (["A={dir}/none.csv"], "table: scores must be an existing file; got .*none.csv. Write"),
         (
             ["A={dir}/bad.jsonl"],

@@ -354,16 +354,16 @@ def test_command(world, oracle, tmp_path):
     assert {record.get("system") for record in records} >= {"bleu-2 oracle", RANDOM}
     code, _, err = oracle("study", *given, f"--model-radgraph=fair={paths['fair_graphs']}")
     assert code == 2
-    assert err == "error: study: model_radgraph must name a model; got 'fair', which has no --model. Add it.\n"
+    assert err == "error: study: --model-radgraph must name a model; got 'fair', which has no --model. Add it.\n"
     code, _, err = oracle("study", *given, "--model", "fair")
     assert code == 2
     assert (
-        err == "error: study: model must be NAME=FILE; got 'fair'. "
+        err == "error: study: --model must be NAME=FILE; got 'fair'. "
         "Write both parts, and quote the argument if it contains spaces.\n"
     )
     code, _, err = oracle("study", *given, "--out", tmp_path / "no" / "study")
     assert code == 2
-    assert err.startswith("error: study: out must be in an existing folder; got ")
+    assert err.startswith("error: study: --out must be in an existing folder; got ")
 
 
 # Kept steps
