@@ -43,7 +43,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
         """Check the arguments and call the function."""
-        with called(name, tuple(_known(function)), homes, _typed(function, args, keywords)):
+        with called(name, tuple(_known(function)), homes, given=_typed(function, args, keywords)):
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
 
