@@ -58,7 +58,6 @@ def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequenc
     reading = inputs.reading
     read: Any = queries
     options = {**used(inputs.files), **used(inputs.models)}
-    kept = {"keep": keep} if keep else {}
     if isinstance(queries, str):
         read = [queries]
         options |= {"section": reading.section} if reading.section else {}
@@ -66,7 +65,7 @@ def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequenc
         options |= used(reading, Reading())
     else:
         of_file = api.reports(queries, **used(reading), tell=note)
-        read = of_file.read(default_section=api.section_of(*results), is_shown=True, **kept)[0]
+        read = of_file.read(default_section=api.section_of(*results), is_shown=True, keep=keep)[0]
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     tests = api.reports(read, **options, tell=note)
