@@ -124,7 +124,9 @@ def of_difference(values: Values, truth: float, n: int, sets: int) -> Iterator[O
     """Yield intervals of the mean of n paired differences."""
     for seed in range(sets):
         (column,) = values(np.random.default_rng([seed, n]), (1, n))
-        yield from outcome(paired_test(column, RESAMPLES, seed)[0], truth, effective_studies(column))
+        yield from outcome(
+            paired_test(column, np.zeros(len(column)), RESAMPLES, seed).interval, truth, effective_studies(column)
+        )
 
 
 # What follows from several means

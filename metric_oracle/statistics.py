@@ -23,7 +23,7 @@ LEGACY_SAMPLE = 5000  # values that the released code draws
 FEWEST = 100  # resamples under which the ends of a 95 % interval are two or three draws
 FEW = 20  # effective studies; with fewer a 95 % interval may hold the mean in fewer than 92 of 100 cases
 _HELD = 1 << 21  # drawn studies in memory at once
-_TIE = 1e-12  # numbers that agree so far are equal: the rest is rounding
+_TIE = 1e-12  # numbers that agree so far, relative to the greater one, are equal: the rest is rounding
 
 Array = npt.NDArray[np.float64]
 
@@ -73,6 +73,13 @@ class Resampled:
         """Return a statistic computed from this one by a function of the last axis."""
         return Resampled(*(function(np.asarray(part)) for part in (self.value, self.resampled, self.left_out)))
 
+    def __sub__(self, other: "Resampled") -> "Resampled":
+        return Resampled(
+            difference(self.value, other.value),
+            difference(self.resampled, other.resampled),
+            difference(self.left_out, other.left_out),
+        )
+
     def interval(self, method: str = "bca", level: float = LEVEL) -> Interval | None:
         """Return the interval of a scalar statistic; None if it is not defined for some resample."""
         if not (np.isfinite(self.value) and np.isfinite(self.resampled).all()):
@@ -85,6 +92,20 @@ class Resampled:
             is_close = None in ends  # the values differ by less than float64 can square
             low, high = (low, high) if is_close else ends
         return Interval(float(low or 0), float(high or 0), is_close)
+
+
+def difference(a: Any, b: Any) -> Any:
+    """Return a - b, 0 where the two differ by rounding alone: the one rule for what is compared anywhere.
+
+    Equal scores have equal bits, but their means need not: (0.1 + 0.1 + 0.1) / 3 is not 0.1.
+    """
+    gap = np.subtract(a, b)
+    return np.where(np.abs(gap) <= _TIE * np.maximum(np.abs(a), np.abs(b)), 0.0, gap)[()]
+
+
+def varies(values: Array, size: float = 0.0) -> bool:
+    """Return whether values differ by more than rounding; `size` is that of the numbers whose differences they are."""
+    return bool(difference(size + values.max(), size + values.min()) > 0)
 
 
 def checked_values(values: Sequence[float] | np.ndarray) -> Array:
@@ -217,13 +238,13 @@ def intervals(
     if not 0 < level < 1:
         raise InputError(argument="level", rule="must be between 0 and 1", value=level, step="The usual one is 0.95.")
     n_resamples = checked_resamples(resamples)
-    varies = columns.min(axis=1) < columns.max(axis=1)
+    differ = difference(columns.max(axis=1), columns.min(axis=1)) > 0
     if method != LEGACY:
-        means = resample_means(columns[varies], n_resamples, seed)
+        means = resample_means(columns[differ], n_resamples, seed)
     results = []
-    for column, place in zip(columns, np.cumsum(varies) - 1, strict=True):
+    for column, is_varied, place in zip(columns, differ, np.cumsum(differ) - 1, strict=True):
         low, high = float(column.min()), float(column.max())
-        if low == high:
+        if not is_varied:
             results.append(Interval(low, high, degenerate=True))
         elif method == LEGACY:
             results.append(_legacy(column, level, seed))
@@ -260,7 +281,7 @@ def bca(value: float, resampled: Array, left_out: Array, sides: Array) -> list[f
         # Half of the ties, which rounding keeps apart.
         ties = np.abs(resampled - value) <= _TIE * np.abs(resampled).max(initial=0)
         below = ((resampled < value) & ~ties).mean() + ties.mean() / 2 if len(resampled) else 0.0
-        if not np.isfinite(spread) or spread == 0 or not 0 < below < 1:
+        if not np.isfinite(spread) or spread == 0 or not varies(left_out) or not 0 < below < 1:
             return [None, None]
         acceleration = (deviations**3).sum() / (6 * spread)
         shift = ndtri(below) + ndtri(sides)
@@ -318,17 +339,26 @@ def paired(
         )
     n_resamples = checked_resamples(resamples)
 
-    difference = first - second
-    return Paired(float(difference.mean()), *paired_test(difference, n_resamples, seed, level))
+    return paired_test(first, second, n_resamples, seed, level)
 
 
-def paired_test(difference: Array, resamples: int, seed: int, level: float = LEVEL) -> tuple[Interval, float]:
-    """Return the interval and the p-value of `paired` from the differences of two systems by study."""
-    means = subset_means(difference, resamples, seed)
-    if np.ptp(difference) == 0:
-        value = float(difference[0])
-        return Interval(value, value, degenerate=True), bootstrap_p(means)
-    return acceptance_interval(means, level), bootstrap_p(means)
+def paired_test(a: Array, b: Array, resamples: int, seed: int, level: float = LEVEL) -> Paired:
+    """Return `paired` of checked values."""
+    by_study = difference(a, b)
+    means = subset_means(by_study, resamples, seed)
+    value, p_value = float(by_study.mean()), bootstrap_p(means)
+    if not varies(by_study, max(np.abs(a).max(), np.abs(b).max())):
+        return Paired(value, Interval(value, value, degenerate=True), p_value)
+    return Paired(value, acceptance_interval(means, level), p_value)
+
+
+def bootstrap_test(a: Resampled, b: Resampled) -> Paired:
+    """Return the difference of two statistics of the same resamples, with the bootstrap's interval and p-value."""
+    between = a - b
+    value, p_value = float(between.value), bootstrap_p(between.resampled)
+    if not varies(between.resampled, float(np.abs(a.resampled).max())):
+        return Paired(value, Interval(value, value, degenerate=True), p_value)
+    return Paired(value, acceptance_interval(between.resampled), p_value)
 
 
 def subset_means(values: Array, resamples: int, seed: int) -> Array:
@@ -391,7 +421,7 @@ def effective_studies(values: Array) -> float:
     deviations = values - values.mean()
     spread = float((deviations**2).mean())
     nonzero = float(np.count_nonzero(values))
-    if spread == 0:
+    if not varies(values):
         return nonzero
     squared = float((deviations**3).mean()) ** 2 / spread**3
     return nonzero if squared == 0 else min(nonzero, len(values) / squared)
@@ -438,4 +468,4 @@ def overlap(a: Interval, b: Interval) -> bool:
     Yu et al. call a system significantly better where they have none (medRxiv 2022.08.30.22279318, statistical
     analysis, "Prior models evaluation"). The rule ignores that the studies are the same; `paired` does not.
     """
-    return a.low <= b.high and b.low <= a.high
+    return bool(difference(b.high, a.low) >= 0 and difference(a.high, b.low) >= 0)

@@ -8,7 +8,7 @@ from scipy import stats
 from metric_oracle import statistics
 from metric_oracle.choices import INTERVALS
 from metric_oracle.errors import InputError
-from metric_oracle.statistics import Interval, adjusted, interval, intervals, overlap, paired
+from metric_oracle.statistics import Interval, adjusted, difference, interval, intervals, overlap, paired
 
 SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
 
@@ -305,3 +305,26 @@ def test_overlap_is_the_papers_rule():
     assert not overlap(Interval(-0.051, 0.009), Interval(-0.129, -0.062))
     assert overlap(Interval(0.044, 0.118), Interval(0.017, 0.086))
     assert overlap(Interval(0, 1), Interval(1, 2))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-7, 1.0, 3.3e5])
+def test_equal_means_differ_by_nothing(size):
+    """Means of equal numbers, summed in several ways, against the numbers."""
+    scores = size * np.random.default_rng(0).uniform(-1, 1, 40)
+    means = np.array([sum([score] * n) / n for score, n in zip(scores, range(3, 43), strict=True)])
+    assert (means != scores).any()
+    assert (difference(means, scores) == 0).all()
+    for a, b in ((means, scores), (scores, means)):
+        assert paired(a, b) == (0.0, (0.0, 0.0, True), 1.0)
+    by_study = difference(scores * (1 + 1e-9), scores)
+    assert (by_study == scores * (1 + 1e-9) - scores).all()
+
+
+def test_means_that_differ_by_rounding_alone_do_not_vary():
+    values = np.array([0.1, (0.1 + 0.1 + 0.1) / 3, 0.1, sum([0.1] * 6) / 6])
+    assert len({*values}) > 1
+    assert interval(values).degenerate
+    a, b = (Interval(value, value, degenerate=True) for value in (min(values), max(values)))
+    assert overlap(a, b)
+    assert overlap(b, a)
+    assert not overlap(a, Interval(0.4, 0.5))

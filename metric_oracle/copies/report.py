@@ -35,7 +35,16 @@ from metric_oracle.metrics import METRICS
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.results import Frames
-from metric_oracle.statistics import LEVEL, Array, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.statistics import (
+    LEVEL,
+    Array,
+    Interval,
+    Resampled,
+    checked_resamples,
+    difference,
+    resample_means,
+    varies,
+)
 
 HUMAN = "human"
 LIMITS = (0.9, 0.8, 0.7)
@@ -313,7 +322,7 @@ def _say(reports: Reports, side: AttachedReports) -> None:
 def _with_truth(numbers: Measured, human: Measured) -> Measured:
     """Return `numbers` with `is_nearer`, which compares the training report with the human report of a study."""
     with_truth = score(numbers.reports, human.reports, list(NEAR)).table
-    nearer = {name: numbers.best[name] > with_truth[name].to_numpy() for name in NEAR}
+    nearer = {name: difference(numbers.best[name], with_truth[name].to_numpy()) > 0 for name in NEAR}
     return replace(numbers, is_nearer=nearer)
 
 
@@ -346,7 +355,9 @@ def lines_of(numbers: Measured) -> dict[str, Line]:
     texts = numbers.folded_texts
     frequent, _ = Counter(texts).most_common(1)[0]
     lines = {"copy: text": _share(numbers.is_copy), "copy: tokens": _share(numbers.best["rouge-l"] == 1.0)}
-    lines |= {f"{name} ≥ {limit}": _share(numbers.best[name] >= limit) for name in NEAR for limit in LIMITS}
+    lines |= {
+        f"{name} ≥ {limit}": _share(difference(numbers.best[name], limit) >= 0) for name in NEAR for limit in LIMITS
+    }
     lines["longest run, median"] = _median(numbers.run)
     lines[f"longest run ≥ {LONG}"] = _share(numbers.run >= LONG)
     lines[f"new {NOVELTY}-grams"] = _ratio(numbers.n_new, numbers.n_grams)
@@ -373,9 +384,7 @@ def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[
             method, human = lines[name][label].method, parts.get((HUMAN, label))
             cell = Cell(float(part.value), _interval(part, method))
             if human is not None and name != HUMAN:
-                between = Resampled(
-                    part.value - human.value, part.resampled - human.resampled, part.left_out - human.left_out
-                )
+                between = part - human
                 cell = cell._replace(difference=float(between.value), difference_interval=_interval(between, method))
             cells[name, label] = cell
     return cells
@@ -395,6 +404,6 @@ def _interval(part: Resampled, method: str) -> Interval | None:
     """Return the interval of one line."""
     if not np.isfinite(part.value):
         return None
-    if np.ptp(part.resampled) == 0:
+    if not varies(part.resampled):
         return Interval(float(part.value), float(part.value), degenerate=True)
     return part.interval(method)

@@ -15,6 +15,7 @@ from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut, ro
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.retrieval.results import read_signed
+from metric_oracle.statistics import difference
 
 _GRAMS, _NEW = f"n_{NOVELTY}grams", f"new_{NOVELTY}grams"
 _STRINGS = ("set", "query_id", "candidate_id", "run_id", "text")
@@ -84,7 +85,7 @@ class CopiedCases:
                     "name": name,
                     "n": len(run),
                     "copies": int(of_set["copy"].to_numpy().sum()),
-                    "near": int((of_set[NEAR[0]].to_numpy() >= LIMITS[0]).sum()),
+                    "near": int((difference(of_set[NEAR[0]].to_numpy(), LIMITS[0]) >= 0).sum()),
                     "long": int((run >= LONG).sum()),
                     "median": int(np.sort(run)[(len(run) - 1) // 2]),
                     "new": float(n_new.sum() / n_grams.sum()) if n_grams.any() else None,

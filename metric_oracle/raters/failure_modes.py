@@ -28,7 +28,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg
+from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg, difference, varies
 
 DIRECTIONS = {"more": ">", "less": "<"}
 
@@ -190,7 +190,7 @@ def failure_modes(
                     "n_b": len(sides[1][i]),
                     **by_study[a, b],
                     "study_p_adjusted": by_both,
-                    "study_significant": by_both is not None and by_both <= rate and bool(more > fewer),
+                    "study_significant": by_both is not None and by_both <= rate and bool(difference(more, fewer) > 0),
                 }
             )
     means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
@@ -250,9 +250,9 @@ def study_test(a: Array, b: Array) -> dict[str, float | None]:
     result: dict[str, float | None] = dict.fromkeys(_BY_STUDY)
     if len(a) < 2:
         return result
-    n, difference = len(a), a - b
-    mean, spread = float(difference.mean()), float(difference.std(ddof=1))
-    if spread > 1e-12 * (np.abs(a).max() + np.abs(b).max()):
+    n, by_study = len(a), difference(a, b)
+    mean, spread = float(by_study.mean()), float(by_study.std(ddof=1))
+    if varies(by_study, max(np.abs(a).max(), np.abs(b).max())):
         t = mean / (spread / np.sqrt(n))
         p_value = float(2 * student.sf(abs(t), n - 1))
     else:

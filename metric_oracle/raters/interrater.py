@@ -35,7 +35,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_within,
 )
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples
+from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference
 
 RESAMPLES = 1000  # as in Yu et al.
 ICC = ("ICC(A,1)", "ICC(A,k)")
@@ -355,7 +355,7 @@ def other_raters(values: Array, draws: Array, n_studies: int) -> Array:
     n_resamples, n_raters = draws.shape
     moved, tail = values[: n_resamples + n_studies + 1].copy(), values[n_resamples + n_studies + 1 :]
     without = tail.reshape(n_raters, n_studies + 1)
-    deviations = without[:, -1] - without[:, -1].mean()
+    deviations = difference(without[:, -1], without[:, -1].mean())
     between = (n_raters - 1) / n_raters * (deviations**2).sum()
     # What leaving out a rater and a study changes beyond the two changes taken separately.
     both = without[:, :-1] - moved[n_resamples:-1]

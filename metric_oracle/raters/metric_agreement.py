@@ -55,7 +55,7 @@ from metric_oracle.raters.rank_correlation import (
 from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated, score_texts
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.machine import machine
-from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array
+from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array, difference
 
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
@@ -400,13 +400,12 @@ def align(
     records: list[dict[str, Any]] = []
     values: _Values = {}
     for name, goodness in part.goodness().items():
-        scored = -columns[name] if name in lower else columns[name]
         for (kind, rater), statistic in product(counts, rated.statistics):
             on_resamples = STATISTICS[statistic](goodness, sides[kind, rater], part.drawn)
             record = interval_record(statistic, on_resamples, part.drawn)
             if record["value"] is not None and statistic in (TAU, SPEARMAN):  # equal to SciPy in the last bit
                 of_scipy = kendalltau if statistic == TAU else spearmanr
-                record["value"] = float(of_scipy(scored, counts[kind, rater]).statistic)
+                record["value"] = float(of_scipy(-goodness.ranks[-1], counts[kind, rater]).statistic)
             records.append({"metric": name, "errors": kind, "rater": rater, **record})
             if rater == MEAN:
                 values[statistic, kind, name] = on_resamples
@@ -660,7 +659,7 @@ def _changes(
     for view in views:
         for key, on_resamples in values[view.name].items() if view.name != view.base else ():
             statistic, kind, metric = key
-            change = on_resamples - values[view.base][key]
+            change = difference(on_resamples, values[view.base][key])
             keys = {"what": CHANGE, "set": view.base, "metric": metric, "versus": view.name, "errors": kind}
             yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
 
@@ -674,7 +673,7 @@ def _differences(
         for (view, part), (a, b) in product(parts.items(), pairs):
             applies = statistic in part.rated.statistics and {a, b} <= part.scores.keys()
             for kind in part.rated.kinds if applies else ():
-                between = values[view][statistic, kind, a] - values[view][statistic, kind, b]
+                between = difference(values[view][statistic, kind, a], values[view][statistic, kind, b])
                 record = part.difference(between, statistic)
                 if record is not None:
                     family.append({"set": view, "metric": a, "versus": b, "errors": kind, **record})
@@ -703,7 +702,7 @@ def _ceilings(view: str, part: _Scored) -> Iterator[dict[str, Any]]:
             keys = {"what": CEILING, "set": view, "metric": name, "errors": kind}
             yield {**keys, **interval_record(statistic, mean, part.drawn)}
             if name != RADIOLOGISTS:
-                below = interval_record(statistic, mean - means[RADIOLOGISTS], part.drawn)
+                below = interval_record(statistic, difference(mean, means[RADIOLOGISTS]), part.drawn)
                 yield {**keys, "versus": RADIOLOGISTS, **below}
         if not part.drawn.is_pooled:
             sides = [side(-own, part.drawn) for own in by_rater]
@@ -746,7 +745,7 @@ def _ablations(
             key = statistic, kind, metric
             names = {"what": ABLATION, "set": view.name, "metric": variant, "errors": kind}
             yield {**names, **part.record(of_variant[key], statistic)}
-            record = part.difference(of_variant[key] - values[view.name][key], statistic)
+            record = part.difference(difference(of_variant[key], values[view.name][key]), statistic)
             if record is not None:
                 family.append({**names, "versus": metric, **record})
     add_adjusted(family)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.statistics import Array, adjusted, bca, bootstrap_p, effective_studies, percentile
+from metric_oracle.statistics import Array, adjusted, bca, bootstrap_p, difference, effective_studies, percentile
 
 TAU, SPEARMAN, WITHIN, ACCURACY = "tau-b", "spearman", "tau-b within studies", "pairwise accuracy"
 TIES, WHOLE = "accuracy with ties", "groups in the right order"
@@ -145,9 +145,9 @@ def draw(
 def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
     """Prepare a column of P numbers."""
     if drawn.is_pooled:
-        return of_signs(np.sign(values[:, None] - values).astype(np.float64), drawn)
+        return of_signs(np.sign(difference(values[:, None], values)).astype(np.float64), drawn)
     first, second = drawn.comparisons
-    within = np.sign(values[first] - values[second]).astype(np.float64)
+    within = np.sign(difference(values[first], values[second])).astype(np.float64)
     none = np.zeros((len(drawn.studies), 0))
     return Side(none, within, none, sum_within(within * within, drawn), none, none)
 

@@ -36,7 +36,7 @@ from metric_oracle.samples.groups import (
     scores_with,
     signature_of,
 )
-from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, intervals, paired_test, resample_means
+from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, difference, intervals, paired_test, resample_means
 from metric_oracle.tables.systems import CHANCE, aligned, best_of_name, check_signatures, common_metrics, read_system
 from metric_oracle.tables.systems import Given as Row
 
@@ -406,8 +406,8 @@ def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]]
     for place, (name, of_selector) in enumerate(values.items()):
 
         def share(averages: Array, place: int = place) -> Array:
-            headroom = averages[..., -1] - averages[..., 0]
-            gain = averages[..., place] - averages[..., 0]
+            headroom = difference(averages[..., -1], averages[..., 0])
+            gain = difference(averages[..., place], averages[..., 0])
             return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=sign * headroom > 0)
 
         shares = means.map(share)
@@ -425,9 +425,8 @@ def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]]
         names = ("difference", "difference_low", "difference_high", "p_value", "p_adjusted")
         row |= dict.fromkeys(names)
         if place:
-            difference = of_selector - values[MEAN]
-            between, p = paired_test(difference, RESAMPLES, seed)
-            row["difference"], row["difference_low"], row["difference_high"] = float(difference.mean()), *between[:2]
+            gain, ends_of_gain, p = paired_test(of_selector, values[MEAN], RESAMPLES, seed)
+            row["difference"], row["difference_low"], row["difference_high"] = gain, *ends_of_gain[:2]
             # The best of all samples is no selector: it is never below the mean, so its test would mean nothing.
             row["p_value"] = None if is_fixed else p
         rows.append(row)

@@ -23,6 +23,7 @@ from metric_oracle.statistics import (
     adjusted,
     check_method,
     checked_resamples,
+    difference,
     effective_studies,
     overlap,
 )
@@ -374,7 +375,7 @@ def compare(
             report(f"{a} against {b}, {metric}")
             ends = [cells[name, metric].interval for name in (a, b)]
             result = of_metric.difference(a, b, n_resamples)
-            tests.append((a, b, metric, *result, overlap(*ends), effective_studies(row[a] - row[b])))
+            tests.append((a, b, metric, *result, overlap(*ends), effective_studies(difference(row[a], row[b]))))
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
         if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
             columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
@@ -385,7 +386,9 @@ def compare(
             for a, b in paired:
                 ends = [corpus_cells[name].interval for name in (a, b)]
                 result = of_corpus.difference(a, b, n_resamples)
-                tests.append((a, b, columns[-1].metric, *result, overlap(*ends), effective_studies(row[a] - row[b])))
+                tests.append(
+                    (a, b, columns[-1].metric, *result, overlap(*ends), effective_studies(difference(row[a], row[b])))
+                )
     sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
     p_adjusted = adjusted([test[5] for test in tests]) if tests else []
     first = scores[names[0]]

@@ -23,7 +23,7 @@ from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.results import Frames
 from metric_oracle.sources.labels import LabelSets
-from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means
+from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means, varies
 from metric_oracle.tables.table_cells import crg_of_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
@@ -252,7 +252,7 @@ def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed:
 
 def ends_of(score: Resampled) -> Interval:
     """Return the interval of a score of a test set; if all resamples have one score, a degenerate one at that score."""
-    if np.ptp(score.resampled) == 0:
+    if not varies(score.resampled):
         return Interval(float(score.value), float(score.value), degenerate=True)
     return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
 

@@ -6,6 +6,7 @@ All systems are resampled together. CRG is not a mean: its cell has the CRG of t
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,13 +17,15 @@ from metric_oracle.statistics import (
     LEVEL,
     Array,
     Interval,
+    Paired,
     Resampled,
-    acceptance_interval,
-    bootstrap_p,
+    bootstrap_test,
+    difference,
     effective_studies,
     interval,
     paired_test,
     resample_means,
+    varies,
 )
 
 CRG = "crg"
@@ -212,7 +215,7 @@ class MetricCells:
         """Return the interval of a system's mean."""
         values, position = self.row[name], self._position(name)
         of_all = float(self.means.value[position])
-        if not self._is_corpus and values.min() == values.max():
+        if not self._is_corpus and not varies(values):
             return Interval(of_all, of_all, degenerate=True)
         if self.method == LEGACY:
             ends = interval(values, LEGACY, LEVEL, seed=self.seed)
@@ -220,20 +223,17 @@ class MetricCells:
         of_system = self.means.map(lambda means: means[..., position])
         return of_system.interval(self.method) or Interval(of_all, of_all, degenerate=True)
 
-    def difference(self, a: str, b: str, resamples: int) -> tuple[float, Interval, float]:
+    def difference(self, a: str, b: str, resamples: int) -> Paired:
         """Return the difference of two systems, its interval and its p-value, both from the same test.
 
         Means use the permutation test. Values of a whole test set use the bootstrap over studies, because a single
         study has no difference that a permutation could change the sign of.
         """
-        positions = self._position(a), self._position(b)
-        between = self.means.map(lambda means: means[..., positions[0]] - means[..., positions[1]])
-        difference = float(between.value)
         if not self.is_whole:
-            return difference, *paired_test(self.row[a] - self.row[b], resamples, self.seed)
-        if np.ptp(between.resampled) == 0:
-            return difference, Interval(difference, difference, degenerate=True), bootstrap_p(between.resampled)
-        return difference, acceptance_interval(between.resampled), bootstrap_p(between.resampled)
+            return paired_test(self.row[a], self.row[b], resamples, self.seed)
+        return bootstrap_test(
+            *(self.means.map(partial(np.take, indices=self._position(name), axis=-1)) for name in (a, b))
+        )
 
     def cells(self, random: str | None, oracles: Mapping[str, str], competing: Collection[str]) -> dict[str, Cell]:
         """Return each system's cell; `random` names the random row, `oracles` the oracle of each metric."""
@@ -260,7 +260,7 @@ class MetricCells:
                 int(np.count_nonzero(values)),
                 effective_studies(values),
                 self.unscorable[name],
-                name in competing and sign * mean[name] == best,
+                name in competing and bool(difference(sign * mean[name], best) == 0),
                 change[0],
                 share[0],
                 change[1],
@@ -275,8 +275,9 @@ class MetricCells:
 
         def of(means: Array) -> Array:
             """Return the ratio from the means of all systems."""
-            way = means[..., position] - means[..., start]
-            whole = means[..., start] if oracle is None else means[..., self._position(oracle)] - means[..., start]
+            base = means[..., start]
+            way = difference(means[..., position], base)
+            whole = base if oracle is None else difference(means[..., self._position(oracle)], base)
             exists = whole > 0 if oracle is None else sign * whole > 0
             return np.divide(scale * way, whole, out=np.full_like(way, np.nan), where=exists)
 

@@ -144,6 +144,30 @@ def test_no_share_where_there_is_no_headroom():
     assert found.curve["n"].to_pylist() == [1]  # one study alone has two samples: no interval
 
 
+@pytest.mark.parametrize("metric", ["bleu", "rouge-l", "meteor:nltk-stems", "jaccard:3"])
+@pytest.mark.parametrize("n", [3, 7])
+def test_samples_of_greedy_decoding_differ_by_nothing(metric, n):
+    """All samples of a study are equal: their mean is the score of each but for rounding."""
+    if metric.startswith("meteor"):
+        pytest.importorskip("nltk")
+    draw = random.Random(1)
+    references = {f"s{i}": " ".join(draw.choices(WORDS, k=7)) for i in range(12)}
+    samples = {study: [" ".join(draw.choices(WORDS, k=6))] * n for study in references}
+    found = mo.best_of(samples, references, metric)
+    for row in found.selectors.to_pylist()[1:]:
+        assert (row["difference"], row["difference_low"], row["difference_high"]) == (0, 0, 0), row
+        assert row["p_value"] in (1, None)
+        assert row["p_adjusted"] in (1, None)
+        assert row["share"] is row["share_low"] is row["share_high"] is None
+    one = mo.score(references, {study: texts[0] for study, texts in samples.items()}, metric)
+    rows = {"mean": found.to_scores(1), "best": found.to_scores(), "one": one}
+    for (difference,) in (
+        mo.compare(rows, paired=[pair], resamples=500).differences for pair in itertools.permutations(rows, 2)
+    ):
+        assert (difference.difference, difference.interval, difference.p_value) == (0, (0, 0, True), 1)
+        assert difference.overlap
+
+
 def test_intervals_cover_the_truth():
     """In 93 to 97 % of 400 simulated test sets the interval of the expected best of 4 of 8 holds the true value."""
     rng = np.random.default_rng(7)
