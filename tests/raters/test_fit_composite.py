@@ -4,7 +4,8 @@ import io
 import json
 import re
 import sys
-from itertools import combinations_with_replacement
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 import pytest
@@ -359,3 +360,45 @@ def test_texts_of_the_samples_file_are_scored(oracle, rated, tmp_path):
     assert fitted.records()[0]["weight"] == record.options["terms"]["bleu-1"].weight
     assert fitted.signature["command"] == "fit-composite"
     assert fitted.summary() == f"1 metrics, 200 pairs, R2 {fitted.content['fit']['r2']:.3f}"
+
+
+def test_held_out_predictions_that_are_equal_have_no_order(tmp_path, oracle):
+    """Without the one report whose score differs there is no weight; the others have equal scores."""
+    metric, errors = [0.3, 0.3, 0.3, 0.7], [1.1, 2.3, 1.7, 0.4]
+    columns = {"study_id": range(4), "bleu-2": metric, "errors": errors}
+    fitted = fit_composite(write(tmp_path / "pairs.csv", columns))
+    fit = fitted.content["fit"]
+    assert fit["tau_b_held_out"] is fit["tau_b_held_out_low"] is fit["tau_b_held_out_high"] is None
+    assert "held out is undefined" in " ".join(fitted.warnings())
+    assert fit["tau_b"] == pytest.approx(-stats.kendalltau(metric, errors).statistic)
+    code, printed, _ = oracle("fit-composite", tmp_path / "pairs.csv", "--format", "jsonl")
+    assert code == 0
+    assert json.loads(printed)["fit"]["tau_b_held_out"] is None
+    _, shown, _ = oracle("fit-composite", tmp_path / "pairs.csv", "--format", "table")
+    assert "held out undefined" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ties_of_predictions_are_those_of_fractions(seed, tmp_path):
+    """Coarse scores of few studies, against the same fit in exact arithmetic."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 9))
+    values = rng.choice([0.0, 0.1, 0.3, 0.7], n)
+    errors = rng.choice([0, 1, 2], n)
+    if len({*values}) < 2 or len({*errors.tolist()}) < 2:
+        return
+    columns = {"study_id": range(n), "bleu-2": values, "errors": errors}
+    fit = fit_composite(write(tmp_path / "pairs.csv", columns)).content["fit"]
+    x, y = [Fraction(str(v)) for v in values], [Fraction(int(e)) for e in errors]
+    agreeing = ordered = of_errors = 0
+    for i, j in permutations(range(n), 2):
+        kept = [k for k in range(n) if k not in (i, j)]
+        mean_x, mean_y = (sum(side[k] for k in kept) / len(kept) for side in (x, y))
+        slope = sum((x[k] - mean_x) * (y[k] - mean_y) for k in kept)
+        predicted, wanted = (x[i] - x[j]) * slope, y[i] - y[j]
+        predicted, wanted = ((v > 0) - (v < 0) for v in (predicted, wanted))
+        agreeing, ordered, of_errors = agreeing + predicted * wanted, ordered + abs(predicted), of_errors + abs(wanted)
+    if ordered:
+        assert fit["tau_b_held_out"] == pytest.approx(agreeing / np.sqrt(float(ordered * of_errors)))
+    else:
+        assert fit["tau_b_held_out"] is None
