@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -63,13 +64,15 @@ class SampledCases:
         texts, names = self.samples.texts[place], self.samples.names[place]
         logprobs = [None] * len(texts) if self.samples.logprobs is None else self.samples.logprobs[place]
         scored = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if reference is not None else []
-        columns = [np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in scored]
+        named = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if len(texts) > 1 else []
+        with catch_warnings():
+            simplefilter("ignore")  # what there is to note of the texts was said when their file was read
+            columns = [np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in scored]
+            chosen = consensus({study: list(texts)}, named).chosen if named else {}
         best = [
             column.max() if METRICS[name].higher_is_better else column.min()
             for name, column in zip(scored, columns, strict=True)
         ]
-        named = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if len(texts) > 1 else []
-        chosen = consensus({study: list(texts)}, named).chosen if named else {}
         rows = [
             {
                 "name": name,
