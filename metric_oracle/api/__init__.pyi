@@ -1,7 +1,7 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
 from metric_oracle.api.annotating import annotate as annotate, check_annotation as check_annotation
 from metric_oracle.api.attached import reports as reports
-from metric_oracle.api.given import is_prepared as is_prepared, section_of as section_of
+from metric_oracle.api.given import is_prepared as is_prepared, say_wordless as say_wordless, section_of as section_of
 from metric_oracle.api.groups import pairwise as pairwise
 from metric_oracle.api.rewards import consensus_reward as consensus_reward, reward as reward
 from metric_oracle.api.reranking import plan_rerank as plan_rerank, rerank as rerank

@@ -14,8 +14,10 @@ from metric_oracle.corpora.reports import Reports, as_reports
 from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.ngrams import n_wordless
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_set, not_one_index, open_index
+from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
@@ -60,6 +62,22 @@ def say(line: str, tell: Callable[[str], None] | None) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("metric_oracle", "contextlib")):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(line, stacklevel=depth)
+
+
+def say_wordless(
+    metrics: Iterable[Metric], sides: Mapping[str, Sequence[str]], tell: Callable[[str], None] | None
+) -> None:
+    """Tell how many texts have no word under those metrics that read the letters a to z and digits alone."""
+    names = [metric.name for metric in metrics if "words" in metric.representations]
+    for noun, texts in sides.items() if names else ():
+        n = n_wordless(texts)
+        if n:
+            shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+            say(
+                f"{n:,} of {len(texts):,} {noun} have no word under {shown}: only the letters a to z and digits count, "
+                "so they score 0 and tie",
+                tell,
+            )
 
 
 def opened(index: str | Path | Index) -> Index:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.attached import AttachedReports, attached
-from metric_oracle.api.given import Given, given_of, names_of, opened, say, section_of
+from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless, section_of
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -117,6 +117,8 @@ def score(
     )
     if warning:
         say(warning, tell)
+    texts = {"references": truth.texts, "predictions": generated.texts}
+    say_wordless(records or [get_metric("rouge-l")], texts, tell)
     return _pairs.score(
         truth,
         generated,

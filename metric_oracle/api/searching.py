@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.api.attached import attached, with_prepared
-from metric_oracle.api.given import Given, given_of, names_of, opened, say
+from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless
 from metric_oracle.arguments import check_int
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import METRICS, Metric, get_metric
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
@@ -128,6 +128,8 @@ def build_index(
     if "tell" in given.models:
         given.models["tell"](f"reports: {corpus.source}")
     encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
+    indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
+    say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
     inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
     inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)
     if shard_rows is not None:
@@ -138,12 +140,23 @@ def build_index(
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)
 
 
-def loaded(queries: Given, index: Index, progress: Progress | None = None, keep: Sequence[str] = ()) -> Inputs:
+def loaded(
+    queries: Given,
+    index: Index,
+    progress: Progress | None = None,
+    keep: Sequence[str] = (),
+    metrics: Sequence[Metric] = (),
+) -> Inputs:
     """Return test reports as Inputs for an index; loaded reports are returned unchanged.
 
-    `keep` names columns to keep.
+    `keep` names columns to keep, `metrics` are those that will read the reports.
     """
-    return queries if isinstance(queries, Inputs) else attached(queries).load(index, progress, keep)
+    if isinstance(queries, Inputs):
+        return queries
+    side = attached(queries)
+    inputs = side.load(index, progress, keep)
+    say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
+    return inputs
 
 
 def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
@@ -207,7 +220,7 @@ def retrieve(
     ['small effusion']
     """
     planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
-    return planned.run(loaded(queries, planned.index, progress, planned.columns), progress)
+    return planned.run(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)
 
 
 @called("merge")
@@ -312,7 +325,7 @@ def baseline(
         corpus_vectors=corpus_vectors,
         query_vectors=query_vectors,
     )
-    return planned.run(loaded(queries, planned.scores.index))
+    return planned.run(loaded(queries, planned.scores.index, metrics=[planned.scores.metric]))
 
 
 @called("expectation")
@@ -366,7 +379,7 @@ def expectation(
     [0.5]
     """
     planned = plan_expectation(index, metric, options or DEFAULTS, quantiles=quantiles, bins=bins)
-    return planned.run(loaded(queries, planned.scores.index, progress), progress)
+    return planned.run(loaded(queries, planned.scores.index, progress, metrics=[planned.scores.metric]), progress)
 
 
 @called("verify")

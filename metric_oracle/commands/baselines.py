@@ -37,7 +37,7 @@ class Shared:
         options = api.SearchOptions(text=own.pop("text", True), **given(self.bertscore))
         plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
         check_encoder(plan.scores, self.queries, self.inputs)
-        return plan, load_tests(self.queries, self.inputs, plan.scores.index)
+        return plan, load_tests(self.queries, self.inputs, plan.scores.index, metrics=[plan.scores.metric])
 
 
 def _baseline(kind: str, shared: Shared, to: Destination, with_text: bool, **own: Any) -> None:

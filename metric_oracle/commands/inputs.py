@@ -47,10 +47,12 @@ def check_web() -> None:
         raise not_installed("a page", missing[0], "web")
 
 
-def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequence[str] = ()) -> Any:
+def load_tests(
+    queries: Path | str, inputs: Inputs, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()
+) -> Any:
     """Read test reports, from a file or one text, with their sources; print what was recognised and left out.
 
-    By default their section is that of `results`, which are indexes or results.
+    By default their section is that of `results`, which are indexes or results. `metrics` will read the reports.
     """
     from metric_oracle import api
 
@@ -70,9 +72,12 @@ def load_tests(queries: Path | str, inputs: Inputs, *results: Any, keep: Sequenc
             note(f"test reports: {read.source}")
     tests = api.reports(read, **options, tell=note)
     if not api.named_models(given(inputs.files)):
-        return tests.load()
-    with progress("test reports") as step:
-        return tests.load(progress=step)
+        loaded = tests.load()
+    else:
+        with progress("test reports") as step:
+            loaded = tests.load(progress=step)
+    api.say_wordless(metrics, {"test reports": loaded.texts}, note)
+    return loaded
 
 
 def attached(reports: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:

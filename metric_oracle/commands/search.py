@@ -135,7 +135,7 @@ def retrieve(
     )
     plan = api.plan(index, name, options)
     check_encoder(plan, tests, inputs)
-    batch = load_tests(tests, inputs, plan.index, keep=plan.columns)
+    batch = load_tests(tests, inputs, plan.index, keep=plan.columns, metrics=[plan.metric])
     with progress("test reports") as step:
         results = plan.run(batch, step)
     if results.signature.get("truncated_queries"):

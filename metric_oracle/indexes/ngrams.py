@@ -7,7 +7,7 @@ number of clipped n-gram matches of two texts is then the size of a set intersec
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain, count, repeat
@@ -59,6 +59,11 @@ def _prepare(text: str) -> str:
 def tokenize_rouge(text: str) -> list[str]:
     """Tokenize as rouge-score's default tokenizer does without stemming: lower-case runs of a-z and 0-9."""
     return _NOT_ALNUM.sub(" ", text.lower()).split()
+
+
+def n_wordless(texts: Iterable[str]) -> int:
+    """Return how many texts have letters, but no token of `tokenize_rouge`: those of other scripts."""
+    return sum(not text.isspace() and any(map(str.isalpha, text)) and not tokenize_rouge(text) for text in texts)
 
 
 TOKENIZERS = {"ngrams": tokenize_bleu, "coco": tokenize_coco, "words": tokenize_rouge}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, opened
+from metric_oracle.api.given import Given, opened, say_wordless
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
@@ -292,6 +292,7 @@ def consensus(
     inputs = load_inputs(
         reports.ids, reports.texts, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources
     ).completed()
+    say_wordless(records, {"distinct samples": reports.texts}, given.models.get("tell"))
     groups = Groups(samples, inputs, places_of(samples))
     of_metric: dict[str, list[Array]] = {}
     utilities: dict[str, list[Array]] = {}

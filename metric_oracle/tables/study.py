@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.api.attached import AttachedReports, attached
-from metric_oracle.api.given import Given, names_of, opened, say
+from metric_oracle.api.given import Given, names_of, opened, say, say_wordless
 from metric_oracle.api.searching import loaded
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.reports import Reports
@@ -199,7 +199,8 @@ def run_study(
     ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
     index = opened(index)
-    tell = queries.models.get("tell") if isinstance(queries, AttachedReports) else None
+    sides = [side for side in (queries, *(models or {}).values()) if isinstance(side, AttachedReports)]
+    tell = next((side.models["tell"] for side in sides if "tell" in side.models), None)
     tests, queries = attached(queries), loaded(queries, index)
     check_section(queries, index)
     section = index.section if index.section[0] else queries.section
@@ -218,6 +219,8 @@ def run_study(
         warning = check_sections(section, reports.known_section, ("test reports", f"model {name!r}"), step)
         if warning:
             say(warning, tell)
+    texts = {"test reports": queries.texts, **{f"reports of {name!r}": reports.texts for name, reports in read.items()}}
+    say_wordless([METRICS[name] for name in names], texts, tell)
     rows, queries = _rows(read, queries, inner)
     _check_ready(ready, names, queries)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
