@@ -140,7 +140,7 @@ def rated(tmp_path_factory) -> Rated:
     good = np.round(-counts.sum(axis=(2, 3, 4)) / 6 + rng.normal(0, 0.8, (50, 4)), 1)
     poor = np.round(rng.normal(0, 1, (50, 4)), 1)
     lines = ["study_number,candidate_type,bleu,poor,RadCliQ-v1,crepe,note"]
-    for s, c in np.ndindex(50, 4):
+    for s, c in [*np.ndindex(50, 4)][::-1]:  # in another order than the ratings
         numbers = f"{good[s, c]},{poor[s, c]},{-good[s, c]},{-good[s, c]}"
         lines.append(f"{s},{RATED_CANDIDATES[c]},{numbers},word")
     paths[3].write_text("\n".join(lines) + "\n")

@@ -419,7 +419,7 @@ def test_scores_of_other_pairs(rated, tmp_path):
         (
             "candidate_type",
             "kind",
-            r"an id occurs more than once in the pairs of .*other\.csv: '0', '1', '2'\. Keep one row for each id\.$",
+            r"an id occurs more than once in the pairs of .*other\.csv: '49', '48', '47'\. Keep one row for each id\.$",
         ),
     ):
         other.write_text(text.replace(old, new))
