@@ -19,6 +19,7 @@ from metric_oracle import cli
 from metric_oracle.corpora.entities import TYPES
 from metric_oracle.corpora.vectors import LABELS, read_labels
 from metric_oracle.synthetic.corpus import write_synthetic
+from support.orders import in_another_order
 
 # A test of what must not wait for the other end of a pipe: what breaks it hangs, which ends the test, not the run.
 AT_ONCE = pytest.mark.timeout(30, method="signal")
@@ -98,13 +99,19 @@ def write_sentences(path: Path, ids: Iterable[str], classes: Iterable[Iterable[i
 
 
 def write_corpus(folder: Path, n_reports: int, n_tests: int, *, seed: int) -> dict[str, Path]:
-    """Write a synthetic corpus and all that metrics read beside the reports; return the paths by side and kind."""
+    """Write a synthetic corpus and all that metrics read beside the reports; return the paths by side and kind.
+
+    Labels of the test reports stand in another order than these, as to rows and columns.
+    """
     paths = write_synthetic(folder / "corpus", n_reports, n_tests, seed=seed)
     rng = np.random.default_rng(seed)
     for side in ("train", "test"):
         labels = read_labels(paths[f"{side}_labels"])
         paths[f"{side}_srr"] = write_srr(folder / f"{side}_srr.csv", labels.ids, labels.values)
         paths[f"{side}_table"] = write_partial(folder / f"{side}_table.csv", labels.ids, labels.values)
+        if side == "test":
+            for kind in ("labels", "srr", "table"):
+                in_another_order(paths[f"{side}_{kind}"]).replace(paths[f"{side}_{kind}"])
         paths[f"{side}_entities"] = write_entities(folder / f"{side}_entities.json", labels.ids, labels.values)
         paths[f"{side}_sentences"] = write_sentences(folder / f"{side}_sentences.json", labels.ids, labels.values)
         # Few distinct vectors, so that scores tie; the last component keeps them from zero.
