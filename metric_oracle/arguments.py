@@ -9,9 +9,16 @@ from metric_oracle.typed import is_possible_path, is_text
 
 
 def check_int(
-    argument: str, value: Any, least: int, step: str = "Choose another number.", *, why: str = "", kind: Any = int
+    argument: str,
+    value: Any,
+    least: int,
+    step: str = "Choose another number.",
+    *,
+    why: str = "",
+    kind: Any = int,
+    most: int | None = None,
 ) -> int:
-    """Return a value that is an integer of at least `least`; raise InputError for any other, also for a bool.
+    """Return a value that is an integer from `least` to `most`; raise InputError for any other, also for a bool.
 
     Parameters
     ----------
@@ -24,11 +31,14 @@ def check_int(
         What follows the least value in the message.
     kind : type
         `int`, or `numbers.Integral`, to which NumPy's integers belong as well.
+    most : int, optional
     """
     if isinstance(value, bool) or not isinstance(value, kind) or value < least:
         raise InputError(
             argument=argument, rule=f"must be an int of at least {least}{why}", value=repr(value), step=step
         )
+    if most is not None and value > most:
+        raise InputError(argument=argument, rule=f"must be an int of at most {most}", value=repr(value), step=step)
     checked: int = value
     return checked
 

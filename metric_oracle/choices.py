@@ -16,3 +16,5 @@ STRATEGIES = ("top", "random")  # which candidates of a list are kept
 # Endings of files of results, and of tables.
 RESULTS = (".parquet", ".csv", ".jsonl")
 TABLES = (".md", ".tex", ".csv", ".parquet", ".jsonl")
+# Numbers of resamples: with fewer, the ends of a 95 % interval are two or three draws; more take hours and no one sees.
+FEWEST, MOST = 100, 1_000_000

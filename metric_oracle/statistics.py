@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.arguments import check_int
-from metric_oracle.choices import INTERVALS, LEGACY
+from metric_oracle.choices import FEWEST, INTERVALS, LEGACY, MOST
 from metric_oracle.errors import InputError
 
 RESAMPLES = 10_000
 LEVEL = 0.95
 LEGACY_SAMPLE = 5000  # values that the released code draws
-FEWEST = 100  # resamples under which the ends of a 95 % interval are two or three draws
 FEW = 20  # effective studies; with fewer a 95 % interval may hold the mean in fewer than 92 of 100 cases
 _HELD = 1 << 21  # drawn studies in memory at once
 _TIE = 1e-12  # numbers that agree so far, relative to the greater one, are equal: the rest is rounding
@@ -130,10 +129,10 @@ def checked_values(values: Sequence[float] | np.ndarray) -> Array:
 
 
 def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
-    """Return the number of resamples, `default` if it is None; raise InputError if it is too small or not an int."""
+    """Return the number of resamples, `default` if it is None; raise InputError unless it is in range."""
     if resamples is None:
         return default
-    return int(check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral))
+    return int(check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral, most=MOST))
 
 
 def check_method(method: str, resamples: int | None) -> None:

@@ -1,14 +1,17 @@
 import math
+import re
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import metric_oracle as mo
 from metric_oracle import statistics
 from metric_oracle.choices import INTERVALS
 from metric_oracle.errors import InputError
 from metric_oracle.statistics import Interval, adjusted, difference, interval, intervals, overlap, paired
+from metric_oracle.synthetic.example import write_example
 
 SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
 
@@ -328,3 +331,39 @@ def test_means_that_differ_by_rounding_alone_do_not_vary():
     assert overlap(a, b)
     assert overlap(b, a)
     assert not overlap(a, Interval(0.4, 0.5))
+
+
+@pytest.mark.parametrize("resamples", [1_000_001, 2**63])
+def test_resamples_have_a_maximum(resamples, example, fails):
+    match = f"resamples must be an int of at most 1000000; got {resamples}. The default is 1000"
+    scores, files = mo.score("test.csv", "strong.csv", "bleu"), ("ratings.csv", "samples.csv")
+    scores.write("s.parquet")
+    index = mo.build_index("train.csv", "INDEX", metrics="rouge-l,bleu")
+    for call in (
+        lambda: interval([1, 2, 3], resamples=resamples),
+        lambda: mo.interval([1, 2, 3], resamples=resamples),
+        lambda: scores.interval(resamples=resamples),
+        lambda: mo.compare({"a": scores}, resamples=resamples),
+        lambda: mo.overlap(index, {"a": "strong.csv"}, resamples=resamples),
+        lambda: mo.align(files[0], samples=files[1], metrics=["bleu"], resamples=resamples),
+        lambda: mo.compare_metrics({"R": mo.RatedFiles(files[0], samples=files[1])}, resamples=resamples),
+        lambda: mo.agreement(files[0], resamples=resamples),
+        lambda: mo.score_crg("test_labels.csv", "strong_labels.csv", uncertain="positive", resamples=resamples),
+        lambda: mo.score_f1_chexbert("test_labels.csv", "strong_labels.csv", resamples=resamples),
+    ):
+        with pytest.raises(InputError, match=re.escape(match)):
+            call()
+    for command in (
+        ("table", "a=s.parquet"),
+        ("overlap", "INDEX", "s=strong.csv"),
+        ("align", files[0], "--samples", files[1], "-m", "bleu"),
+        ("compare-metrics", f"R={files[0]}", "--samples", f"R={files[1]}", "-m", "bleu"),
+        ("agreement", files[0]),
+    ):
+        fails(*command, "--resamples", resamples, match=rf"{command[0]}: --{match}", notes=".*")
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    write_example(tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")

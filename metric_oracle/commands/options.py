@@ -18,8 +18,10 @@ import typer
 from metric_oracle.choices import (
     BACKENDS,
     DEVICES,
+    FEWEST,
     IDENTICAL,
     INTERVALS,
+    MOST,
     ORDERS,
     PROFILES,
     RUNNERS,
@@ -1012,7 +1014,8 @@ IntervalMethod = Annotated[
     ),
     OneOf(INTERVALS),
 ]
-_RESAMPLES, _DRAWN = "--resamples", "Number of bootstrap resamples of the studies, for intervals and tests."
+_RESAMPLES = "--resamples"
+_DRAWN = f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}."
 Resamples = Annotated[int, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
 ResamplesOrNone = Annotated[int | None, _number(_RESAMPLES, panel=ROWS, text=f"{_DRAWN} By default 10000.")]
 _SCORES_FLAG = "--scores"

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.arguments import check_int
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
@@ -55,7 +54,7 @@ from metric_oracle.raters.rank_correlation import (
 from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated, score_texts
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.machine import machine
-from metric_oracle.statistics import FEW, FEWEST, LEVEL, Array, difference
+from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference
 
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
@@ -378,7 +377,7 @@ def align(
     >>> mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
     <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
     """
-    check_resampling(resamples, seed)
+    resamples = check_resampling(resamples, seed)
     from scipy.stats import kendalltau, spearmanr
 
     rated, columns, sources = read_rated(ratings, scores, samples, metrics)
@@ -509,7 +508,7 @@ def compare_metrics(
     >>> [round(r["value"], 3) for r in result.select("agreement", set="example", errors="total", statistic="tau-b")]
     [0.417, 0.433]
     """
-    check_resampling(resamples, seed)
+    resamples = check_resampling(resamples, seed)
     if not sets:
         raise InputError(
             argument="sets", rule="must be at least one rated set", value="none", step="Give NAME=RATINGS."
@@ -571,11 +570,11 @@ def compare_metrics(
     return MetricComparison(views, pa.Table.from_pylist(records, _COMPARED), signature)
 
 
-def check_resampling(resamples: int, seed: int) -> None:
-    """Raise InputError unless the number of resamples and the seed are valid."""
-    check_int("resamples", resamples, FEWEST, "Yu et al. take 1000.")
+def check_resampling(resamples: int, seed: int) -> int:
+    """Return the number of resamples; raise InputError unless it and the seed are valid."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(argument="seed", rule="must be an int from 0", value=repr(seed), step="Take 0.")
+    return checked_resamples(resamples, RESAMPLES)
 
 
 def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
