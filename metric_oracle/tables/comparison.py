@@ -303,7 +303,8 @@ def compare(
     Returns
     -------
     Comparison
-        Means, intervals, changes and tests, with the signature. [`write_table`][metric_oracle.write_table] writes it.
+        Means, intervals, changes and tests, with the signature. It has a table in a notebook, `to_pandas`, `to_polars`,
+        and `write`, which is [`write_table`][metric_oracle.write_table].
 
     Raises
     ------

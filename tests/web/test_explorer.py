@@ -101,8 +101,10 @@ def test_samples_stand_on_the_page_of_their_study(nasty):
         name for name in dict.fromkeys(column.metric for column in nasty.columns) if name in ("bleu-2", "rouge-l")
     ]
     assert metrics
-    with pytest.warns(UserWarning, match="marks that count as words"):  # which the page does not say again
+    # The page does not say again what these calls do.
+    with pytest.warns(UserWarning, match="marks that count as words"):
         wanted = {name: mo.pairwise(texts, name, texts[:1])[:, 0] for name in metrics}
+    with pytest.warns(UserWarning, match="marks that count as words"):
         chosen = mo.consensus({"s": texts}, metrics)
     for name in metrics:
         tagged = [i for i, (_, row) in enumerate(rows) if f">consensus of {name}</span>" in row]
@@ -316,6 +318,9 @@ def test_each_oracle_of_a_study_is_shown_once_under_one_name(studied):
         assert [studied.columns[c].metric for c in found.columns] == ["rouge-l", "bleu-2"]
         (score,) = mo.score({"x": studied.reference(q)}, {"x": found.text}, "bleu-2").values("bleu-2")
         assert studied.columns[found.columns[1]].values[q] == score
+    turned = read_cases(studied.files[::-1], studied.index, studied.queries)  # whatever the order of the files
+    assert {(c.system, c.metric) for c in turned.columns} == set(names)
+    assert len(turned.columns) == len(names)
     client = client_of(studied)
     for path in ("/", "/cases?all=1", "/case/0", "/systems"):
         shown = re.sub(r"<footer.*", "", client.get(path).text, flags=re.DOTALL)
