@@ -9,14 +9,16 @@ def main() -> None:
     """Run the command line; an interruption while its modules are imported is one line too."""
     terminal.own_process()
     try:
-        if sys.argv[1:] == ["--help"]:
-            return _list_commands()
-        from metric_oracle import cli
+        with terminal.interruptible():
+            if sys.argv[1:] == ["--help"]:
+                return _list_commands()
+            from metric_oracle import cli
+
+            return cli.main()
     except KeyboardInterrupt:
         line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
         print(f"error: {line}", file=sys.stderr)
         raise SystemExit(130) from None
-    return cli.main()
 
 
 def _list_commands() -> None:

@@ -103,6 +103,82 @@ with terminal.interruptible():
     assert (done.returncode, done.stderr) == (code, "")
 
 
+SIGNALLED = """
+import functools, os, sys
+from metric_oracle import __main__
+from metric_oracle.commands import terminal
+
+number, nth, where = map(int, sys.argv[1:4])
+sys.argv[1:] = sys.argv[4:]
+code = functools.cached_property.__set_name__.__code__
+
+def trace(frame, event, argument):
+    global nth
+    if event == "call" and frame.f_code is code:
+        nth -= 1
+        if nth == 0:
+            sys.setprofile(None)
+            os.kill(os.getpid(), number)
+
+terminal.own_process()
+if where:
+    sys.setprofile(trace)
+else:  # what a compiled call makes of the exception of a handler
+    from metric_oracle import cli
+    def retrieve(*arguments, **keywords):
+        try:
+            os.kill(os.getpid(), number)
+        except BaseException as error:
+            raise SystemError("CPUDispatcher(<function f>) returned a result with an exception set") from error
+    cli.app = retrieve
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("nth", "where"), [(1, 1), (9, 1), (0, 0)])
+def test_a_signal_whose_exception_is_replaced_ends_the_process_too(folder, by, code, nth, where):
+    """Python puts RuntimeError in its place while it makes a class, and compiled code SystemError."""
+    if signal.getsignal(by) is signal.SIG_IGN:
+        pytest.skip("the tests run under nohup, and so do their commands")
+    command = ["retrieve", f"{folder}/I", f"{folder}/test.csv", "-m", "bleu", "-q"]
+    program = [sys.executable, "-c", SIGNALLED, str(int(by)), str(nth), str(where), *command]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    line = "error: oracle: the command must run to its end; got an interruption. Run it again: a build resumes.\n"
+    assert (done.returncode, done.stderr) == (code, line if by == signal.SIGINT else "")
+
+
+# The environment
+
+
+@pytest.mark.parametrize("command", ["--help", "info {0}/I --format table", "retrieve {0}/I {0}/test.csv -m bleu"])
+@pytest.mark.parametrize("setting", ["COLUMNS=²", "LINES=²", "COLUMNS=99999999999", "NUMBA_OPT=zz"])
+def test_values_of_the_environment_that_are_none(folder, command, setting):
+    line = f"{ORACLE} {command.format(folder)}"
+    plain, done = run(line), run(f"{setting} {line}")
+    assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.none", "none", "pdf"])
+def test_a_figure_needs_no_backend(folder, tmp_path, backend):
+    """A notebook's kernel names one to the commands that are run in it; Matplotlib fails if it is not installed."""
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "p.png"
+    scored = api.score(folder / "test.csv", folder / "test.csv", "bleu")
+    scored.write(tmp_path / "s.csv")
+    done = run(f"MPLBACKEND={backend} {ORACLE} table a={tmp_path}/s.csv --plot {out} --quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    """The system's error names none; a limit of the size of files stands for the disk."""
+    done = run(f"trap '' XFSZ; ulimit -f 4; {ORACLE} example {tmp_path}/c")
+    assert done.returncode == 2
+    assert f"with room to write; got {tmp_path}/c (File too large). Check it" in done.stderr
+
+
 @pytest.mark.parametrize("make", [new_folder, lambda out: working_folder(None)])
 def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
     """The handler of a signal that arrives during mkdir runs before the next line."""

@@ -6,6 +6,7 @@ Only the standard library is imported here, because the list of commands is show
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,9 +26,10 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Repeat SIGINT, SIGTERM or SIGHUP if Python dropped the exception that its handler raised.
+    """End as SIGINT, SIGTERM or SIGHUP demands, whatever becomes of the exception that its handler raised.
 
-    Python drops exceptions in callbacks of LLVM and of weak references, and in finalizers.
+    Python drops exceptions in callbacks of LLVM and of weak references, and in finalizers; the signal is repeated then.
+    It puts others in their place while it makes a class, as compiled code does; these end as the signal does.
     """
     before = sys.unraisablehook
 
@@ -48,6 +50,12 @@ def interruptible() -> Iterator[None]:
     sys.unraisablehook = repeat
     try:
         yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        if not _received:
+            raise
+        raise KeyboardInterrupt if _received[-1] == signal.SIGINT else _Ended(_received[-1]) from None
     finally:
         sys.unraisablehook = before
 
@@ -57,8 +65,12 @@ def own_process() -> None:
 
     A stream that was closed, as by ``>&-``, is reopened, so that no file of the command gets its number. Writing to
     such a standard output is an error; notes on such a standard error are dropped. A termination signal ends the
-    process as an error does, so that temporary files are removed.
+    process as an error does, so that temporary files are removed. Values of the environment are dropped on which Rich
+    and Numba end in a traceback: Rich takes "²" for a digit.
     """
+    for name, rule in {"COLUMNS": "[0-9]{1,5}", "LINES": "[0-9]{1,5}", "NUMBA_OPT": "[0-3]|max"}.items():
+        if name in os.environ and not re.fullmatch(rule, os.environ[name]):
+            del os.environ[name]
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -68,10 +80,14 @@ def own_process() -> None:
         sys.stdout = _Closed()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with suppress(ValueError):  # not in the main thread
-            if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
-                signal.signal(number, _end)
+            # nohup ignores SIGHUP, and a shell SIGINT in the background
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, _interrupt if number == signal.SIGINT else _end)
+
+
+_received: list[int] = []  # the signals that this process got
 
 
 class _Ended(SystemExit):
@@ -85,7 +101,14 @@ class _Ended(SystemExit):
 def _end(number: int, frame: Any) -> NoReturn:
     """End at a signal, so that temporary files are removed; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
+    _received.append(number)
     raise _Ended(number)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    """Interrupt as Python does."""
+    _received.append(number)
+    raise KeyboardInterrupt
 
 
 class _Closed(io.TextIOBase):
