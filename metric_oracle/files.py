@@ -5,10 +5,10 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,17 +64,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_bytes(path: Path, *content: bytes) -> None:
-    """Write a file under the temporary name ``NAME.PID.tmp``, sync it and rename it: no reader sees half of it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
+    """Write a file under a temporary name, sync it and rename it: no reader sees half of it."""
+    with new_file(path) as temporary:
         with temporary.open("wb") as file:
             file.writelines(content)
-            file.flush()
-            os.fsync(file.fileno())
+        sync(temporary)
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def sync(path: Path) -> None:
@@ -87,19 +82,18 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
-    """Lock a folder, or a file that is created for this, while the body runs; yield its file descriptor.
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder while the body runs, which shows other processes that this one is still writing.
 
-    The lock shows other processes that this one is still writing. The system releases it when the process ends, in
-    whatever way.
+    The system releases the lock when the process ends, in whatever way.
     """
-    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield file
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
 @contextmanager
@@ -118,30 +112,87 @@ def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path, *more: Path) -> Iterator[list[Path]]:
-    """Yield a temporary file for each path; at the end all are synced and renamed to their paths, `path` last.
-
-    All paths are in one folder, which is synced too. Old files stay until the end, and stay if anything fails.
-    Temporary files that a killed process left are removed.
-    """
-    paths = (path, *more)
-    temporary = [place.with_name(f".{place.name}.{os.getpid()}.tmp") for place in paths]
+def naming(path: Path) -> Iterator[None]:
+    """Name `path` in those errors of the system that name no file, such as that of a full disk."""
     try:
-        with ExitStack() as stack:
-            for place in paths:
-                remove_leftovers(place, f".{place.name}.", ".tmp")
-            descriptors = [stack.enter_context(locked(file)) for file in temporary]
-            yield temporary
-            for descriptor in descriptors:
-                os.fsync(descriptor)
-            for file, place in zip(temporary[::-1], paths[::-1], strict=True):
-                file.replace(place)
-            sync(path.parent)
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a new, locked file beside `path`; it is removed at the end, unless it was renamed.
+
+    Its name has a random number, because processes of two containers that share a folder may have the same id.
+    """
+    file, descriptor = path, -1
+    try:
+        with naming(path):
+            while descriptor < 0:
+                file = path.with_name(f".{path.name}.{secrets.randbelow(10**9)}.tmp")
+                with suppress(FileExistsError):
+                    descriptor = _locked_file(file, os.O_EXCL)
+            yield file
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+        if file != path:
+            file.unlink(missing_ok=True)
+
+
+def _locked_file(path: Path, flags: int = 0) -> int:
+    """Create or open a file, wait for its lock, and return its descriptor; -1 if it was removed in the meantime."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+    with suppress(OSError):  # some file systems have no locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    os.close(descriptor)
+    return -1
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Let one writer at a time rename files to `path` and to its signature file; the others wait.
+
+    The lock is a file, because `path` itself is replaced, and has the name of a temporary file, so that the next
+    writer removes it after a kill.
+    """
+    lock = path.with_name(f".{path.name}.0.tmp")
+    descriptor = -1
+    try:
+        while descriptor < 0:
+            descriptor = _locked_file(lock)
+        yield
+    finally:
+        if descriptor >= 0:
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+@contextmanager
+def writing(path: Path, *more: Path) -> Iterator[None]:
+    """Remove the temporary files that killed writers of all paths left, and name `path` in errors of the body."""
+    for place in (path, *more):
+        remove_leftovers(place, f".{place.name}.", ".tmp")
+    try:
+        yield
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error}).", "Name another file.") from error
-    finally:
-        for file in temporary:
-            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file; at the end it is synced and renamed to `path`. An old file stays if anything fails."""
+    with writing(path), new_file(path) as temporary:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
 
 
 def check_new(folder: Path, argument: str) -> None:
@@ -168,19 +219,28 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
 
     `out` is new or an empty folder. If anything fails it is removed, as are those of killed processes.
     """
-    before = f".{out.name}.unfinished-"
-    remove_leftovers(out, before, "")
-    folder = out.with_name(f"{before}{os.getpid()}{time.time_ns()}")
+    with naming(out), temporary_folder(out.with_name(f".{out.name}.unfinished-"), mode) as folder:
+        yield folder
+        for path in (*folder.rglob("*"), folder):
+            sync(path)
+        if out.exists():
+            out.rmdir()
+        folder.rename(out)
+        sync(out.parent)
+
+
+@contextmanager
+def temporary_folder(before: Path, mode: int) -> Iterator[Path]:
+    """Yield a new, locked folder whose name is `before` and a random number; at the end it is removed if still there.
+
+    Those that killed processes left are removed first.
+    """
+    remove_leftovers(before, before.name, "")
+    folder = before.with_name(f"{before.name}{secrets.randbelow(10**18)}")
     try:
         folder.mkdir(mode=mode)  # a signal may arrive before the next line
         with locked(folder):
             yield folder
-            for path in (*folder.rglob("*"), folder):
-                sync(path)
-            if out.exists():
-                out.rmdir()
-            folder.rename(out)
-            sync(out.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -197,6 +257,8 @@ def remove_leftovers(place: Path, before: str, after: str) -> None:
             file = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(file), os.stat(left, follow_symlinks=False)):
+                    continue  # it was removed, and is another writer's now
                 if left.is_dir():
                     shutil.rmtree(left)
                 else:

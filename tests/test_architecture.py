@@ -26,7 +26,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"arguments", "choices", "errors", "metrics", "progress", "public"}
-ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sources"}
+ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sealed", "sources"}
 ALLOWED = {
     "arguments": {"errors", "typed"},
     "choices": set(),
@@ -34,6 +34,7 @@ ALLOWED = {
     "typed": set(),
     "errors": {"typed"},
     "files": {"errors"},
+    "sealed": {"errors", "files"},
     "metrics": {"choices", "errors"},
     "statistics": {"arguments", "choices", "errors"},
     "public": {"arguments", "errors"},
@@ -41,11 +42,11 @@ ALLOWED = {
     "kernels": {"errors"},
     "cluster": {"choices", "errors"},
     "web": {"errors"},
-    "corpora": LEAVES,
-    "encoders": LEAVES | {"corpora", "files"},
+    "corpora": LEAVES | {"sealed"},
+    "encoders": LEAVES | {"corpora", "files", "sealed"},
     "sources": LEAVES | {"corpora", "encoders"},
-    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sources"},
-    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "sources", "statistics"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sealed", "sources"},
+    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "sealed", "sources", "statistics"},
     "api": ENGINE | {"cluster", "lazy"},
     "presentation": ENGINE | {"api", "statistics"},
     "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},

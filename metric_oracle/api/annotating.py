@@ -10,9 +10,9 @@ from metric_oracle.api.given import Given, given_of, say
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called
-from metric_oracle.files import json_text, replacing
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter
+from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.
@@ -71,9 +71,8 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     count = counter(progress, "", len(read.ids))
     annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
     content = source.endings[out.suffix.lower()](annotations, read.ids)
-    with replacing(out, out.with_name(f"{out.name}.signature.json")) as (temporary, temporary_signature):
+    with replacing_signed(out, opened.signature) as temporary:
         temporary.write_bytes(content)
-        temporary_signature.write_text(json_text(dict(opened.signature)), encoding="utf-8")
     shutil.rmtree(scratch, ignore_errors=True)
     return len(read.ids)
 

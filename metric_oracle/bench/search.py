@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple, TypeVar
@@ -22,13 +23,13 @@ from metric_oracle import api
 from metric_oracle.arguments import check_int
 from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.files import replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.retrieval.search import search
+from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
@@ -507,5 +508,5 @@ def json_lines(rows: Sequence[Row]) -> list[str]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows to a file, as JSON Lines."""
-    with replacing(path) as (temporary,):
+    with replacing_signed(path, {"kind": "bench", "version": version("metric-oracle")}) as temporary:
         temporary.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")

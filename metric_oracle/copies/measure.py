@@ -15,8 +15,9 @@ from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import positions, tokenize_rouge
-from metric_oracle.indexes.store import BATCH, Strings, string_parts, to_arrow
+from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.sealed import string_parts
 from metric_oracle.sources.inputs import Inputs
 
 NEAR = ("rouge-l", "bleu-2", "jaccard:3")

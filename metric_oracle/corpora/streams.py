@@ -38,6 +38,7 @@ from metric_oracle.corpora.text_files import (
     wrong_encoding,
 )
 from metric_oracle.errors import InputError, option
+from metric_oracle.sealed import record_of
 
 AT_ONCE = 1 << 16  # rows per piece
 LONGEST = 1 << 26  # characters in a cell, at most
@@ -50,6 +51,10 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
         return False
     if kind == "JSON Lines" and _head(path, stream_encoding(path, encoding)).lstrip().startswith("["):
         return False  # one JSON array
+    if kind == "Parquet":
+        with whole_parquet(path):
+            if record_of(parquet.read_schema(str(path))) is not None:
+                return False  # one that we wrote, whose checksum is that of the whole table
     table = next(_pieces(path, encoding, separator), None)
     return table is not None and "path_to_image" not in table.names
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from metric_oracle import sealed
 from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -404,9 +405,17 @@ def _read_parquet(path: Path) -> Table:
 
     with whole_parquet(path):
         # By path: of a Python file, a reader thread of Arrow may outlive the interpreter, which aborts it.
-        table = parquet.ParquetFile(str(path)).read()
+        file = parquet.ParquetFile(str(path))
+        table = file.read()
         table.validate(full=True)
+        record = sealed.record_of(table.schema)
+        is_altered = record is not None and sealed.opened(record, sealed.hash_parquet(file, table)) is None
         names = table.column_names
+    if is_altered:
+        raise InputError(
+            f"{path} was changed after it was written: its checksum is that of another table.",
+            f"Write it again, or save it without the metadata {sealed.METADATA.decode()!r} to read it as your own.",
+        )
     return Table(path, "Parquet", names, table.columns, table.num_rows)
 
 

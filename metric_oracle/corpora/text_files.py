@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from metric_oracle.errors import InputError, option
+from metric_oracle.sealed import check_unaltered
 
 PIECE = 1 << 24  # bytes read at once from a large file
 HEAD = 1 << 16  # characters that contain the header
@@ -34,11 +35,15 @@ _STEP = f"Save the file in UTF-8, or name its encoding: {option('encoding', 'NAM
 
 
 def existing_file(path: Path) -> Path:
-    """Return `path` if it is a regular file. Pipes are refused: reading one could block for ever."""
+    """Return `path` if it is a regular file, and as it was written if a signature file is beside it.
+
+    Pipes are refused: reading one could block for ever.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"{path} is a pipe or device.", "Write it to a file first.")
     if not path.is_file():
         raise InputError(f"there is no file {path}.", "Check the name.")
+    check_unaltered(path)
     return path
 
 

@@ -9,6 +9,7 @@ training.
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from metric_oracle.encoders.libraries import choose_device, import_libraries, qu
 from metric_oracle.errors import InputError
 from metric_oracle.files import json_text, new_folder
 from metric_oracle.progress import Progress
+from metric_oracle.sealed import sign
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises; then it falls to 0
 _DECAY = 0.01  # weight decay; biases and norms have none
@@ -271,3 +273,5 @@ def _write(out: Path, network: Any, vocabulary: Path, description: dict[str, Any
         for path in (vocabulary, vocabulary.with_name("tokenizer_config.json")):
             if path.is_file():
                 shutil.copyfile(path, folder / path.name)
+        for path in [*folder.iterdir()]:
+            sign(path, {"command": "train-crepe", "version": version("metric-oracle")})

@@ -55,7 +55,7 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         shapes=SHAPES,
         sections=figures,
     )
-    with replacing(out) as (temporary,):
+    with replacing(out) as temporary:
         # Permissions are set before the text is written, so that no other user can ever read it.
         os.chmod(temporary, 0o600)
         temporary.write_bytes(page.encode("utf-8", "replace"))

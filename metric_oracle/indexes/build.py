@@ -8,7 +8,6 @@ or a folder that the next build resumes.
 
 import errno
 import hashlib
-import json
 import os
 import re
 import stat
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import sealed
 from metric_oracle.errors import InputError
 from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
@@ -52,8 +52,8 @@ PROGRESS = "build.json"
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json")
 # Files with the output of a model so far, see `sources.contract.Source.run`.
-_MODEL_PART = re.compile(rf"{SCRATCH}/({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
-_TEMPORARY = re.compile(rf"(build|manifest|stamps|{SCRATCH}/states)\.json\.\d+\.tmp")  # temporary files of `write_json`
+_MODEL_PART = re.compile(rf"{SCRATCH}/\.?({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
+_TEMPORARY = re.compile(rf"({SCRATCH}/)?\.?(build|manifest|stamps|states)\.json\.\d+\.tmp")  # of `write_bytes`
 # Representations with files of their own.
 STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -270,7 +270,7 @@ def _build(
         folder.mkdir(exist_ok=True)
         counts = make(folder)
         done[name] = {"counts": counts, "files": _describe(building, name)}
-        write_json(building / PROGRESS, {"inputs": digest, "done": done})
+        sealed.write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
     part("reports", lambda folder: _write_reports(folder, inputs))
     if inputs.columns:
@@ -311,7 +311,7 @@ def _describe(building: Path, part: str) -> dict[str, Any]:
 def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
     """Return the finished parts of an interrupted build of the same inputs; delete its other files."""
     try:
-        state = json.loads((building / PROGRESS).read_text(encoding="utf-8"))
+        state = sealed.read_json(building / PROGRESS, "Build it again.")
         finished = state["done"] if state["inputs"] == digest else {}
         done = {name: finished[name] for name in parts if _is_right(building, name, finished.get(name))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -104,7 +104,7 @@ def build_set(
     for name in (PLAN, LOCK):
         (out / name).unlink(missing_ok=True)
     for name in (PLAN, NAME):  # temporary files of workers that were killed before the rename
-        remove_leftovers(out / name, f"{name}.", ".tmp")
+        remove_leftovers(out / name, f".{name}.", ".tmp")
     return ShardSet(out)
 
 
@@ -134,7 +134,7 @@ def _begin(out: Path, plan: str) -> bool:
         out.mkdir(parents=True, exist_ok=True)
     # Another worker may have made the folder a moment ago, or may finish the set at any moment. It writes NAME before
     # it removes PLAN, so NAME is looked for after PLAN.
-    is_new = out.is_dir() and all(path.name.startswith(PLAN) for path in out.iterdir())
+    is_new = out.is_dir() and all(path.name.startswith((PLAN, f".{PLAN}.")) for path in out.iterdir())
     begun = _recorded(out / PLAN)
     finished = _recorded(out / NAME)
     if finished is not None and finished == plan:

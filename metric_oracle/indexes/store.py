@@ -20,6 +20,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from metric_oracle import sealed
+from metric_oracle.sealed import string_parts
+
 ALIGNMENT = 64  # bytes of a cache line, and of an AVX-512 register
 _FILLER = "filler"
 BATCH = 1 << 16  # strings that are converted at once
@@ -285,24 +288,9 @@ def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
             release()
 
 
-def string_parts(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets, int64[n + 1] from 0, and the bytes, uint8[...], of an array of large strings."""
-    if not len(strings):
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    _, offsets, content = strings.buffers()
-    ptr = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
-    flat = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(0, np.uint8)
-    return ptr - ptr[0] if ptr[0] else ptr, flat[ptr[0] : ptr[-1]]
-
-
 def hash_strings(strings: pa.ChunkedArray) -> bytes:
     """Return a SHA-256 of strings that does not depend on the chunks of the array."""
-    lengths, contents = hashlib.sha256(), hashlib.sha256()
-    for chunk in strings.chunks:
-        ptr, flat = string_parts(chunk)
-        lengths.update(np.diff(ptr).data)
-        _update(contents, flat)
-    return lengths.digest() + contents.digest()
+    return sealed.hash_strings(strings, release)
 
 
 def hash_content(path: Path) -> str:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from metric_oracle.errors import InputError
 from metric_oracle.files import checksum
 from metric_oracle.indexes.store import to_numpy
-from metric_oracle.retrieval import sealed
-from metric_oracle.retrieval.results import SIGNATURE
+from metric_oracle.sealed import METADATA, hash_table, opened
 
 KIND = "mined"
 NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")
@@ -29,7 +28,7 @@ def is_mined(path: str | Path) -> bool:
 
     try:
         metadata = parquet.read_schema(path).metadata or {}
-        return json.loads(metadata.get(SIGNATURE, b"{}")).get("kind") == KIND
+        return json.loads(metadata.get(METADATA, b"{}")).get("kind") == KIND
     except (OSError, ValueError, AttributeError, pa.ArrowException):
         return False
 
@@ -47,8 +46,8 @@ class MinedFile:
             )
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
-            record = json.loads(self._file.schema_arrow.metadata[SIGNATURE])
-            self.signature: Any = sealed.opened(record, checksum(record["row_groups"]))
+            record = json.loads(self._file.schema_arrow.metadata[METADATA])
+            self.signature: Any = opened(record, checksum(record["row_groups"]))
             self.columns: list[str] = self._file.schema_arrow.names
             if record["kind"] != KIND or not {*NEEDED} <= {*self.columns}:
                 raise ValueError
@@ -81,7 +80,7 @@ class MinedFile:
             table = self._file.read_row_group(number)
         except (OSError, pa.ArrowException) as error:
             raise self._wrong("damaged") from error
-        if sealed.hash_table(table) != self.signature["row_groups"][number]:
+        if hash_table(table) != self.signature["row_groups"][number]:
             raise self._wrong("altered")
         return table.select([*NEEDED, *(TEXTS if self.has_texts else ())] if columns is None else columns)
 

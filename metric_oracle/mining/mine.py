@@ -22,7 +22,7 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
 from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import checksum, exclusive, identify, replacing, write_json
+from metric_oracle.files import checksum, exclusive, identify, replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.store import Strings, to_arrow
@@ -37,10 +37,9 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote import opened_set
-from metric_oracle.retrieval.results import AFTER, FIXED, SIGNATURE, check_out
-from metric_oracle.retrieval.sealed import SIGNATURE as SEALED
-from metric_oracle.retrieval.sealed import TABLE, hash_table, seal
+from metric_oracle.retrieval.results import AFTER, FIXED, check_out
 from metric_oracle.retrieval.search import encode_for
+from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, opened, read_json, record_of, seal, write_json
 from metric_oracle.sources.inputs import Inputs
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
@@ -48,7 +47,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Entries of a search's signature that are of its block alone.
 _OF_BLOCK = ("references", "stages", "closest_call", "truncated_queries")
 # Entries of the signature of a file that are of its part alone, and counts that each part has of all anchors.
-_OF_PART = ("part", "counts", "skipped", "row_groups", TABLE, SEALED)
+_OF_PART = ("part", "counts", "skipped", "row_groups", TABLE, SIGNATURE)
 _OF_WHOLE = ("not scored", "self-score below the best", "without a positive")
 _COUNTED = "counted"  # entry of a block
 _USED = tuple(field.name for field in fields(SearchOptions) if field.name != "prevalence")
@@ -387,7 +386,7 @@ def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
     description = work / "search.json"
     if not description.exists():
         write_json(description, identity)
-    elif json.loads(description.read_text(encoding="utf-8")) != identity:
+    elif read_json(description, f"Remove the folder {work}.") != identity:
         raise InputError(
             argument="out",
             rule="must be a name for which no other search is unfinished",
@@ -573,8 +572,8 @@ def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> No
     _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
     n_full, n_any = int((sizes == signature["k"]).sum()), len(sizes)
     shared[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
-    with replacing(part) as (temporary,), temporary.open("wb") as file:
-        described = table.replace_schema_metadata({SIGNATURE: json.dumps(seal(shared, hash_table(table)))})
+    with replacing(part) as temporary, temporary.open("wb") as file:
+        described = table.replace_schema_metadata({METADATA: json.dumps(seal(shared, hash_table(table)))})
         parquet.write_table(described, file, row_group_size=max(table.num_rows, 1), write_page_checksum=True)
 
 
@@ -583,7 +582,7 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
     from pyarrow import parquet
 
     schemas = [parquet.read_schema(file) for file in files]
-    records = [json.loads(schema.metadata[SIGNATURE]) for schema in schemas]
+    records = [record_of(schema) for schema in schemas]
     counts = {
         "anchors": described["part"]["anchors"] if "part" in described else described["anchors"],
         "pairs": sum(record[_COUNTED]["pairs"] for record in records),
@@ -591,11 +590,21 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
         "without any": sum(record[_COUNTED]["without any"] for record in records),
         **described["counts"],
     }
-    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SEALED, _COUNTED)}
+    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SIGNATURE, _COUNTED)}
     signature |= {**described, "counts": counts}
     signature["row_groups"] = [record[TABLE] for record in records if record[_COUNTED]["pairs"]]
-    tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)
+    tables = (_read(file, record) for file, record in zip(files, records, strict=True))
     return _written(path, signature, schemas[0], tables)
+
+
+def _read(part: Path, record: dict[str, Any]) -> pa.Table:
+    """Return the table of a block; raise InputError if the block was changed after it was written."""
+    from pyarrow import parquet
+
+    table = parquet.ParquetFile(str(part), page_checksum_verification=True).read()
+    if opened(record, hash_table(table)) is None:
+        raise InputError(f"{part} was changed after it was written.", "Remove it, and run mine again.")
+    return table
 
 
 def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
@@ -603,8 +612,8 @@ def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: I
     from pyarrow import parquet
 
     scores = [np.empty(0)]
-    with replacing(path) as (temporary,), temporary.open("wb") as file:
-        described = schema.with_metadata({SIGNATURE: json.dumps(seal(signature, checksum(signature["row_groups"])))})
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        described = schema.with_metadata({METADATA: json.dumps(seal(signature, checksum(signature["row_groups"])))})
         with parquet.ParquetWriter(file, described, write_page_checksum=True) as writer:
             for table in tables:
                 scores.append(table["score"].to_numpy())
@@ -678,7 +687,7 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
         for one in signatures:
             for key, value in one[name].items():
                 joined[name][key] = value if key in _OF_WHOLE else joined[name].get(key, 0) + value
-    joined = {name: value for name, value in joined.items() if name not in ("part", TABLE, SEALED)}
+    joined = {name: value for name, value in joined.items() if name not in ("part", TABLE, SIGNATURE)}
     joined["row_groups"] = [digest for number in order for digest in signatures[number]["row_groups"]]
     tables = (
         files[number].block(block, files[number].columns) for number in order for block in range(len(files[number]))

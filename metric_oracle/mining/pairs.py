@@ -21,7 +21,8 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.files import MinedFile
 from metric_oracle.progress import Progress, counter
-from metric_oracle.retrieval.results import SIGNATURE, check_out
+from metric_oracle.retrieval.results import check_out
+from metric_oracle.sealed import METADATA, replacing_signed
 
 TREC = "trec"
 _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives
@@ -135,7 +136,9 @@ def pairs(
     n_negatives = sides[1].signature["k"] if len(sides) > 1 else 0
     counts = {"rows": 0, "equal to the positive": 0, "equal to the anchor": 0, "too few negatives": 0}
     count = counter(progress, "", len(sides[0]))
-    with replacing(path) as (temporary,), ExitStack() as stack:
+    signature = {"kind": "pairs", "shape": shape, "mined": [side.signature for side in sides]}
+    replaced = replacing_signed(path, signature) if shape == TREC else replacing(path)
+    with replaced as temporary, ExitStack() as stack:
         file = stack.enter_context(temporary.open("wb"))
         writer: Any = None
         for of_block in _blocks(sides):
@@ -147,19 +150,18 @@ def pairs(
             else:
                 table = block.shaped(shape, n_negatives, counts)
                 if writer is None:
-                    writer = stack.enter_context(_writer(file, table.schema, shape, sides))
+                    writer = stack.enter_context(_writer(file, table.schema, signature))
                 writer.write_table(table)
                 counts["rows"] += table.num_rows
             count(1)
     return Paired(path, counts)
 
 
-def _writer(file: Any, schema: pa.Schema, shape: str, sides: list[MinedFile]) -> Any:
+def _writer(file: Any, schema: pa.Schema, signature: dict[str, Any]) -> Any:
     """Return a Parquet writer; the file's metadata name the files of pairs that it was made from."""
     from pyarrow import parquet
 
-    signature = {"kind": "pairs", "shape": shape, "mined": [side.signature for side in sides]}
-    described = schema.with_metadata({SIGNATURE: json.dumps(signature)})
+    described = schema.with_metadata({METADATA: json.dumps(signature)})
     return parquet.ParquetWriter(file, described, write_page_checksum=True)
 
 

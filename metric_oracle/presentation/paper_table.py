@@ -240,7 +240,7 @@ def write_tables(path: Path, tables: Sequence[PaperTable], data: pa.Table, signa
         Results(data, signature).write(path)
         return
     text = RENDERERS[path.suffix.lower()[1:]](tables, signature)
-    with replacing(path) as (temporary,):
+    with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 

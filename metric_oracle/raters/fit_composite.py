@@ -26,6 +26,7 @@ from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.retrieval.results import check_out
+from metric_oracle.sealed import seal
 from metric_oracle.statistics import FEW, LEVEL, Array, varies
 from metric_oracle.tables.score_names import direction_of
 
@@ -73,8 +74,8 @@ class Composite(OneLine):
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
         check_out(path, endings=(".json",))
-        with replacing(path) as (temporary,):
-            temporary.write_text(json_text(self.content), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(json_text(seal(self.content)), encoding="utf-8")
 
 
 @called("fit_composite")

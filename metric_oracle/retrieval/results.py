@@ -6,8 +6,7 @@ The signature of a table is a dictionary that records everything needed to compu
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,18 +18,28 @@ import pyarrow as pa
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError, called
-from metric_oracle.files import json_text, replacing, sha256, without_nan
+from metric_oracle.files import replacing, without_nan
 from metric_oracle.indexes.manifest import check_outside
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
-from metric_oracle.retrieval import sealed
-from metric_oracle.retrieval.sealed import hash_table
+from metric_oracle.sealed import (
+    METADATA,
+    SIGNATURE,
+    TABLE,
+    has_signature_file,
+    hash_table,
+    is_ours,
+    opened,
+    read_signature,
+    replacing_signed,
+    seal,
+    signature_path,
+)
 from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")
 AFTER = ("n_ties", "fallback", "exact")
 OF_POOL = ("pool", "certified")  # further columns of a reranking
-SIGNATURE = b"metric_oracle.signature"
 # Types of the columns, which a CSV file does not record.
 _KINDS = {
     "query_id": pa.large_string(),
@@ -45,6 +54,16 @@ _KINDS = {
 _STRINGS = ("query_id", "candidate_id", "text")
 # Columns of score files that contain text.
 _TEXTS = ("query_id", "reference", "prediction")
+# Types of the fields that other modules read, also within the entry of one metric. A field may be absent or None.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("metric", "baseline", "index", "direction", "references", "version", "system", "kind"), str),
+    **dict.fromkeys(("options", "representation", "metrics", "stages", "left_out", "noted", "averaged", "pool"), dict),
+    **dict.fromkeys(("environment", "part", "histogram", "closest_call"), dict),
+    **dict.fromkeys(("draws", "seed", "distinct_texts"), int),
+    "foreign": list,
+}
+_OF_DICTS = ("metrics", "representation")  # dicts of dicts
+_OF_NUMBERS = ("stages", "closest_call", "left_out")  # dicts of numbers
 # Names of the columns in report_scores.csv of CXR-Report-Metric, in its order.
 PUBLISHED_NAMES = {
     "query_id": "study_id",
@@ -82,11 +101,10 @@ def check_out(
         raise InputError(
             argument=argument, rule="must be a file", value=f"the folder {path}", step="Name a file in it."
         )
-    outputs = [path, _signature_path(path)] if path.suffix.lower() in (".csv", ".jsonl") else [path]
-    for out in outputs:
+    for out in [path, signature_path(path)] if has_signature_file(path) else [path]:
         for given in [Path(given) for given in inputs if given]:
             # "." and "/" have no name, so they have no signature file.
-            if _is_same(out, given) or (given.name and _is_same(out, _signature_path(given))):
+            if _is_same(out, given) or (given.name and _is_same(out, signature_path(given))):
                 raise InputError(
                     argument=argument,
                     rule="must be another file than the inputs",
@@ -100,11 +118,13 @@ def check_out(
                 value=f"{out}, a link, pipe or device",
                 step="Name another file.",
             )
-
-
-def _signature_path(path: Path) -> Path:
-    """Return the path of the signature file of a CSV or JSON Lines file."""
-    return path.with_name(path.name + ".signature.json")
+    if path.exists() and not is_ours(path):
+        raise InputError(
+            argument=argument,
+            rule="must be a new name, or a file that metric-oracle wrote",
+            value=f"{path}, another file",
+            step="Name another file, or move this one.",
+        )
 
 
 def _is_same(first: Path, second: Path) -> bool:
@@ -292,8 +312,8 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
     if ending == ".parquet":
         from pyarrow import parquet
 
-        described = table.replace_schema_metadata({SIGNATURE: json.dumps(sealed.seal(signature, hash_table(table)))})
-        with replacing(path) as (temporary,), temporary.open("wb") as file:
+        described = table.replace_schema_metadata({METADATA: json.dumps(seal(signature, hash_table(table)))})
+        with replacing(path) as temporary, temporary.open("wb") as file:
             parquet.write_table(described, file, write_page_checksum=True)
         return
     with replacing_signed(path, signature) as temporary, temporary.open("wb") as file:
@@ -303,39 +323,6 @@ def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
             csv.write_csv(table, file)
         else:
             file.writelines(f"{line}\n".encode() for line in _json_lines(table))
-
-
-@contextmanager
-def replacing_signed(path: Path, signature: dict[str, Any]) -> Iterator[Path]:
-    """Yield a temporary file for a table; at the end, it replaces `path`, together with its signature file.
-
-    Two files cannot be renamed at once. The signature file is renamed first and contains the old signature, so that an
-    interruption between the two renames leaves the old table with a signature.
-    """
-    signature_path = _signature_path(path)
-    replaced = None
-    if path.is_file():
-        with suppress(OSError, ValueError):
-            replaced = sealed.opened(_read_signature(signature_path), sha256(path))
-    with replacing(path, signature_path) as (temporary, temporary_signature):
-        yield temporary
-        record = transient = sealed.seal(signature, sha256(temporary))
-        if replaced is not None:
-            transient = {**record, sealed.REPLACES: sealed.seal(replaced, sha256(path))}
-        temporary_signature.write_text(json_text(transient), encoding="utf-8")
-    if replaced is not None:
-        with suppress(InputError), replacing(signature_path) as (temporary_signature,):
-            temporary_signature.write_text(json_text(record), encoding="utf-8")
-
-
-def _read_signature(path: Path) -> dict[str, Any]:
-    """Read the signature file of a CSV or JSON Lines file; raise ValueError or OSError if it is not one."""
-    if not path.is_file():  # also for a pipe, from which reading might never end
-        raise FileNotFoundError
-    signature = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(signature, dict):
-        raise ValueError
-    return signature
 
 
 def _json_lines(table: pa.Table) -> Iterator[str]:
@@ -468,6 +455,22 @@ def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     return table
 
 
+def mistyped(signature: Mapping[str, Any]) -> str | None:
+    """Return the name of a field with a type that no version writes; None if all types are right."""
+    for name, kind in _TYPES.items():
+        value = signature.get(name)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            return name
+        inside = [*value.values()] if isinstance(value, dict) else []
+        if name in _OF_DICTS and not all(isinstance(item, dict) for item in inside):
+            return name
+        if name == "metrics" and any(map(mistyped, inside)):  # those of a representation are its own
+            return name
+        if name in _OF_NUMBERS and any(isinstance(n, bool) or not isinstance(n, int | float) for n in inside):
+            return name
+    return None
+
+
 def read_signed(
     path: Path, names: tuple[str, str], texts: Sequence[str], checked: Callable[[pa.Table, dict[str, Any]], pa.Table]
 ) -> tuple[pa.Table, dict[str, Any]]:
@@ -495,15 +498,15 @@ def read_signed(
 
             # Pass the path, not a Python file: a reader thread of Arrow that outlives the interpreter would abort it.
             table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
-            record = json.loads((table.schema.metadata or {})[SIGNATURE])
-            signature = sealed.opened(record, hash_table(table))
+            record = json.loads((table.schema.metadata or {})[METADATA])
+            signature = opened(record, hash_table(table))
             altered = f"{argument} must be as {command} wrote it; got {path}, which was altered"
-            if (sealed.TABLE in record) != (sealed.SIGNATURE in record):  # no version writes one without the other
+            if (TABLE in record) != (SIGNATURE in record):  # no version writes one without the other
                 raise ValueError
         else:
             raw = path.read_bytes()
             table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
-            other = _signature_path(path)
+            other = signature_path(path)
             if not other.exists():
                 raise InputError(
                     argument=argument,
@@ -511,14 +514,14 @@ def read_signed(
                     value=f"{path} without {other.name}",
                     step="Copy both, or write it again.",
                 )
-            signature = sealed.opened(_read_signature(other), hashlib.sha256(raw).hexdigest())
+            signature = opened(read_signature(other), hashlib.sha256(raw).hexdigest())
             altered = (
                 f"{argument} must be the table that its signature was written for; got {path}, altered or of another "
                 f"time than {other.name}"
             )
         if signature is None:
             raise InputError(f"{altered}.", "Write it again.")
-        wrong = sealed.mistyped(signature)
+        wrong = mistyped(signature)
         if wrong is not None:
             raise InputError(
                 argument=argument,

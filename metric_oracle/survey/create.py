@@ -43,6 +43,7 @@ from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.retrieval.results import FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sealed import write_json as write_sealed
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.tables.study_steps import check_folder
 
@@ -421,8 +422,8 @@ def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
         ratings = folder / "ratings"
         ratings.mkdir(mode=0o700)
         write_json(folder / "survey.json", {**content, "fingerprint": identity})
-        write_json(folder / "key.json", {"survey": identity, **key})
-        write_json(folder / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
+        write_sealed(folder / "key.json", {"survey": identity, **key})
+        write_sealed(folder / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
         for rater in content["raters"]:
             (ratings / f"{rater}.jsonl").touch()
         for path in folder.rglob("*.json*"):

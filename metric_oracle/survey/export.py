@@ -18,9 +18,10 @@ from pyarrow import csv
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
-from metric_oracle.files import new_folder, write_json
+from metric_oracle.files import new_folder
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.retrieval.results import Scores
+from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts, History
 from metric_oracle.tables.study_steps import check_folder
@@ -241,6 +242,9 @@ def export_survey(
         _write(temporary / "samples.csv", samples)
         _scored(pairs, ids, key).write(temporary / "scores.csv")
         write_json(temporary / "notes.json", notes)
+        for path in temporary.glob("*.csv"):
+            if path.name != "scores.csv":  # which has its signature
+                sign(path, {"command": "survey export", "survey": survey.fingerprint, "made_by": notes["made_by"]})
         for path in temporary.iterdir():
             path.chmod(0o600)
     return Export(out, notes)

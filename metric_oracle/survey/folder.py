@@ -3,16 +3,19 @@
 This module imports little, so that the server starts at once.
 """
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError
 from metric_oracle.files import checksum
+from metric_oracle.sealed import read_json
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1
+_MADE = "Name the folder that oracle survey create made."
+_RESTORE = "Restore it from a backup of the folder."
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,11 @@ class Survey:
 
     def links(self) -> dict[str, str]:
         """Return the secret of each rater's address."""
-        return read_json(self.folder / "links.json")
+        links = read_json(self.folder / "links.json", _RESTORE)
+        try:
+            return {rater: str(links[rater]) for rater in self.raters}
+        except KeyError as error:
+            raise InputError(f"{self.folder / 'links.json'} lacks a rater: {error.args[0]}.", _RESTORE) from None
 
     def summary(self) -> str:
         """Return one line with the numbers of studies, candidates, categories and cells, and the raters."""
@@ -90,7 +97,7 @@ class Survey:
 def open_survey(folder: str | Path) -> Survey:
     """Open the folder of a survey. The key is not read."""
     folder = Path(folder)
-    content = read_json(folder / "survey.json")
+    content = read_json(folder / "survey.json", _MADE)
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
@@ -107,23 +114,30 @@ def open_survey(folder: str | Path) -> Survey:
 
 def read_key(survey: Survey) -> dict[str, Any]:
     """Return the content of ``key.json``, the origin of each candidate. Only the export may call this."""
-    key = read_json(survey.folder / "key.json")
+    path = survey.folder / "key.json"
+    key = read_json(path, _RESTORE)
     if key.get("survey") != survey.fingerprint:
         raise InputError(f"key.json in {survey.folder} belongs to another survey.", "Restore the folder.")
+    if not _is_key(key, survey):  # of an earlier version, whose keys have no checksum
+        raise InputError(f"{path} is damaged.", _RESTORE)
     return key
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of a survey's folder."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        content = None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} is missing or not readable.", "Name the folder that oracle survey create made.")
-    return content
+def _is_key(key: Mapping[str, Any], survey: Survey) -> bool:
+    """Return whether a key has what the export reads, for each study of the survey."""
+    types = {"candidates": list, "studies": list, "sources": dict, "seed": int, "identical": str, "scores": dict}
+    if not all(isinstance(key.get(name), kind) for name, kind in types.items() if name != "scores" or name in key):
+        return False
+    if "references" not in key or len(key["studies"]) != len(survey.studies):
+        return False
+    for study, shown in zip(key["studies"], survey.studies, strict=True):
+        positions = study.get("positions") if isinstance(study, dict) else None
+        if not isinstance(positions, dict) or not isinstance(study.get("study_id"), str) or "is_repeat" not in study:
+            return False
+        places = range(len(shown.candidates))
+        if not positions.keys() <= {*key["candidates"]} or any(place not in places for place in positions.values()):
+            return False
+    return True
 
 
 def open_cells(survey: Survey, history: History) -> int:

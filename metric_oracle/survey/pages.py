@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from metric_oracle.errors import InputError, MetricOracleError
-from metric_oracle.files import write_json
-from metric_oracle.survey.folder import Survey, open_cells, read_json
+from metric_oracle.sealed import read_json, write_json
+from metric_oracle.survey.folder import Survey, open_cells
 from metric_oracle.survey.log import MAX_ERRORS, ConflictError, Counts, Event, Log, SaveError
 from metric_oracle.web.render import page
 from metric_oracle.web.server import address, guarded, listen, posted, serve
@@ -169,4 +169,7 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
 
 def _last_port(survey: Survey) -> int:
     path = survey.folder / "port.json"
-    return int(read_json(path)["port"]) if path.is_file() else 0
+    if not path.is_file():
+        return 0
+    port = read_json(path, "Remove it.").get("port")
+    return port if isinstance(port, int) else 0

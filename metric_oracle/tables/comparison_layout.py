@@ -17,6 +17,7 @@ from metric_oracle.metrics import METRICS
 from metric_oracle.presentation import paper_table
 from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
 from metric_oracle.retrieval.results import check_out
+from metric_oracle.sealed import has_signature_file, replacing_signed
 from metric_oracle.statistics import LEVEL, Interval
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.table_cells import CORPUS, CRG, Column
@@ -373,9 +374,6 @@ def write(comparison: Comparison, path: str | Path) -> None:
     """
     path = Path(path)
     check_out(path, endings=ENDINGS)
-    texts = {path: RENDER[path.suffix.lower()[1:]](comparison)}
-    if path.suffix.lower() in (".csv", ".jsonl"):
-        texts[path.with_name(path.name + ".signature.json")] = json.dumps(comparison.signature, indent=2) + "\n"
-    with replacing(*texts) as temporary_files:
-        for temporary, text in zip(temporary_files, texts.values(), strict=True):
-            temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
+    text = RENDER[path.suffix.lower()[1:]](comparison)
+    with replacing_signed(path, comparison.signature) if has_signature_file(path) else replacing(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))

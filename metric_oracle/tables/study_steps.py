@@ -3,22 +3,20 @@
 The file `STEPS` records the checksum of each file, and a checksum of the inputs that it was computed from.
 """
 
-import json
-import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from metric_oracle.errors import InputError, option
-from metric_oracle.files import checksum, exclusive, json_text, locked, remove_leftovers, replacing, sha256
+from metric_oracle.files import checksum, exclusive, sha256, temporary_folder
 from metric_oracle.indexes import manifest
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.sealed import read_json, write_json
 
 STEPS, LOCK = "steps.json", ".lock"
 FOLDER = ".predictions"  # suffix of the folders where models keep parts of what they make of predictions
@@ -37,7 +35,7 @@ class Written:
         path = folder / STEPS
         if path.exists():
             try:
-                content = json.loads(path.read_text(encoding="utf-8"))
+                content = read_json(path, "")
                 self.entries = {name: (str(entry["made_of"]), str(entry["sha256"])) for name, entry in content.items()}
                 if any(Path(name).name != name for name in self.entries):  # a path into another folder
                     raise ValueError
@@ -83,8 +81,7 @@ class Written:
     def _write(self) -> None:
         """Write the record to its file."""
         entries = {name: {"made_of": key, "sha256": recorded} for name, (key, recorded) in self.entries.items()}
-        with replacing(self._folder / STEPS) as (temporary,):
-            temporary.write_text(json_text(entries), encoding="utf-8")
+        write_json(self._folder / STEPS, entries)
 
 
 class Steps:
@@ -217,15 +214,8 @@ def unfinished(out: Path) -> Path:
 def working_folder(out: Path | None) -> Iterator[Path]:
     """Yield the folder of the steps, locked against other processes; a temporary one if `out` is None."""
     if out is None:
-        prefix = Path(tempfile.gettempdir()) / "oracle-study"
-        remove_leftovers(prefix, "oracle-study-", "")
-        folder = prefix.with_name(f"oracle-study-{os.getpid()}{time.time_ns()}")
-        try:
-            folder.mkdir(mode=0o700)  # a signal may arrive before the next line
-            with locked(folder):
-                yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with temporary_folder(Path(tempfile.gettempdir()) / "oracle-study-", 0o700) as folder:
+            yield folder
         return
     check_folder(out)
     folder = unfinished(out)

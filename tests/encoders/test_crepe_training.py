@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -70,11 +71,23 @@ def test_it_learns(trained):
     assert len({said[0] for said in told}) == FAST.epochs
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
+def test_a_changed_checkpoint_is_refused(trained, tmp_path, name):
+    out = tmp_path / "crepe"
+    shutil.copytree(trained[0], out)
+    content = bytearray((out / name).read_bytes())
+    content[-5] ^= 1
+    (out / name).write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name} was changed after it was written: .* Write it again, or delete"):
+        Crepe(out)
+
+
 def test_the_checkpoint_has_the_published_layout(trained, base):
     from safetensors.torch import load_file
 
     out, made, _ = trained
-    assert {p.name for p in out.iterdir()} == {"config.json", "model.safetensors", "training.json", "vocab.txt"}
+    files = {"config.json", "model.safetensors", "training.json", "vocab.txt"}
+    assert {p.name for p in out.iterdir()} == files | {f"{name}.signature.json" for name in files}
     config = json.loads((out / "config.json").read_text())
     wanted = {"num_error_categories": 6, "use_poisson_loss": False, "use_presence_loss": True,
               "presence_loss_weight": 0.5, "model_type": "bert"}  # fmt: skip

@@ -875,12 +875,12 @@ import os, signal, sys
 from metric_oracle import api
 from metric_oracle.indexes import build
 stop = sys.argv[1]
-write_json = build.write_json
+write_json = build.sealed.write_json
 def killed(path, content):
     write_json(path, content)
     if path.name == "build.json" and list(content["done"])[-1] == stop:
         os.kill(os.getpid(), signal.SIGKILL)
-build.write_json = killed
+build.sealed.write_json = killed
 print("ready", flush=True)
 reports = api.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
 api.build_index(reports, sys.argv[3])

@@ -160,7 +160,9 @@ def test_chosen_columns_under_other_names_in_another_format(tmp_path):
     record = read_weights(tmp_path / "w.json")
     assert record.recorded == {"terms": fitted.content["terms"], "intercept": fitted.content["intercept"]}
     assert record.source.startswith("two of them, weights file sha256 ")
-    assert json.loads((tmp_path / "w.json").read_text()) == fitted.content
+    written = json.loads((tmp_path / "w.json").read_text())
+    assert len(written.pop("signature_sha256")) == 64
+    assert written == fitted.content
     assert [path.name for path in tmp_path.iterdir() if path.suffix not in (".json", ".parquet")] == []
 
 
@@ -216,7 +218,8 @@ def test_the_table_for_people(tmp_path):
 
 def test_out_without_room(tmp_path, monkeypatch):
     fitted = fit_composite(write(tmp_path / "pairs.csv", made_with_v0()))
-    (tmp_path / "w.json").write_text("before")
+    fitted.write(tmp_path / "w.json")
+    before = (tmp_path / "w.json").read_bytes()
 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -225,7 +228,7 @@ def test_out_without_room(tmp_path, monkeypatch):
     match = r"^.*w\.json cannot be written \(No space left on device\)\. Name an"
     with pytest.raises(InputError, match=match):
         fitted.write(tmp_path / "w.json")
-    assert (tmp_path / "w.json").read_text() == "before"
+    assert (tmp_path / "w.json").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.csv", "w.json"]
 
 

@@ -22,6 +22,7 @@ from metric_oracle.raters.metric_agreement import MEAN, align
 from metric_oracle.raters.ratings import CATEGORIES, read_ratings
 from metric_oracle.retrieval.results import Results, Scores, read_scores
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sealed import read_json, seal
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.create import INSTRUCTIONS, SurveyOptions, create_survey, read_strata
 from metric_oracle.survey.export import export_survey, survey_status
@@ -341,7 +342,7 @@ def test_files_that_are_none(tmp_path):
         survey.log("carl")
     path = tmp_path / "S/survey.json"
     key = tmp_path / "S/key.json"
-    key.write_text(json.dumps({**json.loads(key.read_text()), "survey": "other"}))
+    key.write_text(json.dumps(seal({**read_json(key, ""), "survey": "other"})))
     with pytest.raises(InputError, match=r"^key\.json in .*S belongs to another survey"):
         export_survey(tmp_path / "S", tmp_path / "E")
     path.write_text(path.read_text().replace("Reference 1", "Reference 0"))
@@ -467,7 +468,7 @@ def test_unfinished_raters_are_named(tmp_path):
     out = export_survey(tmp_path / "S", tmp_path / "E1", leave_out={"carl": "ill"})
     assert out.notes["raters"] == ["anna"]
     assert out.warnings() == ["carl is left out: ill.", "ben is left out: 24 cells are open."]
-    assert json.loads((tmp_path / "E1/notes.json").read_text()) == out.notes
+    assert read_json(tmp_path / "E1/notes.json", "") == out.notes
     with pytest.raises(
         InputError,
         match=r"no finished ratings to export; .*\. Leave out the raters who have hardly begun, with --leave-out",

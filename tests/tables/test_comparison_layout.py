@@ -170,19 +170,22 @@ def test_terminal(comparison, width):
 @pytest.mark.parametrize(("ending", "text"), [("md", markdown), ("tex", latex), ("csv", csv_text), ("JSONL", jsonl)])
 def test_write(comparison, tmp_path, ending, text):
     path = tmp_path / f"t.{ending}"
-    path.write_text("old")
-    write(comparison, path)
+    for _ in range(2):  # it replaces what it wrote
+        write(comparison, path)
     assert path.read_text("utf-8") == text(comparison)
     is_signed = ending in ("csv", "JSONL")  # the others hold it as a comment
     signature = tmp_path / f"{path.name}.signature.json"
     assert set(os.listdir(tmp_path)) == ({path.name, signature.name} if is_signed else {path.name})
     if is_signed:
-        assert json.loads(signature.read_text()) == comparison.signature
+        record = json.loads(signature.read_text())
+        assert {name: record[name] for name in comparison.signature} == comparison.signature
+        assert record.keys() - comparison.signature.keys() == {"table_sha256", "signature_sha256"}
 
 
 def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
     path = tmp_path / "t.md"
-    path.write_text("old")
+    write(comparison, path)
+    old = path.read_text("utf-8")
 
     def full(self, *args, **kwargs):
         self.touch()
@@ -191,7 +194,7 @@ def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match=r"^.*t\.md cannot be written \(No space"):
         write(comparison, path)
-    assert path.read_text() == "old"
+    assert path.read_text("utf-8") == old
     assert os.listdir(tmp_path) == ["t.md"]
 
 

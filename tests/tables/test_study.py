@@ -8,12 +8,11 @@ import sys
 import tempfile
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from metric_oracle import api
+from metric_oracle import api, sealed
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
@@ -59,16 +58,18 @@ def world(tmp_path_factory, fake_encoder):
 
 
 @pytest.fixture(scope="module")
-def systems(world):
+def systems(world, tmp_path_factory):
     index, queries, models, _ = world
-    steps = []
-    found = run_study(index, queries, models, progress=lambda *step: steps.append(step))
+    steps, place = [], tmp_path_factory.mktemp("steps")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(place))
+        found = run_study(index, queries, models, progress=lambda *step: steps.append(step))
     done = [done for _, done, _ in steps]
     assert done == sorted(done)
     assert len(set(done)) > 20
     assert {total for _, _, total in steps} == {done[-1]}
     assert {name for name, *_ in steps} >= {"strong", "bleu-2 oracle: search", f"{RANDOM}: radgraph"}
-    assert not [*Path(tempfile.gettempdir()).glob(f"oracle-study-{os.getpid()}*")]
+    assert os.listdir(place) == []
     return found
 
 
@@ -384,7 +385,7 @@ def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
         assert reports.table.equals(api.retrieve(index, queries, metric).table)
         assert api.verify(index, reports, queries)["queries"] == 20
         assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
-    kept = json.loads((out / STEPS).read_text())
+    kept = sealed.read_json(out / STEPS, "")
     tables = [f"table.{ending}" for ending in ("md", "tex", "csv", "csv.signature.json", "png")]
     assert kept.keys() == {f"{name}.parquet" for name in names} | {*tables}
     assert kept.keys() == {path.name for path in out.iterdir()} - {STEPS}

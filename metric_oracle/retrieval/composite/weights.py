@@ -9,6 +9,7 @@ from typing import Any
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
+from metric_oracle.sealed import SIGNATURE, opened
 
 FORMAT, VERSION = "metric-oracle composite", 1
 
@@ -55,6 +56,11 @@ def read_weights(path: str | Path) -> Metric:
             rule=f"must be a JSON file that fit-composite writes, of format {FORMAT!r}",
             value=f"another file, {path}",
             step='Fit one with "oracle fit-composite".',
+        )
+    if opened(content) is None:
+        raise InputError(
+            f"{path} was changed after fit-composite wrote it.",
+            f"Fit it again, or delete its field {SIGNATURE!r} to use numbers of your own.",
         )
     if version != VERSION:
         raise InputError(
