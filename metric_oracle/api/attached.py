@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_order
-from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names
+from metric_oracle.corpora.joining import shared_column
+from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names, table_of
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
+from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
@@ -21,6 +23,8 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
+_One = TypeVar("_One", bound=tuple[Reports, Any] | Samples)
+_Other = TypeVar("_Other", bound=tuple[Reports, Any] | Samples)
 # Additional options for reading predictions: their ids, and how images are joined to studies.
 PREDICTED = ("ids", "metadata", "seed", "after_impression")
 OF_SAMPLES = ("id_column", "text_column", "section", "encoding", "separator")
@@ -112,7 +116,7 @@ class AttachedReports:
         inputs = load_inputs(
             reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
         ).completed()
-        inputs = replace(inputs, columns=reports.columns, section=reports.known_section)
+        inputs = replace(inputs, columns=reports.columns, section=reports.known_section, ids_from=reports.ids_from)
         return with_prepared(inputs, prepared)
 
     def read(
@@ -188,6 +192,10 @@ class AttachedReports:
         in_both = {name: column for name, column in named.items() if column in columns}
         return replace(self, reading={**self.reading, **in_both}, _loaded={})
 
+    def with_ids(self, column: str) -> "AttachedReports":
+        """Return the same reports, read by this column of ids."""
+        return replace(self, reading={**self.reading, "id_column": column}, _loaded={})
+
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""
         if isinstance(self.data, Inputs):
@@ -213,6 +221,53 @@ def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
         return inputs
     sources = {**prepared.attached, **inputs.attached}
     return replace(inputs, attached=sources, columns=prepared.columns, stored=prepared.stored)
+
+
+def read_joined(
+    one: AttachedReports,
+    read: Callable[[AttachedReports], _One],
+    other: AttachedReports,
+    read_other: Callable[[AttachedReports, _One | None], _Other],
+) -> tuple[_One, _Other]:
+    """Return both sides as their functions read them, the second after the first, by the column of ids of both."""
+    first, second = together(lambda: read(one), lambda found: read_other(other, found))
+    names = shared_column(*((side[0] if isinstance(side, tuple) else side).ids_from for side in (first, second)))
+    if names is None:
+        return first, second
+    first = read(one.with_ids(names[0]))
+    return first, read_other(other.with_ids(names[1]), first)
+
+
+def pairs_of_one_table(
+    references: AttachedReports, predictions: AttachedReports
+) -> tuple[AttachedReports, AttachedReports]:
+    """Return both sides with the rows of their table as ids, if they are two columns of one table without ids."""
+    both = (references, predictions)
+    is_file = all(isinstance(side.data, str | Path) for side in both)
+    is_told = any(name in side.reading for side in both for name in ("id_column", "ids"))
+    if is_told or isinstance(references.data, Reports | Inputs | Index):
+        return both
+    if not (Path(references.data) == Path(predictions.data) if is_file else references.data is predictions.data):
+        return both
+    table = table_of(references.data, **given_of(references.reading, ("encoding", "separator")))
+    if table is None or table.has_ids:
+        return both
+    columns = [side.reading.get("text_column") for side in both]
+    if None in columns or columns[0] == columns[1]:
+        raise InputError(
+            argument="references and predictions",
+            rule="must be two columns of a table without ids that is given for both",
+            value=f"{shown_names([name or 'no name' for name in columns])} of the columns {table.header}",
+            step=f"Pass {option('text_column', 'NAME', python='mo.reports(references, text_column=NAME)')} and "
+            f"{option('predicted_text_column', 'NAME', python='mo.reports(predictions, text_column=NAME)')}.",
+        )
+    of_files = ("encoding", "separator")
+    numbered = replace(table, keys=list(range(table.n_rows)), keys_name="row")
+    readings = [{name: value for name, value in side.reading.items() if name not in of_files} for side in both]
+    first, second = (
+        replace(side, data=numbered, reading=reading) for side, reading in zip(both, readings, strict=True)
+    )
+    return first, second
 
 
 def attached(given: Any) -> AttachedReports:

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.api.attached import AttachedReports, attached
+from metric_oracle.api.attached import AttachedReports, attached, pairs_of_one_table, read_joined
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless, section_of
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import together
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
@@ -95,6 +94,8 @@ def score(
     options.check_used(("idf", "rescale"), "scores of given reports")
     given_references = attached(references)
     written = attached(predictions).beside(given_references)
+    system = system or written.name or "predictions"
+    given_references, written = pairs_of_one_table(given_references, written)
     models, encoded = shared_models(given_references, written)
     corpus = None if index is None else opened(index)
     check_counted(corpus, records, options.idf)
@@ -103,9 +104,11 @@ def score(
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
     default, is_shown = section_of(corpus, written.data), tell is not None
-    (truth, prepared), (generated, prepared_too) = together(
-        lambda: given_references.read(default_section=default, is_shown=is_shown),
-        lambda read: written.read(predictions=True, default_section=read and read[0].section, is_shown=is_shown),
+    (truth, prepared), (generated, prepared_too) = read_joined(
+        given_references,
+        lambda side: side.read(default_section=default, is_shown=is_shown),
+        written,
+        lambda side, read: side.read(predictions=True, default_section=read and read[0].section, is_shown=is_shown),
     )
     report(f"references: {_counted(truth)}")
     report(f"predictions: {_counted(generated)}")
@@ -123,7 +126,7 @@ def score(
         truth,
         generated,
         names,
-        system=system or written.name or "predictions",
+        system=system,
         inner=inner,
         files=dict(given_references.sources),
         predicted_files=own_sources(given_references, written),

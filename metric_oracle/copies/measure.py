@@ -12,6 +12,7 @@ import pyarrow as pa
 from metric_oracle.api.searching import retrieve
 from metric_oracle.copies.runs import shared_runs
 from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.joining import PLACE
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import positions, tokenize_rouge
@@ -135,7 +136,8 @@ def same_values(index: Index, reports: Reports) -> dict[str, np.ndarray]:
     """Return whether the corpus has each report's id, and its value in each common column: bool[n] by name."""
     columns = {name: reports.columns[name] for name in index.columns if name in reports.columns}
     same = {name: _are_in(index, name, values) for name, values in columns.items()}
-    return {"id": _are_in(index, "study_id", reports.ids), **same}
+    has_ids = reports.ids_from != PLACE  # the places of two lists are no ids of one report
+    return {"id": _are_in(index, "study_id", reports.ids) & has_ids, **same}
 
 
 def _are_in(index: Index, column: str, values: Sequence[str]) -> np.ndarray:

@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from metric_oracle.copies.measure import (
     same_values,
     without_markers,
 )
+from metric_oracle.corpora.joining import check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names, together
@@ -296,6 +298,12 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
         read[HUMAN] = replace(human, columns=columns)
         _say(human, tests)
     for (name, side), (reports, _) in zip(written.items(), generated, strict=True):
+        if tests is not None:
+            names = shared_column(human.ids_from, reports.ids_from)
+            if names is not None and names[0] == human.ids_from.name:
+                reports, _ = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
+            tell = side.models.get("tell")
+            check_joined(human.ids_from, reports.ids_from, partial(say, tell=tell), ("references", f"set {name!r}"))
         _say(reports, side)
         if references is not None:
             place = {study: row for row, study in enumerate(reports.ids)}
@@ -308,7 +316,7 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
                 )
             rows = [place[study] for study in read[HUMAN].ids]
             texts = [reports.texts[row] for row in rows]
-            reports = Reports(read[HUMAN].ids, texts, reports.source, {}, {}, columns=read[HUMAN].columns)
+            reports = replace(read[HUMAN], texts=texts, source=reports.source, counts={}, states={})
         read[name] = reports
     return read
 

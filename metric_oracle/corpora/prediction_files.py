@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.tables import (
     Table,
@@ -66,6 +67,7 @@ class Rows:
     keys: Keys | None
     section: str | None = None
     table: Table | None = None
+    ids_from: IdSource = UNKNOWN
 
 
 def read_rows(
@@ -114,7 +116,9 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None) 
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [cell if isinstance(cell, str) else absent for cell in texts]
-    return Rows(what, cells, _keys(table, id_column), section_of_column(name), table)
+    keys = _keys(table, id_column)
+    ids_from = UNKNOWN if keys is None else source_of_ids(table, keys.name, id_column)
+    return Rows(what, cells, keys, section_of_column(name), table, ids_from)
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:

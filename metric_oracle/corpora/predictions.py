@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.missing import checked_texts
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
@@ -69,7 +70,7 @@ def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: An
     check_left_out(given, ("seed", "after_impression", "section"), "texts without columns")
     where = "the predictions in memory"
     cells = checked_texts(single_texts(texts or [], where), where)
-    rows = Rows("texts in memory", cells, Keys([str(i) for i in range(len(cells))], None, "place"))
+    rows = Rows("texts in memory", cells, Keys([str(i) for i in range(len(cells))], None, "place"), ids_from=PLACE)
     return _assembled(rows, "the texts in memory", options)
 
 
@@ -151,7 +152,7 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
             value=section,
             step=f"Leave {option('after_impression')} out: texts with both headings are cut to the section.",
         )
-    what, keys = rows.what, rows.keys
+    what, keys, ids_from = rows.what, rows.keys, rows.ids_from
     if (keys is None) == (ids is None):
         in_order = f"{option('ids', 'FILE')} with one id per row, in the same order."
         if ids is not None:
@@ -173,11 +174,14 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
     what = ", ".join(filter(None, [what, note]))
     if metadata is not None:
         first = text_of_chosen_image(keys, texts, Path(metadata), seed, path)
+        ids_from = IdSource("study_id", "name")
         what += f", one image a study by view (seed {seed})"
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    return sort_out(first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section)
+    return sort_out(
+        first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section, ids_from=ids_from
+    )
 
 
 def _of_section(rows: Rows, options: _Options) -> tuple[Sequence[str | None], tuple[str | None, str], str]:

@@ -1,7 +1,7 @@
 """Reports with ids from the files people have: MIMIC-CXR, IU X-ray, CheXpert Plus, CXR-Report-Metric, plain tables."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
@@ -73,6 +74,8 @@ class Reports:
     marks : dict of str to int
         How many kept reports have marks of a file format that count as words, such as quotes around the text or
         ``['...']``, by kind.
+    ids_from : (str, str, tuple of str)
+        Where the ids come from: the name of their column, how it was found, and all columns of the table.
 
     See Also
     --------
@@ -97,6 +100,7 @@ class Reports:
     words: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
+    ids_from: IdSource = UNKNOWN
 
     @property
     def known_section(self) -> tuple[str | None, str]:
@@ -164,6 +168,7 @@ class _Source:
     wanted: str | None = None  # the section that the caller wants
     splits: list[Any] | None = None
     first_images: list[int] | None = None
+    ids_from: IdSource = UNKNOWN
     kept: dict[str, list[str]] = field(default_factory=dict)
 
     def cut(self, rows: Sequence[int]) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
@@ -378,7 +383,8 @@ def _from_texts(
         cut, known_section, note = by_headings(texts, section, known_section)
         texts, what = list(cut), ", ".join(filter(None, [where, note]))
     reports = dict(zip(keys, texts, strict=True))
-    return sort_out(reports, what, counts, where, keep_empty=keep_empty, section=known_section)
+    ids_from = PLACE if ids is None else IdSource("ids", "caller")
+    return sort_out(reports, what, counts, where, keep_empty=keep_empty, section=known_section, ids_from=ids_from)
 
 
 def _chosen(
@@ -406,7 +412,10 @@ def _chosen(
         name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
     }
     what = ", ".join(filter(None, [source.what, note]))
-    return with_columns(sort_out(first, what, counts, path, keep_empty=keep_empty, section=known_section), columns)
+    reports = sort_out(
+        first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
+    )
+    return with_columns(reports, columns)
 
 
 def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:
@@ -424,10 +433,11 @@ def sort_out(
     *,
     keep_empty: bool,
     section: tuple[str | None, str] = (None, ""),
+    ids_from: IdSource = UNKNOWN,
 ) -> Reports:
     """Return Reports without missing, empty and tokenless texts, whose ids are listed in `states`.
 
-    `section` is the section and how it is known.
+    `section` is the section and how it is known, `ids_from` where the ids come from.
     """
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts, words = [], [], Counter[str]()
@@ -448,7 +458,17 @@ def sort_out(
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
     marks = count_marks(kept_texts)
     source = "; ".join(filter(None, [source, remarks(words, marks)]))
-    return Reports(kept_ids, kept_texts, source, counts, states, *section, words=dict(words), marks=dict(marks))
+    return Reports(
+        kept_ids,
+        kept_texts,
+        source,
+        counts,
+        states,
+        *section,
+        words=dict(words),
+        marks=dict(marks),
+        ids_from=ids_from,
+    )
 
 
 # Tables
@@ -466,12 +486,17 @@ def column_names(reports: Any, encoding: str | None = None, separator: str | Non
     """
     if isinstance(reports, Reports):
         return [*reports.columns]
+    table = table_of(reports, encoding, separator)
+    return [] if table is None else table.names
+
+
+def table_of(reports: Any, encoding: str | None = None, separator: str | None = None) -> Table | None:
+    """Return the table of a file or container of reports, see `column_names`; None where it has no columns."""
     if isinstance(reports, str | Path):
         path = Path(reports)
         is_table = path.is_file() and file_ending(path) in ENDINGS
-        return read_table(path, encoding=encoding, separator=separator).names if is_table else []
-    table = None if isinstance(reports, Iterator) else in_memory(reports)[0]
-    return [] if table is None else table.names
+        return read_table(path, encoding=encoding, separator=separator) if is_table else None
+    return in_memory(reports)[0]
 
 
 def table_source(
@@ -485,6 +510,11 @@ def table_source(
     id_name = "" if id_cells is None else id_cells[1]
     names, of_section = _text_names(table, section, text_column, id_name)
     if id_cells is None:
+        if not table.may_have_ids:
+            raise InputError(
+                f"{path} has no column with a usual id name.",
+                f"None of its columns can hold ids: add one, such as study_id; columns: {table.header}.",
+            )
         options = [option(f"{kind}_column", "NAME") for kind in ["id"] + ["text"] * (not names)]
         raise columns_error(table, "has no column with a usual id name", options)
     cells, _ = id_cells
@@ -517,7 +547,8 @@ def table_source(
     what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", left, table.note]))
     splits = table.column("split") if "split" in table.names else None
     kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
-    return _Source(what, ids, texts, known_section, section, splits, first_images, kept)
+    ids_from = source_of_ids(table, id_name, id_column)
+    return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept)
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:

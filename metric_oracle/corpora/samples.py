@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import generated_name
@@ -57,6 +58,8 @@ class Samples(OneLine):
         The section of the reports and how it is known, as in [`Reports`][metric_oracle.Reports].
     remarks : str
         A note on words for missing reports and on marks that count as words of the texts; also part of `source`.
+    ids_from : (str, str, tuple of str)
+        Where the ids come from, as in [`Reports`][metric_oracle.Reports].
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Samples(OneLine):
     values: list[list[float]] | None = None
     section: tuple[str | None, str] = (None, "")
     remarks: str = ""
+    ids_from: IdSource = UNKNOWN
 
     @property
     def sizes(self) -> list[int]:
@@ -237,9 +241,9 @@ def read_samples(
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
     known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
-    if _has_lists(cells):
-        return _of_lists(table, ids, cells, column, known_section)
-    return _of_rows(table, ids, cells, column, known_section)
+    samples = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column, known_section)
+    by_place = id_cells[1] == PLACE.name and table.keys is not None
+    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells[1], id_column))
 
 
 def _has_lists(cells: Sequence[Any]) -> bool:
@@ -262,7 +266,8 @@ def _in_memory(data: Any) -> Table:
         return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), list(data))
     if isinstance(data, Sequence) and data and all(isinstance(group, list | tuple) for group in data):
         keys = [str(place) for place in range(len(data))]
-        return Table(f"the {type_name} in memory", type_name, [LISTS], [list(data)], len(data), keys)
+        where = f"the {type_name} in memory"
+        return Table(where, type_name, [LISTS], [list(data)], len(data), keys, keys_name=PLACE.name)
     table, _ = in_memory(data)
     if table is None:
         raise InputError(

@@ -57,7 +57,7 @@ _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Ge
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = STUDY_IDS | OTHER_IDS | IMAGE_IDS | TEXTS | {"subject_id", "split"}
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
-_SHOWN_NAMES = 20  # of a header, at most
+_SHOWN_NAMES = 12  # of a header, at most
 _END_OF_FILE = "end-of-file"
 
 
@@ -91,7 +91,7 @@ class Table:
     names: list[str]
     columns: Sequence[pa.ChunkedArray | list[Any]]
     n_rows: int
-    keys: list[str] | None = None
+    keys: list[Any] | None = None
     note: str = ""
     lines: list[int] | None = None
     keys_name: str = "object key"
@@ -144,6 +144,21 @@ class Table:
         lower = {folded(name): name for name in self.names}
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() else set()
         return next((lower[name] for name in (*sorted(IMAGE_IDS), *is_image) if name in lower), None)
+
+    @property
+    def has_ids(self) -> bool:
+        """Return whether the rows have ids that can be found without the name of a column."""
+        return self.keys is not None or bool(id_names(self.names) or matching(self.names, IMAGE_IDS))
+
+    @property
+    def may_have_ids(self) -> bool:
+        """Return whether a column of any name may hold ids, by its first cells: none is missing or has a blank."""
+        heads = [(c if isinstance(c, list) else c.slice(0, 100).to_pylist())[:100] for c in self.columns]
+        return any(
+            not any(is_missing(cell) or isinstance(cell, float) for cell in cells)
+            and all(_SHOWABLE.fullmatch(str(cell).strip()) for cell in cells)
+            for cells in heads
+        )
 
     def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> tuple[list[Any], str] | None:
         """Return the ids of the rows and the name of their column, or None if the table has none.

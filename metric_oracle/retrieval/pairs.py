@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names, zeros_hint
 from metric_oracle.errors import InputError, option
@@ -526,6 +527,16 @@ def join_ids(
     Return the positions of the references and of the predictions of each pair, in the order of the references, and the
     numbers of reports left out, by reason.
     """
+    check_joined(references.ids_from, predictions.ids_from, tell)
+    if references.ids_from == predictions.ids_from == PLACE:
+        lengths = [reports.counts.get("rows", len(reports.ids)) for reports in (references, predictions)]
+        if lengths[0] != lengths[1]:
+            raise InputError(
+                argument="texts without ids",
+                rule="must be as many on both sides",
+                value=f"{lengths[0]} references and {lengths[1]} predictions",
+                step="They belong together by their place: complete the shorter list, or pass ids.",
+            )
     usable = set(references.ids)
     unusable = {study: state for state, studies in references.states.items() for study in studies}
     unusable = {study: state for study, state in unusable.items() if study not in usable}
@@ -550,11 +561,17 @@ def join_ids(
         "with a missing or empty reference": [key for key in keys[1] if key in unusable],
     }
     left_out = {what: len(ids) for what, ids in apart.items() if ids}
-    if not answered:
+    n_shared = len((reference_ids | unusable.keys()) & (prediction_of.keys() | missing))
+    n_fewer = min(len(reference_ids | unusable.keys()), len(prediction_of.keys() | missing))
+    if not answered or 2 * n_shared < n_fewer:
+        shown = " and ".join(
+            f"{shown_names(ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
+            for ids, source in zip(keys, (references.ids_from, predictions.ids_from), strict=True)
+        )
         raise InputError(
             argument="references and predictions",
             rule="must share ids",
-            value=f"none in common, such as {shown_names(keys[0][:1])} and {shown_names(keys[1][:1])}",
+            value=f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
             step=f"Pass {option('metadata')} where the predictions are of images, or the columns of the ids."
             f"{zeros_hint(*keys)}",
         )

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.api.attached import attached
+from metric_oracle.api.attached import attached, read_joined
 from metric_oracle.api.given import Given, opened, say, section_of
 from metric_oracle.api.scoring import own_sources, shared_models
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.corpora.tables import together
 from metric_oracle.errors import InputError, called, of_predictions
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric
@@ -252,14 +251,25 @@ def best_of(
     written = attached(candidates).beside(given_references)
     models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
-    (truth, prepared), samples = together(
-        lambda: given_references.read(default_section=section_of(counted)),
-        of_predictions()(lambda read: written.read_samples(column, read and read[0].section)),
+    (truth, prepared), samples = read_joined(
+        given_references,
+        lambda side: side.read(default_section=section_of(counted)),
+        written,
+        lambda side, read: of_predictions()(side.read_samples)(column, read and read[0].section),
     )
     warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
     if warning:
         say(warning, tell)
-    firsts = Reports(samples.ids, [group[0] for group in samples.texts], samples.source, {}, {}, *samples.section)
+    firsts = Reports(
+        samples.ids,
+        [group[0] for group in samples.texts],
+        samples.source,
+        {"rows": len(samples.ids)},
+        {},
+        samples.section[0],
+        samples.section[1],
+        ids_from=samples.ids_from,
+    )
     of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:
         raise InputError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.arguments import check_options
+from metric_oracle.corpora.joining import UNKNOWN, IdSource
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.progress import Progress, counter, silent
@@ -62,6 +63,8 @@ class Inputs:
         None if each search encodes the queries anew.
     stored : (str, int64[Q]) or None
         Checksum of the index from which the reports were read, and the row of each; None if they come from elsewhere.
+    ids_from : IdSource
+        Where the ids come from, see `corpora.joining`.
     """
 
     ids: Sequence[str]
@@ -75,6 +78,7 @@ class Inputs:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kept: dict[str, Any] | None = None
     stored: tuple[str, np.ndarray] | None = None
+    ids_from: IdSource = UNKNOWN
 
     def __repr__(self) -> str:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"

@@ -5,7 +5,7 @@ last, because their steps take minutes and the others seconds.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from hashlib import sha256
@@ -21,6 +21,7 @@ from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, names_of, opened, say, say_wordless
 from metric_oracle.api.searching import loaded
 from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
@@ -85,13 +86,15 @@ class _Model:
         is_index = isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()
         return open_index(data) if is_index else None
 
-    def read(self, section: str | None) -> Reports:
+    def read(self, section: str | None, ids_from: IdSource) -> Reports:
         """Read the predictions.
 
         Parameters
         ----------
         section : str or None
             Section of the test reports.
+        ids_from : IdSource
+            Where the ids of the test reports come from.
 
         Returns
         -------
@@ -100,7 +103,11 @@ class _Model:
         """
         index = self.index
         if index is None:
-            return self.given.read(predictions=True, default_section=section)[0]
+            reports = self.given.read(predictions=True, default_section=section)[0]
+            names = shared_column(ids_from, reports.ids_from)
+            if names is None or names[0] != ids_from.name:
+                return reports
+            return self.given.with_ids(names[1]).read(predictions=True, default_section=section)[0]
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
@@ -211,7 +218,7 @@ def run_study(
     ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
     _check_models([*given, *ready], names)
     # Read now, so that a bad file is an error before the long work.
-    reads = (lambda _, model=model: model.read(section[0]) for model in given.values())
+    reads = (lambda _, model=model: model.read(section[0], queries.ids_from) for model in given.values())
     read = dict(zip(given, together(lambda: None, *reads)[1:], strict=True))
     for name, reports in read.items():
         passed = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
@@ -221,7 +228,7 @@ def run_study(
             say(warning, tell)
     texts = {"test reports": queries.texts, **{f"reports of {name!r}": reports.texts for name, reports in read.items()}}
     say_wordless([METRICS[name] for name in names], texts, tell)
-    rows, queries = _rows(read, queries, inner)
+    rows, queries = _rows(read, queries, inner, lambda line: say(line, tell))
     _check_ready(ready, names, queries)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
     with working_folder(out) as folder:
@@ -294,11 +301,14 @@ def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: In
             )
 
 
-def _rows(read: Mapping[str, Reports], queries: Inputs, inner: bool) -> tuple[dict[str, dict[str, int]], Inputs]:
+def _rows(
+    read: Mapping[str, Reports], queries: Inputs, inner: bool, tell: Callable[[str], None]
+) -> tuple[dict[str, dict[str, int]], Inputs]:
     """Return, for each model, the row of each test report's prediction; and the test reports that all models have."""
-    references = Reports(list(queries.ids), list(queries.texts), "", {}, {})
+    references = Reports(list(queries.ids), list(queries.texts), "", {}, {}, ids_from=queries.ids_from)
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
+        check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {name!r}"))
         positions, prediction_rows, _ = join_ids(references, reports, True, lambda line: None)
         row_of_study[name] = {references.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
         missing = [study for study in references.ids if study not in row_of_study[name]]

@@ -1,6 +1,7 @@
 """Where ids come from, in every container: a record's own id before its key, an index before a place."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,13 +11,13 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import as_reports
-from metric_oracle.corpora.tables import IMAGE_ID_NAMES, STUDY_ID_NAMES
+from metric_oracle.corpora.usual_names import IMAGE_IDS, STUDY_IDS
 from metric_oracle.corpora.vectors import read_label_table
 from metric_oracle.errors import InputError
 
 TEXTS = {"50000401": "Clear lungs.", "50000402": "Small left effusion.", "50000403": "Mild edema."}
 SHUFFLED = ["50000403", "50000401", "50000402"]
-NAMES = [name for name in (*STUDY_ID_NAMES, *IMAGE_ID_NAMES) if name != "path_to_image"]
+NAMES = sorted((STUDY_IDS | IMAGE_IDS | {"case_no", "accession"}) - {"path_to_image"})
 
 
 def pairs(reports):
@@ -194,11 +195,13 @@ def test_an_index_of_ids_alone_is_read_from_json(tmp_path):
     assert pairs(as_reports(written(tmp_path / "b.json", split))) == TEXTS
 
 
-def test_a_message_about_many_columns_is_short(tmp_path, oracle):
+def test_a_message_about_many_columns_is_short(tmp_path, monkeypatch, oracle):
+    monkeypatch.chdir(tmp_path)
     wide = {f"case{study}": {f"row{i}": "x" for i in range(3000)} for study in "ab"}
-    code, _, err = oracle("score", written(tmp_path / "a.json", wide), "test.csv", "-m", "rouge-l")
+    files = [written(Path(f"{side}.json"), wide) for side in "ab"]
+    code, _, err = oracle("score", *files, "-m", "rouge-l")
     assert code == 2
-    assert "and 2,980 more" in err
+    assert err.count("and 2,988 more") == 2
     assert len(err) < 600
 
 
@@ -215,3 +218,123 @@ def test_a_list_of_one_text_is_that_text(tmp_path):
             InputError, match=r"a list of 2 texts in row 2: several references or samples\. Keep one text"
         ):
             as_reports(given)
+
+
+def report_rows(ids, *names):
+    """Return records whose id in each column of `names` is made of the study's, as no other column's is."""
+    kinds = {"study_id": str, "dicom_id": lambda i: f"d{i}", "uid": lambda i: i[-1], "id": lambda i: f"r{i}"}
+    kinds |= {"image_id": kinds["dicom_id"], "study": str, "case": lambda i: f"c{i}"}
+    return [{**{name: kinds[name](study) for name in names}, "report": TEXTS[study]} for study in ids]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "joined"),
+    [
+        (("study_id", "dicom_id"), ("dicom_id",), "d50000401"),
+        (("dicom_id",), ("study_id", "dicom_id"), "d50000401"),
+        (("study_id", "id"), ("id",), "r50000401"),
+        (("study_id", "DICOM_ID"), ("dicom_id",), "d50000401"),
+        (("study_id", "uid"), None, None),  # which of two is not settled
+    ],
+)
+def test_a_column_that_both_sides_have_comes_before_any_other(ours, theirs, joined, tmp_path):
+    if theirs is None:
+        with pytest.raises(InputError, match="several columns that can hold the ids: 'study_id', 'uid'"):
+            mean(report_rows(TEXTS, *ours), TEXTS)
+        return
+    one = [{name.upper() if name == "dicom_id" and "DICOM_ID" in ours else name: cell for name, cell in row.items()}
+           for row in report_rows(TEXTS, *map(str.lower, ours))]  # fmt: skip
+    other = report_rows(SHUFFLED, *theirs)
+    pl.DataFrame(one).write_csv(tmp_path / "a.csv")
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, other)))
+    for references, predictions in ((one, other), (tmp_path / "a.csv", tmp_path / "b.jsonl"), (iter(one), iter(other))):
+        scores = mo.score(references, predictions, "rouge-l")
+        assert scores.table["query_id"].to_pylist()[0] == joined
+        assert scores.mean() == {"rouge-l": 1}
+
+
+def test_a_column_that_the_caller_names_for_one_side_is_looked_for_on_the_other():
+    ours, theirs = report_rows(TEXTS, "study_id", "case"), report_rows(SHUFFLED, "id", "case")
+    assert mean(mo.reports(ours, id_column="case"), theirs) == 1
+    assert mean(ours, mo.reports(theirs, id_column="case")) == 1
+
+
+@pytest.mark.parametrize("names", [("study_id", "image_id"), ("dicom_id", "uid")])
+def test_ids_of_studies_and_of_images_are_not_joined(names, oracle, tmp_path):
+    ours, theirs = (
+        [{name: i, "report": f"{i} edema"} for i in ids] for name, ids in zip(names, ("123", "312"), strict=True)
+    )
+    with pytest.raises(InputError, match=rf"must have ids of one kind; got .* in '{names[0]}' and .* in '{names[1]}'"):
+        mean(ours, theirs)
+    assert mean(ours, mo.reports(theirs, id_column=names[1])) == 1
+    for name, rows in (("a", ours), ("b", theirs)):
+        pl.DataFrame(rows).write_csv(tmp_path / f"{name}.csv")
+    code, _, err = oracle("score", tmp_path / "a.csv", tmp_path / "b.csv", "-m", "rouge-l")
+    assert (code, "--id-column" in err) == (2, True)
+
+
+def test_columns_of_two_names_are_told(oracle, tmp_path):
+    for name, rows in (("a", report_rows(TEXTS, "study")), ("b", report_rows(SHUFFLED, "study_id"))):
+        pl.DataFrame(rows).write_csv(tmp_path / f"{name}.csv")
+    code, _, err = oracle("score", tmp_path / "a.csv", tmp_path / "b.csv", "-m", "rouge-l")
+    assert code == 0
+    assert "ids: study of the references is joined with study_id of the predictions" in err
+
+
+def test_texts_are_paired_by_place_only_where_neither_side_has_ids(tmp_path):
+    texts = ["A.", "B.", "C."]
+    keyed = dict(zip("012", texts, strict=True))
+    for sides in ((texts, keyed), (keyed, texts), (texts, [{"id": i, "report": t} for i, t in keyed.items()])):
+        with pytest.raises(
+            InputError, match=r"references and predictions must both have ids, or neither; got (no )?ids"
+        ):
+            mean(*sides)
+    with pytest.raises(InputError, match="must both have ids, or neither"):
+        mo.best_of([[text, text] for text in texts], keyed, "rouge-l")
+    assert mo.best_of([[text, text] for text in texts], texts, "rouge-l").signature["n"] == 3
+    with pytest.raises(InputError, match=r"texts without ids must be as many on both sides; got 3 references and 2"):
+        mean(texts, texts[:2], inner=True)
+    index = mo.build_index(texts, tmp_path / "INDEX", metrics="bleu,rouge-l")
+    assert mo.study(index, texts, {"a": texts}, metrics="bleu").keys() >= {"a"}
+    with pytest.raises(InputError, match=r"test reports and model 'a' must both have ids, or neither"):
+        mo.study(index, texts, {"a": keyed}, metrics="bleu")
+    with pytest.raises(InputError, match=r"references and set 'a' must both have ids, or neither"):
+        mo.overlap(index, {"a": keyed}, references=texts)
+    found = mo.overlap(index, {"a": texts})
+    assert not found.sets["a"].is_same["id"].any()  # places of two lists are no ids
+    assert mo.overlap(index, {"a": keyed}).sets["a"].is_same["id"].all()
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_few_common_ids_stop_a_score(inner):
+    ours = {f"s{i}": "Edema." for i in range(10)}
+    theirs = {f"s{i}" if i < 3 else f"Edema of {i}": "Edema." for i in range(8)}
+    match = r"must share ids; got 3 of 8 in common, such as 's0', 's1', 's2' and 's0', 's1', 's2'\. Pass"
+    with pytest.raises(InputError, match=match):
+        mean(ours, theirs, inner=inner)
+    reverse = dict(reversed(theirs.items()))
+    with pytest.raises(InputError, match=r"and \(withheld\), \(withheld\), \(withheld\)\. Pass"):
+        mean(ours, reverse, inner=inner)
+    assert mean(ours, {i: ours[i] for i in ("s3", "s1")}, inner=True) == 1
+
+
+def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle):
+    pairs_ = [{"prediction": "Clear.", "reference": "Clear."}, {"prediction": "A mass.", "reference": "No mass."}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, pairs_)))
+    pl.DataFrame(pairs_).write_csv(tmp_path / "a.csv")
+    named = ("--text-column", "reference", "--predicted-text-column", "prediction")
+    for file in (path, tmp_path / "a.csv"):
+        code, out, err = oracle("score", file, file, "-m", "rouge-l", *named, "--format", "csv")
+        assert code == 0, err
+        assert pl.read_csv(out.encode())["rouge-l"].to_list() == [1, 0.5]
+        code, _, err = oracle("score", file, file, "-m", "rouge-l")
+        assert (code, "--predicted-text-column" in err) == (2, True)
+    frame = pl.DataFrame(pairs_)
+    sides = mo.reports(frame, text_column="reference"), mo.reports(frame, text_column="prediction")
+    assert mean(*sides) == 0.75
+    with pytest.raises(InputError, match=r"must be two columns of a table without ids that is given for both"):
+        mean(frame, frame)
+    (tmp_path / "b.csv").write_bytes((tmp_path / "a.csv").read_bytes())
+    code, _, err = oracle("score", tmp_path / "b.csv", tmp_path / "a.csv", "-m", "rouge-l", *named)
+    assert (code, "None of its columns can hold ids: add one, such as study_id" in err) == (2, True)

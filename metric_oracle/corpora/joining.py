@@ -1,0 +1,80 @@
+"""Which ids of two sets of reports belong together: where the ids come from, and what may be joined."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from metric_oracle.corpora.tables import Table
+from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
+from metric_oracle.errors import InputError, option
+
+# `id` may be that of either, and the path of an image is read as its study.
+_KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}
+
+
+class IdSource(NamedTuple):
+    """Where the ids of reports come from."""
+
+    name: str = ""  # the column, or what the keys are called
+    by: str = ""  # "name" (a usual one), "caller", "key", "place" (there are no ids), or "" where that is not known
+    columns: tuple[str, ...] = ()  # all columns of the table, of which another can be chosen
+
+    @property
+    def described(self) -> str:
+        """The source for a message."""
+        return "no ids" if self.by == "place" else f"ids in {self.name!r}" if self.name else "ids"
+
+
+UNKNOWN, PLACE = IdSource(), IdSource("place", "place")
+
+
+def source_of_ids(table: Table, name: str, id_column: str | None) -> IdSource:
+    """Return the source of the ids that `Table.id_cells` returned with the name `name`."""
+    is_key = table.keys is not None and name == table.keys_name
+    by = "caller" if id_column is not None else "key" if is_key else "name"
+    return IdSource(name, by, tuple(table.names))
+
+
+def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
+    """Return the column of ids that both tables have, as each writes it, where they were read by different ones.
+
+    A column that the caller named for one side comes first, then those of studies, then those of images.
+    """
+    free = [source.by in ("name", "key") and bool(source.columns) for source in (one, other)]
+    if folded(one.name) == folded(other.name) or not any(free):
+        return None
+    first, second = ({folded(name): name for name in source.columns} for source in (one, other))
+    if all(free):
+        usual = [name for known in (STUDY_IDS, OTHER_IDS, IMAGE_IDS) for name in first if name in known]
+    else:
+        usual = [folded((other if free[0] else one).name)]
+    return next(((first[name], second[name]) for name in usual if name in first and name in second), None)
+
+
+def check_joined(
+    one: IdSource,
+    other: IdSource,
+    tell: Callable[[str], None],
+    names: tuple[str, str] = ("references", "predictions"),
+) -> None:
+    """Raise InputError if only one side has ids, or they are of two kinds; tell if their columns have two names."""
+    if one.by and other.by and (one.by == "place") != (other.by == "place"):
+        raise InputError(
+            argument=f"{names[0]} and {names[1]}",
+            rule="must both have ids, or neither",
+            value=f"{one.described} and {other.described}",
+            step="Pass ids with both, such as a dict of id -> text, or two lists of texts in one order.",
+        )
+    if not (one.by == other.by == "name") or folded(one.name) == folded(other.name):
+        return
+    kinds = [
+        next((kind for kind, names in _KINDS.items() if folded(source.name) in names), None) for source in (one, other)
+    ]
+    if None not in kinds and kinds[0] != kinds[1]:
+        raise InputError(
+            argument=f"{names[0]} and {names[1]}",
+            rule="must have ids of one kind",
+            value=f"{kinds[0]} in {one.name!r} and {kinds[1]} in {other.name!r}",
+            step=f"Pass {option('metadata')}, which joins images to studies, or name the columns whose values are the "
+            f"same: {option('id_column', 'NAME')}.",
+        )
+    tell(f"ids: {one.name} of the {names[0]} is joined with {other.name} of the {names[1]}")
