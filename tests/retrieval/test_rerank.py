@@ -53,6 +53,14 @@ def index(tmp_path_factory):
     return mo.build_index(write(folder / "corpus.csv", CORPUS), folder / "INDEX", metrics="bleu,rouge-l")
 
 
+@pytest.fixture(scope="module", params=["index", "shards"])
+def either(tmp_path_factory, request, index):
+    """Return the index, or a set of shards of the same reports."""
+    if request.param == "index":
+        return index
+    return mo.build_index(CORPUS, tmp_path_factory.mktemp("rerank") / "SET", metrics="bleu,rouge-l", shard_rows=3)
+
+
 @pytest.fixture(scope="module")
 def queries():
     return mo.reports(TESTS).load()
@@ -71,8 +79,8 @@ def brute(model, reference, rows, k):
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
-def test_the_whole_corpus_is_brute_force(index, queries, k):
-    found = rerank(index, queries, Words(), Pool(None), k=k)
+def test_the_whole_corpus_is_brute_force(either, queries, k):
+    found = rerank(either, queries, Words(), Pool(None), k=k)
     table = found.table.to_pylist()
     assert [(r["query_id"], r["rank"]) for r in table] == [(q, rank) for q in TESTS for rank in range(1, k + 1)]
     wanted = [row for text in TESTS.values() for row in brute(Words(), text, range(len(CORPUS)), k)]
@@ -88,9 +96,9 @@ def test_the_whole_corpus_is_brute_force(index, queries, k):
 
 
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (4, 4), (10, 2)])
-def test_a_pool_is_brute_force_over_its_rows(index, queries, size, k):
-    found = rerank(index, queries, Words(), Pool(PREFIX, size), k=k)
-    ranked = mo.retrieve(index, queries, "bleu", k=size).table["row"].to_numpy().reshape(-1, size).tolist()
+def test_a_pool_is_brute_force_over_its_rows(either, queries, size, k):
+    found = rerank(either, queries, Words(), Pool(PREFIX, size), k=k)
+    ranked = mo.retrieve(either, queries, "bleu", k=size).table["row"].to_numpy().reshape(-1, size).tolist()
     wanted = [row for text, rows in zip(TESTS.values(), ranked, strict=True) for row in brute(Words(), text, rows, k)]
     table = found.table.to_pylist()
     assert [(r["row"], r["score"], r["n_ties"]) for r in table] == wanted
@@ -145,13 +153,13 @@ def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
     assert missed[-1] == 0
 
 
-def test_audited_queries_are_exact(index, queries):
+def test_audited_queries_are_exact(either, queries):
     """Their whole corpus was scored: it is given, marked, and the others are of the pool."""
     model = Words({TESTS["3"]: CORPUS["5"]})
-    whole = rerank(index, queries, model, Pool(None), k=2).table.to_pylist()
-    pooled = rerank(index, queries, model, Pool(PREFIX, 3), k=2).table.to_pylist()
+    whole = rerank(either, queries, model, Pool(None), k=2).table.to_pylist()
+    pooled = rerank(either, queries, model, Pool(PREFIX, 3), k=2).table.to_pylist()
     for seed in range(6):
-        found = rerank(index, queries, model, Pool(PREFIX, 3, audit=2, seed=seed), k=2).table.to_pylist()
+        found = rerank(either, queries, model, Pool(PREFIX, 3, audit=2, seed=seed), k=2).table.to_pylist()
         audited = {r["query_id"] for r in found if r["exact"]}
         assert len(audited) == 2
         for row, of_whole, of_pool in zip(found, whole, pooled, strict=True):

@@ -138,6 +138,23 @@ def test_scores_are_those_of_the_parts(world, systems, metric):
     assert values == pytest.approx(mean.table["mean"].to_numpy(), abs=1e-12 + 2 * mean.signature["error"])
 
 
+def test_a_set_of_shards_gives_the_study_of_its_index(world, tmp_path):
+    _, _, _, paths = world
+    found = []
+    for rows in (None, 130):
+        index = api.build_index(paths["train"], tmp_path / f"I{rows}", metrics="bleu,rouge-l,cider-d", shard_rows=rows)
+        queries = api.reports(paths["test"]).load()
+        metrics = ["bleu-2", "rouge-l", "cider-d:corpus"]
+        found.append(run_study(index, queries, {"fair": api.reports(paths["fair"])}, metrics=metrics))
+    one, other = found
+    assert list(one) == list(other)
+    for name in one:
+        for metric in metrics:
+            # Of a mean over the corpus the sum is one of shards.
+            error = 1e-12 if name == RANDOM else 0
+            assert other[name].values(metric) == pytest.approx(one[name].values(metric), rel=0, abs=error)
+
+
 def test_chance_over_token_states_is_sampled(world, tmp_path, monkeypatch):
     """The table and the signature say so; --exact-chance of the same folder computes that row again, and no other."""
     index, queries, models, _ = world
