@@ -10,7 +10,8 @@ sentence and a next step, where an argument and a rule would not make a sentence
 
 - *No function name.* `called` and `public.public` put the name of the command or of the
   public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
-- *Options go through* `option`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
+- *Options go through* `option`, commands through `as_called`, and advice that not every caller can follow through
+  `if_taken`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
   the command line and "Pass text_column=NAME." in Python. Of a command that has ``--model-text-column`` instead, it
   is that option. `argument` is Python's name, too, and is shown as the command's option where it has one.
 - *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
@@ -30,8 +31,11 @@ from typing import Any, NamedTuple
 
 from metric_oracle.typed import Hidden, texts_in, without
 
-_MARKED = re.compile("\x02(?P<name>[a-z_0-9]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
+_MARKED = re.compile("\x02(?P<name>[a-z_0-9 -]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 
+_CLAUSE = re.compile("\x04(?P<name>[a-z_0-9]+)\x1f(?P<text>[^\x04\x05]*)\x05")
+_TOOLS = {"metrics": "list_metrics", "crg": "score_crg", "survey create": "create_survey"}  # other names in Python
+_OF_REPORTS = {"reports", "references", "predictions", "queries", "candidates", "groups", "sets"}  # arguments
 _NAMES = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # of one argument or of several
 
 
@@ -207,6 +211,16 @@ def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     return f"\x02{name}\x1f{value}\x1f{python}\x03"
 
 
+def as_called(command: str) -> str:
+    """Return a command for a message, such as "oracle build-index"; in Python it is the function, mo.build_index."""
+    return f"\x02oracle {command}\x1f\x1fmo.{_TOOLS.get(command, command.replace('-', '_'))}\x03"
+
+
+def if_taken(name: str, text: str) -> str:
+    """Return a part of a message that is shown only where the command or function takes an option of that name."""
+    return f"\x04{name}\x1f{text}\x05"
+
+
 def in_terms_of_caller(text: str) -> str:
     """Return a note or a warning with its options written for the outermost call under way, as errors have them.
 
@@ -227,13 +241,27 @@ def in_terms_of_caller(text: str) -> str:
 def _written(text: str, call: _Call) -> str:
     """Return a text with its marked options written as options of the command line, or as Python arguments."""
 
+    def forms_of(name: str) -> tuple[str, ...]:
+        # A command that reads several predictions has options --model-..., one that reads nothing else the bare ones.
+        bare = name.removeprefix("predicted_").removeprefix("model_")
+        forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
+        return (*forms, f"{bare}s", f"model_{bare}", f"predicted_{bare}")
+
+    def shown(clause: re.Match[str]) -> str:
+        name = clause["name"]
+        if call.keywords is None:
+            is_taken = not call.flags or any(form in call.flags for form in forms_of(name))
+        else:
+            is_taken = name in call.keywords or (name in call.homes and not _OF_REPORTS.isdisjoint(call.keywords))
+        return clause["text"] if is_taken else ""
+
     def written(marked: re.Match[str]) -> str:
         name, value, python = marked["name"], marked["value"], marked["python"]
         bare = name.removeprefix("predicted_").removeprefix("model_")
+        if call.keywords is None and name.startswith("oracle "):
+            return name
         if call.keywords is None:
-            # A command that reads several predictions has options --model-..., one that reads nothing else the bare.
-            forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
-            forms += (f"{bare}s", f"model_{bare}", f"predicted_{bare}")
+            forms = forms_of(name)
             flag = next((call.flags[form] for form in forms if form in call.flags), f"--{name.replace('_', '-')}")
             flag = flag.replace("--", "--no-", 1) if value == "False" else flag
             return flag if value in ("", "True", "False") else f"{flag} {value}"
@@ -245,7 +273,7 @@ def _written(text: str, call: _Call) -> str:
             return f"{name}={value}" if value else name
         return call.homes[name].format(f"{name}={value or '...'}")
 
-    return _MARKED.sub(written, text)
+    return _MARKED.sub(written, _CLAUSE.sub(shown, text))
 
 
 class InputError(MetricOracleError, ValueError):

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, option
 
 
 @dataclass(frozen=True)
@@ -703,12 +703,16 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
             argument="weights",
             rule=f"must be given for metric {COMPOSITE!r}",
             value="none",
-            step="Pass the file that fit-composite wrote; an index is built for the metrics of its terms.",
+            step=f"Pass the file that {as_called('fit-composite')} wrote; an index is built for the metrics of its "
+            "terms.",
         )
     if record is None:
         hint = _hint(metric, for_scores)
         raise InputError(
-            argument="metric", rule="must be one of those that oracle metrics lists", value=repr(metric), step=hint
+            argument="metric",
+            rule=f"must be one of those that {as_called('metrics')} lists",
+            value=repr(metric),
+            step=hint,
         )
     return record
 
@@ -731,12 +735,12 @@ def check_searched(metric: Metric) -> None:
     if not metric.is_searched:
         # Reranking needs a model that counts errors, whose checkpoint the user gives.
         given = REPRESENTATIONS[metric.representation].source
-        pool = ", or oracle rerank for the best of a pool" if given is not None and given.arguments else ""
+        pool = f", or {as_called('rerank')} for the best of a pool" if given is not None and given.arguments else ""
         raise InputError(
             argument="metric",
             rule="must be one with an exact search",
             value=f"{metric.name!r}, whose model reads reference and candidate at once",
-            step=f"Use oracle score{pool}.",
+            step=f"Use {as_called('score')}{pool}.",
         )
 
 

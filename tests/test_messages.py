@@ -232,7 +232,7 @@ def test_commands_are_named_as_they_are_typed(fails, tmp_path):
     weights.write_text("{}")
     for command in ("retrieve", "baseline identity"):
         match = (
-            "retrieve: --weights must be a JSON file that fit-composite writes"
+            "retrieve: --weights must be a JSON file that oracle fit-composite writes"
             if command == "retrieve"
             else ("oracle baseline identity: no such option --weights")
         )

@@ -54,7 +54,7 @@ def test_the_command_line_takes_them(oracle, tmp_path):
 )
 def test_a_name_that_is_none_has_a_short_message(typed, hint):
     with pytest.raises(
-        InputError, match=rf"^score: metric must be one of those that oracle metrics lists; got .*\. {hint}$"
+        InputError, match=rf"^score: metric must be one of those that mo.list_metrics lists; got .*\. {hint}$"
     ) as error:
         mo.score(["a"], ["a"], typed)
     assert len(str(error.value)) < 160

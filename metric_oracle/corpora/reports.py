@@ -31,7 +31,7 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, if_taken, option
 
 USUAL = "impression"  # the section that is read by default
 _KNOWN_HEADERS = (
@@ -505,7 +505,10 @@ def table_source(
     """Find ids, texts, splits and the columns to keep in a table of reports."""
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
-        raise InputError(f"{path} holds RadGraph graphs, not reports.", f"Pass it as {option('radgraph', 'FILE')}.")
+        graphs = f", and pass the graphs as {option('radgraph', 'FILE')}"
+        raise InputError(
+            f"{path} holds RadGraph graphs, not reports.", f"Name a file of reports{if_taken('radgraph', graphs)}."
+        )
     id_cells = table.id_cells(id_column, is_optional=True)
     id_name = "" if id_cells is None else id_cells[1]
     names, of_section = _text_names(table, section, text_column, id_name)

@@ -28,7 +28,7 @@ from metric_oracle.corpora.text_files import (
     usual_quotes,
 )
 from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, TEXTS, folded, id_names, matching
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, if_taken, option
 
 ENDINGS = {
     ".csv": "CSV",
@@ -241,6 +241,9 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
             results.append(read(results[0] if results else None))
         except ColumnsError as error:
             errors.append(error)
+        except InputError:  # after an error in columns, that one is told first
+            if not errors:
+                raise
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -272,7 +275,7 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
         if isinstance(cell, list | tuple) and len(cell) != 1:
             raise InputError(
                 f"{where} has a list of {len(cell)} texts in row {row + 1}: several references or samples.",
-                "Keep one text for each id; best-of and consensus read samples.",
+                f"Keep one text for each id; {as_called('best-of')} and {as_called('consensus')} read samples.",
             )
     return [cell[0] if isinstance(cell, list | tuple) else cell for cell in cells]
 
@@ -476,9 +479,10 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
         else:
             problem = "they do not parse"
         first = " Delete lines above the header, if there are any." if len(names) == 1 else ""
+        named = f", or pass {option('separator', 'CHARACTER')}"
         raise InputError(
             f"{path} has rows that cannot be read: {problem}.",
-            f"Repair the file, or pass {option('separator', 'CHARACTER')}.{first}",
+            f"Repair the file{if_taken('separator', named)}.{first}",
         ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
         raise InputError(f"{path} has a quote that is never closed.", "Close the quote, or fetch the file again.")

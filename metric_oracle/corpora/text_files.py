@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, if_taken, option
 from metric_oracle.sealed import check_unaltered
 
 PIECE = 1 << 24  # bytes read at once from a large file
@@ -31,7 +31,8 @@ _MARKS = (
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _C1 = re.compile("[\x80-\x9f]")
 _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
-_STEP = f"Save the file in UTF-8, or name its encoding: {option('encoding', 'NAME')} for tables of reports."
+_NAMED = f", or name its encoding: {option('encoding', 'NAME')} for tables of reports"
+_STEP = f"Save the file in UTF-8{if_taken('encoding', _NAMED)}."
 
 
 def existing_file(path: Path) -> Path:
@@ -172,7 +173,7 @@ def _guessed(lines: Iterable[bytes], path: Path) -> str:
         more = f", ... ({n_others:,} in all)" if n_others > len(first) else ""
         raise InputError(
             f"{path} has UTF-8 in {n_utf8:,} of its lines and another encoding in {shown}{more}.",
-            f"Repair the file, or name the encoding of all lines with {option('encoding', 'NAME')}.",
+            f"Repair the file{if_taken('encoding', _NAMED.replace('its encoding', 'the encoding of all lines'))}.",
         )
     if not is_cp1252 or 2 * n_beyond > n_letters:  # languages written in cp1252 use mostly ASCII letters
         raise InputError(f"{path} is not a text file in UTF-8, UTF-16 or cp1252.", _STEP)

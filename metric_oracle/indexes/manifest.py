@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError
+from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError, as_called
 from metric_oracle.files import checksum, sha256, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
@@ -88,7 +88,7 @@ class Files:
                 argument="index",
                 rule="must be finished",
                 value=f"{folder}, which is a build under way or killed",
-                step="Run build-index again to resume it.",
+                step=f"Run {as_called('build-index')} again to resume it.",
             )
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -223,7 +223,7 @@ def _no_index(folder: Path) -> IndexFormatError:
         argument="index",
         rule=f"must be a folder with {NAME}",
         value=folder,
-        step="Build one with oracle build-index or mo.build_index.",
+        step=f"Build one with {as_called('build-index')}.",
     )
 
 

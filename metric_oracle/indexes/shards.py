@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import IndexFormatError, InputError
+from metric_oracle.errors import IndexFormatError, InputError, as_called
 from metric_oracle.files import checksum, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
@@ -395,7 +395,7 @@ def _read_set(folder: Path) -> dict[str, Any]:
             argument="index",
             rule="must be finished",
             value=f"{folder}, a set of shards under way or killed",
-            step="Run build-index again to resume it.",
+            step=f"Run {as_called('build-index')} again to resume it.",
         )
     written = manifest.parse((folder / NAME).read_bytes(), FORMAT)
     if written is None:

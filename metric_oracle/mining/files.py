@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import checksum
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.sealed import METADATA, hash_table, opened
@@ -42,7 +42,10 @@ class MinedFile:
         self._path, self._argument = path, argument
         if not path.is_file():
             raise InputError(
-                argument=argument, rule="must be an existing file", value=path, step="Write one with oracle mine."
+                argument=argument,
+                rule="must be an existing file",
+                value=path,
+                step=f"Write one with {as_called('mine')}.",
             )
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
@@ -69,7 +72,7 @@ class MinedFile:
         """Return the error for a file that `mine` did not write, or that was changed since."""
         return InputError(
             argument=self._argument,
-            rule="must be a file that oracle mine wrote",
+            rule=f"must be a file that {as_called('mine')} wrote",
             value=f"{self._path}, which is {how}",
             step="Write it again.",
         )

@@ -21,7 +21,7 @@ from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
-from metric_oracle.errors import InputError, called, option
+from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.files import checksum, exclusive, identify, replacing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_inputs
@@ -668,7 +668,7 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
         names = sorted({name for one in shared for name in one if one[name] != shared[0].get(name)}) or ["part"]
         raise InputError(
             argument="parts",
-            rule="must be of one search by oracle mine",
+            rule=f"must be of one search by {as_called('mine')}",
             value=f"files that differ in {', '.join(names)}",
             step="Leave the others out, or mine them again.",
         )

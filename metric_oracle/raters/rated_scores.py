@@ -8,7 +8,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import number_of, read_table, shown_names
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import identify
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.raters.rated_sets import read_rated_set
@@ -134,7 +134,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
             argument="metric",
             rule="must not count the documents of a corpus, which rated pairs do not have",
             value=repr(counting[0]),
-            step="Score them with oracle score or mo.score and an index, and pass the file as scores.",
+            step=f"Score them with {as_called('score')} and an index, and pass the file: {option('scores', 'FILE')}.",
         )
     without = [
         pair

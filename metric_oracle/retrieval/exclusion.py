@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import Strings, to_arrow
@@ -94,7 +94,7 @@ class Excluded:
             else:
                 raise InputError(
                     f"the test reports have no column {name!r}, which exclude names.",
-                    "Pass test reports with this column, or a folder that build-index --keep wrote.",
+                    f"Pass test reports with this column, or a folder that {as_called('build-index')} wrote with it.",
                 )
 
     def of(self, shard: Index, representation: Representation, which: np.ndarray) -> Lists:
@@ -241,6 +241,6 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
             argument="exclude",
             rule=f"must be among {', '.join(known)}",
             value=repr(wrong[0]),
-            step=f"Columns are stored with {option('keep', 'COLUMN')} of build-index.",
+            step=f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
         )
     return tuple(dict.fromkeys(name.strip() for name in listed))

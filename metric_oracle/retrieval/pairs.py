@@ -16,7 +16,7 @@ import pyarrow as pa
 from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names, zeros_hint
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, if_taken, option
 from metric_oracle.files import package_version
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
@@ -568,12 +568,13 @@ def join_ids(
             f"{shown_names(ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
             for ids, source in zip(keys, (references.ids_from, predictions.ids_from), strict=True)
         )
+        columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
+        of_images = f", or {option('metadata')} where the predictions are of images"
         raise InputError(
             argument="references and predictions",
             rule="must share ids",
             value=f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
-            step=f"Pass {option('metadata')} where the predictions are of images, or the columns of the ids."
-            f"{zeros_hint(*keys)}",
+            step=f"Pass {columns}{if_taken('metadata', of_images)}.{zeros_hint(*keys)}",
         )
     unscorable = "with a missing or empty reference"
     if left_out.keys() - {unscorable} and not inner:

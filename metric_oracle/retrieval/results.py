@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, as_called, called
 from metric_oracle.files import replacing, without_nan
 from metric_oracle.indexes.manifest import check_outside
 from metric_oracle.indexes.store import to_numpy
@@ -400,7 +400,7 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
             argument="results",
             rule="must be whole",
             value="a part of a search",
-            step="Join all parts first, with oracle merge or mo.merge.",
+            step=f"Join all parts first, with {as_called('merge')}.",
         )
     typed = _typed(table)
     ranks, draws = typed["rank"].to_numpy(), signature.get("draws")
@@ -490,7 +490,7 @@ def read_signed(
     rule = f"must be a file that {command} wrote, with its signature"
     if not path.is_file():
         raise InputError(
-            argument=argument, rule="must be an existing file", value=path, step=f"Write one with oracle {command}."
+            argument=argument, rule="must be an existing file", value=path, step=f"Write one with {as_called(command)}."
         )
     try:
         if path.suffix.lower() == ".parquet":
@@ -537,7 +537,7 @@ def read_signed(
             argument=argument,
             rule=rule,
             value=f"{path}, which is another file or damaged",
-            step=f"Write it again with oracle {command}.",
+            step=f"Write it again with {as_called(command)}.",
         ) from error
     return table, signature
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import checksum
 from metric_oracle.sealed import read_json
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1
-_MADE = "Name the folder that oracle survey create made."
+_MADE = f"Name the folder that {as_called('survey create')} made."
 _RESTORE = "Restore it from a backup of the folder."
 
 
@@ -101,7 +101,8 @@ def open_survey(folder: str | Path) -> Survey:
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
-            f"{folder / 'survey.json'} was altered since oracle survey create made it, or is of another version.",
+            f"{folder / 'survey.json'} was altered since {as_called('survey create')} made it, or is of another "
+            "version.",
             "Restore it, or create a new survey.",
         )
     studies = [Shown(**study) for study in content["studies"]]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine, html_table
-from metric_oracle.errors import InputError, called, option
+from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.results import Frames, Scores
@@ -323,7 +323,7 @@ def compare(
             argument="systems",
             rule="must have at least one name with scores",
             value="none",
-            step="Write files of scores with oracle score.",
+            step=f"Write files of scores with {as_called('score')}.",
         )
     check_method(method, None if paired else resamples)
     n_resamples = checked_resamples(resamples)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import sha256
 from metric_oracle.retrieval.results import Frames
 from metric_oracle.sources.labels import LabelSets, as_label_sets
@@ -261,7 +261,7 @@ def _read(path: str | Path, id_column: str | None) -> LabelTable:
     if lacking:
         raise InputError(
             f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown_names(lacking[:3])}).",
-            "Pass what CheXbert wrote; oracle crg takes labels of other names.",
+            f"Pass what CheXbert wrote; {as_called('crg')} takes labels of other names.",
         )
     return table
 

@@ -25,7 +25,7 @@ from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
-from metric_oracle.errors import InputError, called, option
+from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index, open_index
@@ -378,7 +378,7 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
             argument=f"{in_memory[0]} of a model",
             rule="must be a file, so that a study that was killed can go on",
             value=type(model.files[in_memory[0]]).__name__,
-            step="Write it to a file, or prepare the reports with build-index.",
+            step=f"Write it to a file, or prepare the reports with {as_called('build-index')}.",
         )
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
     model_index = model.index

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, if_taken, option
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.corpus_bleu import counts_in
@@ -105,10 +105,8 @@ def _read_answers(path: Path, error: InputError) -> Results | Expectation:
         except InputError:
             continue
     if path.is_file():
-        error.step += (
-            f" A table with columns of its own, such as one of {option('published_names')}, goes with "
-            f"{option('foreign', 'NAME=FILE')}."
-        )
+        goes = f" A table with columns of its own, such as published names, goes with {option('foreign', 'NAME=FILE')}."
+        error.step += if_taken("foreign", goes)
     raise error
 
 
@@ -200,7 +198,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         if system.signature.get("kind") != "scores" or not isinstance(system.signature.get("metrics"), dict):
             raise InputError(
                 f"the file of {name!r} is not a file of scores; its kind is {system.signature.get('kind')!r}.",
-                "Write one with oracle score.",
+                f"Write one with {as_called('score')}.",
             )
         lacking = [
             column
@@ -210,7 +208,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         if lacking:
             raise InputError(
                 f"the file of {name!r} has no column, or several, for {', '.join(lacking)}.",
-                "Write the file again with oracle score.",
+                f"Write the file again with {as_called('score')}.",
             )
     metrics_of = {name: list(system.signature["metrics"]) for name, system in scores.items()}
     common = [

@@ -286,8 +286,8 @@ def test_files_of_another_kind(tmp_path, raw):
     path = tmp_path / "w.json"
     path.write_bytes(raw)
     match = (
-        rf"^weights must be a JSON file that fit-composite writes, of format '{FORMAT}'; got another file, "
-        rf'{re.escape(str(path))}\. Fit one with "oracle fit-composite"\.$'
+        rf"^weights must be a JSON file that oracle fit-composite writes, of format '{FORMAT}'; got another file, "
+        rf"{re.escape(str(path))}\. Fit one with oracle fit-composite\.$"
     )
     with pytest.raises(InputError, match=match):
         read_weights(path)
@@ -319,14 +319,14 @@ def test_another_direction(tmp_path):
 def test_terms_of_another_kind(tmp_path, changes):
     match = (
         r"^weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; "
-        r'got a file without them\. Fit them again with "oracle fit-composite"\.$'
+        r"got a file without them\. Fit them again with oracle fit-composite\.$"
     )
     with pytest.raises(InputError, match=match):
         read_weights(write(tmp_path, **changes))
 
 
 def test_a_name_that_cannot_be_printed(tmp_path):
-    with pytest.raises(InputError, match=r"^weights must be a JSON file that fit-composite writes, of format"):
+    with pytest.raises(InputError, match=r"^weights must be a JSON file that oracle fit-composite writes, of format"):
         read_weights(write(tmp_path, name="\ud800"))
 
 

@@ -300,7 +300,8 @@ def test_more_threads_than_any_machine_has(index, queries):
 )
 def test_unknown_metric(index, queries, metric, hint):
     with pytest.raises(
-        InputError, match=rf"^retrieve: metric must be one of those that oracle metrics lists; got '{metric}'\. {hint}$"
+        InputError,
+        match=rf"^retrieve: metric must be one of those that oracle metrics lists; got '{metric}'\. {hint}$",
     ):
         api.retrieve(index, queries, metric)
 

@@ -79,7 +79,7 @@ def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
     scores = api.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
     scores.write(path, published_names=True)
     match = (
-        r"Write it again with oracle score\. A table with columns of its own, such as one of --published-names, "
+        r"Write it again with oracle score\. A table with columns of its own, such as published names, "
         r"goes with --foreign NAME"
     )
     with pytest.raises(InputError, match=match):

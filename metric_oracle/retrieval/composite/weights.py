@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
 from metric_oracle.sealed import SIGNATURE, opened
 
@@ -53,9 +53,9 @@ def read_weights(path: str | Path) -> Metric:
     if not known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
         raise InputError(
             argument="weights",
-            rule=f"must be a JSON file that fit-composite writes, of format {FORMAT!r}",
+            rule=f"must be a JSON file that {as_called('fit-composite')} writes, of format {FORMAT!r}",
             value=f"another file, {path}",
-            step='Fit one with "oracle fit-composite".',
+            step=f"Fit one with {as_called('fit-composite')}.",
         )
     if opened(content) is None:
         raise InputError(
@@ -92,7 +92,7 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
             argument="weights",
             rule="must have terms with a mean, a scale and a weight each, and an intercept, all numbers",
             value="a file without them",
-            step='Fit them again with "oracle fit-composite".',
+            step=f"Fit them again with {as_called('fit-composite')}.",
         ) from None
     return composite(COMPOSITE, terms, intercept, source, tool=tool)
 
