@@ -36,7 +36,11 @@ def __getattr__(name: str) -> Any:
         msg = f"module {__name__!r} has no attribute {name!r}. Write mo.reports(...)"
         raise AttributeError(msg)
     value = load(__name__, name)
-    if callable(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        from metric_oracle.public import guard
+
+        guard(value)
+    elif callable(value):
         from metric_oracle.api.attached import homes
         from metric_oracle.public import public
 

@@ -43,11 +43,16 @@ def check_int(
     return checked
 
 
-def check_path(argument: str, value: str, *, is_new: bool = False, may_be_report: bool = False) -> None:
+# Arguments for reports: the place where a text is most often given by mistake, a single word too.
+REPORTS = ("queries", "reports", "references", "predictions", "candidates", "data", "groups")
+
+
+def check_path(argument: str, value: str, *, is_new: bool = False) -> None:
     """Raise InputError if a text was given where a file or folder belongs; `is_new` for one that will be written.
 
     A path that does not exist passes if it is a name: who reads it says so, and shows it.
     """
+    may_be_report = argument in REPORTS
     if not is_possible_path(value) or (not is_new and is_text(value, may_be_report=may_be_report)):
         raise InputError(
             argument=argument,

@@ -96,7 +96,13 @@ class MetricOracleError(Exception):
         return f"{self.function}: {line}" if self.function else line
 
     def hide(self, hidden: Collection[Hidden]) -> None:
-        """Take texts out of the fields, and the errors that caused this one, which may quote them."""
+        """Take texts out of the fields, and the errors that caused this one, which may quote them.
+
+        Parameters
+        ----------
+        hidden : collection of Hidden
+            The texts, and what stands for each.
+        """
         if hidden:
             for field in ("sentence", "step", "value"):
                 setattr(self, field, without(getattr(self, field), hidden))
@@ -138,7 +144,7 @@ def called(
     Parameters
     ----------
     function : str
-        The command or public function.
+        The command or public function; empty for a method, which leaves errors without a name.
     keywords : collection of str, optional
         The arguments of a public function called from Python: advice is given in Python's terms.
     homes, flags : mapping of str to str, optional
@@ -154,7 +160,8 @@ def called(
     try:
         yield
     except MetricOracleError as error:
-        error.function, error.keywords, error.homes, error.flags = function, call.keywords, call.homes, call.flags
+        if function or not error.function:
+            error.function, error.keywords, error.homes, error.flags = function, call.keywords, call.homes, call.flags
         error.hide(hidden)
         raise
     except OSError as error:

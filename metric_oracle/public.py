@@ -1,9 +1,9 @@
-"""The wrapper of the public functions: it checks the types of the arguments and names the function in errors."""
+"""The wrapper of public functions, methods and constructors: it checks the types of arguments and names the call."""
 
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.arguments import check_path
-from metric_oracle.errors import ArgumentError, called
+from metric_oracle.arguments import check_int, check_path
+from metric_oracle.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAMES = {
@@ -39,6 +39,8 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
         Arguments that belong to another public function, and the form of that call, such as ``"mo.reports(..., {})"``;
         for advice in messages.
     """
+    for annotation in (*_known(function).values(), _signature(function).return_annotation):
+        guard(annotation)
 
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
@@ -51,12 +53,68 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     return run  # type: ignore[return-value]
 
 
+def guard(annotation: Any) -> None:
+    """Let the classes of this package that an annotation names check their methods' arguments, as functions do.
+
+    What a public function takes or returns is public. Dataclasses check the arguments of their constructor too. Inside
+    a public function or a command nothing is checked again.
+    """
+    for inner in typing.get_args(annotation):
+        guard(inner)
+    if not isinstance(annotation, type) or issubclass(annotation, Exception):
+        return
+    for kind in annotation.__mro__:
+        if not kind.__module__.startswith("metric_oracle.") or "_is_guarded" in vars(kind) or issubclass(kind, tuple):
+            continue
+        for name, method in [*vars(kind).items()]:
+            function = getattr(method, "__func__", method)
+            is_made = name == "__init__" and is_dataclass(kind)
+            if isinstance(function, types.FunctionType) and (is_made or not name.startswith("_")):
+                checked = _guarded(function, is_made)
+                setattr(kind, name, classmethod(checked) if isinstance(method, classmethod) else checked)
+        kind._is_guarded = True  # type: ignore[attr-defined]
+
+
+def _guarded(method: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
+    """Return a method that checks its arguments, if a user calls it; `is_made` for a constructor."""
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **keywords: Any) -> Any:
+        """Check the arguments and call the method."""
+        if is_under_way():
+            return method(self, *args, **keywords)
+        kind = self if isinstance(self, type) else type(self)
+        name = kind.__name__ if is_made else f"{kind.__name__}.{method.__name__}"
+        given = _typed(method, args, keywords)
+        with called(name, tuple(_known(method)), given=given):
+            _check(name, method, args, keywords, {})
+        with called("", tuple(_known(method)), given=given):
+            return method(self, *args, **keywords)
+
+    return run
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function, or of a method without `self` or `cls`, with its annotations as types."""
+    signature = inspect.signature(function)
+    hints = (
+        typing.get_type_hints(function)
+        if any(isinstance(p.annotation, str) for p in signature.parameters.values())
+        else {}
+    )
+    parameters = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in signature.parameters.values()]
+    is_method = parameters[:1] and parameters[0].name in ("self", "cls")
+    return signature.replace(parameters=parameters[1:] if is_method else parameters)
+
+
 def _check(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
 ) -> None:
     """Raise ArgumentError unless a call fits the function's signature: names, positions and types of arguments."""
-    known, signature = _known(function), inspect.signature(function)
-    unknown = next((keyword for keyword in keywords if keyword not in known), None)
+    known, signature = _known(function), _signature(function)
+    takes_any = any(p.kind is p.VAR_KEYWORD and p.name not in known for p in signature.parameters.values())
+    unknown = None if takes_any else next((keyword for keyword in keywords if keyword not in known), None)
     if unknown is not None:
         similar = get_close_matches(unknown, known, n=1)
         step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
@@ -81,10 +139,12 @@ def _check(
     for key, (content, kind) in checked.items():
         if not _fits(content, kind):
             raise ArgumentError(argument=key, rule=f"must be {_named(kind)}", value=_shown(content), step=step)
+        if key.rpartition(".")[2] == "seed" and content is not None:
+            check_int(key, content, 0, "Choose one.", kind=Integral)
     for key, (content, kind) in checked.items():
-        is_new = key == "out" or name.startswith(("write", "plot"))
-        for path, may_be_report in _paths(content, kind):
-            check_path(key, path, is_new=is_new, may_be_report=may_be_report)
+        is_new = key == "out" or name.rpartition(".")[2].startswith(("write", "plot"))
+        for path in _paths(content, kind):
+            check_path(key, path, is_new=is_new)
 
 
 def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
@@ -98,13 +158,13 @@ def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[s
     }
 
 
-def _paths(value: Any, annotation: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the strings in a value that are given where a path can be, and whether reports can be there."""
+def _paths(value: Any, annotation: Any) -> Iterator[str]:
+    """Yield the strings in a value that are given where a path can be."""
     is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
     kinds = typing.get_args(annotation) if is_union else (annotation,)
     if isinstance(value, str | Path):
         if Any in kinds or Path in kinds:
-            yield str(value), Any in kinds
+            yield str(value)
         return
     for kind in kinds:
         origin, inner = typing.get_origin(kind), typing.get_args(kind)
@@ -120,10 +180,10 @@ def _paths(value: Any, annotation: Any) -> Iterator[tuple[str, bool]]:
 def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the annotation of each argument of a function, including those that its ``**`` parameter accepts."""
     annotations: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in _signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             annotations[name] = parameter.annotation
-        else:
+        elif typing.get_origin(parameter.annotation) is typing.Unpack:
             keywords = typing.get_type_hints(typing.get_args(parameter.annotation)[0])
             annotations |= {key: annotation | None for key, annotation in keywords.items()}
     return annotations
@@ -132,11 +192,12 @@ def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
 def _call(function: Callable[..., Any]) -> str:
     """Return the arguments of a function as a message shows them, such as "index, queries, metric, ...".
 
-    These are the positional and the required ones; dots stand for the others.
+    These are the positional and the required ones, of optional ones at most five; dots stand for the others.
     """
-    shown, parameters = [], inspect.signature(function).parameters.values()
+    shown, parameters = [], [*_signature(function).parameters.values()]
+    few = sum(p.default is not p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) <= 5
     for p in parameters:
-        if p.kind is p.POSITIONAL_OR_KEYWORD:
+        if p.kind is p.POSITIONAL_OR_KEYWORD and (few or p.default is p.empty):
             shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
         elif p.kind is p.KEYWORD_ONLY and p.default is p.empty:
             shown.append(f"{p.name}=...")
@@ -153,16 +214,37 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is None or annotation is type(None):
         return value is None
     if origin is Callable or annotation is Callable:
-        return callable(value)
-    if origin in (Sequence, list, tuple):
+        return callable(value) and _takes(value, inner[0] if inner else ...)
+    if origin is tuple and inner[-1] is not ...:
+        return isinstance(value, list | tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if origin in (Sequence, Iterable, Container, list, tuple):
         is_listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
         return is_listed and (not isinstance(value, Sequence) or all(_fits(item, inner[0]) for item in value))
     if origin in (Mapping, dict):
         return isinstance(value, Mapping) and all(
             _fits(key, inner[0]) and _fits(content, inner[1]) for key, content in value.items()
         )
-    wider = {int: Integral, float: Real, Path: PathLike}.get(annotation, annotation)
-    return isinstance(value, wider) or (annotation is bool and type(value).__name__ == "bool_")
+    if origin is typing.Literal:
+        return value in inner
+    wider = {int: Integral, float: Real, Path: PathLike}.get(annotation, origin or annotation)
+    return (
+        not isinstance(wider, type)
+        or isinstance(value, wider)
+        or (annotation is bool and type(value).__name__ == "bool_")
+    )
+
+
+def _takes(function: Callable[..., Any], kinds: Any) -> bool:
+    """Return whether a function can be called with as many arguments as its annotation has."""
+    if not isinstance(kinds, list):
+        return True
+    try:
+        inspect.signature(function).bind(*kinds)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C without a signature
+        return True
+    return True
 
 
 def _named(annotation: Any) -> str:
@@ -173,12 +255,20 @@ def _named(annotation: Any) -> str:
         names = list(dict.fromkeys(names))
         return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     if origin is Callable:
-        return "a function"
-    if origin in (Sequence, list, tuple):
+        kinds = inner[0] if inner else ...
+        return (
+            f"a function of {len(kinds)} argument{'s' * (len(kinds) > 1)}" if isinstance(kinds, list) else "a function"
+        )
+    if origin is tuple and inner[-1] is not ...:
+        return "a pair" if len(inner) == 2 else f"{len(inner)} values"
+    if origin in (Sequence, Iterable, Container, list, tuple):
         item = _named(inner[0])
         return "a list" if " or " in item else f"a list of {item.partition(' ')[2]}s"
     if origin in (Mapping, dict):
         return f"a dict from {_named(inner[0])} to {_named(inner[1])}"
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    annotation = origin or annotation
     return _NAMES.get(annotation) or _with_article(annotation.__name__.replace("ndarray", "array"))
 
 

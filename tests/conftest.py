@@ -21,6 +21,7 @@ from hypothesis import settings
 from numba import config
 from threadpoolctl import threadpool_limits
 
+import metric_oracle as mo
 from metric_oracle import cli
 from metric_oracle.encoders import token_states
 from metric_oracle.encoders.token_states import Tokens
@@ -39,6 +40,9 @@ if find_spec("numba_cuda"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import_module("numba.cuda")
+
+for name in mo.__all__:  # the classes that public functions name check their arguments from now on
+    getattr(mo, name)
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)

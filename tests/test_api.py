@@ -282,7 +282,7 @@ def test_sections_that_differ():
     sides = [Reports.from_texts(["a b"], ["0"], section=section) for section in ("impression", "findings")]
     with pytest.raises(InputError, match=r"^score: references and predictions must be of one section; got impression"):
         mo.score(*sides, "bleu")
-    paper = Reports(*["0"], ["a b"], "R2Gen", {}, {}, "findings+impression", "paper")
+    paper = Reports(["0"], ["a b"], "R2Gen", {}, {}, "findings+impression", "paper")
     with pytest.warns(UserWarning, match=r"^the references are of section impression, but Yu et al"):
         assert mo.score(sides[0], paper, "bleu").mean() == {"bleu-2": 1.0}
     told = []

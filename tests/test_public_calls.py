@@ -1,8 +1,13 @@
-"""Misuse of every public function is one MetricOracleError with a clear line, in Python's terms."""
+"""Misuse of every public function, method and constructor is one MetricOracleError, a clear line in Python's terms."""
 
 import inspect
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import get_args
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
@@ -21,9 +26,38 @@ def needed(function):
     found = {}
     for name, p in inspect.signature(function).parameters.items():
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
-            fitting = [value for value in ("x", [], {}) if public._fits(value, p.annotation)]
+            interval = mo.interval([0.0, 1.0, 1.0])
+            values = ("x", [], {}, 1, True, ("x", "y"), np.zeros(1), Path("x"), pa.table({}), interval)
+            fitting = [value for value in values if public._fits(value, p.annotation)]
             found[name] = fitting[0] if fitting else object.__new__(p.annotation)
     return found
+
+
+def named_in(annotation):
+    """Yield the classes of the package that an annotation names."""
+    for inner in get_args(annotation):
+        yield from named_in(inner)
+    if inspect.isclass(annotation) and annotation.__module__.startswith("metric_oracle."):
+        yield annotation
+
+
+SIGNATURES = [inspect.signature(getattr(mo, name)) for name in FUNCTIONS]
+CLASSES = [value for name in mo.__all__ if inspect.isclass(value := getattr(mo, name))]
+CLASSES += [kind for one in SIGNATURES for p in one.parameters.values() for kind in named_in(p.annotation)]
+CLASSES += [kind for one in SIGNATURES for kind in named_in(one.return_annotation)]
+CLASSES = [kind for kind in dict.fromkeys(CLASSES) if not issubclass(kind, Exception | tuple)]
+CALLED = [(kind, "__init__") for kind in CLASSES if is_dataclass(kind)]
+CALLED += [
+    (kind, name)
+    for kind in CLASSES
+    for name in dir(kind)
+    if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name), FunctionType | classmethod)
+]
+
+
+def bound(kind, name):
+    """Return a method of an object without content: arguments are checked before it is used."""
+    return kind if name == "__init__" else getattr(object.__new__(kind), name)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -59,6 +93,56 @@ def test_an_argument_of_another_type(name, argument):
         function(**{**needed(function), argument: Foreign()})
 
 
+@pytest.mark.parametrize(("kind", "name"), CALLED, ids=[f"{kind.__name__}.{name}" for kind, name in CALLED])
+def test_a_method_or_constructor_checks_its_arguments(kind, name):
+    call = bound(kind, name)
+    shown = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+    kinds = inspect.signature(call).parameters.values()
+    with pytest.raises(ArgumentError, match=rf"^{shown}: too many positional arguments\. The call is {shown}\("):
+        call(*range(30))
+    if not any(p.kind is p.VAR_KEYWORD for p in kinds):
+        with pytest.raises(ArgumentError, match=rf"^{shown}: there is no argument 'sektion'\. "):
+            call(**needed(call), sektion="findings")
+    for p in kinds:
+        if p.kind is not p.VAR_KEYWORD and not public._fits(Foreign(), p.annotation):
+            with pytest.raises(ArgumentError, match=rf"^{shown}: {p.name} must be .*; got a Foreign\. The call is "):
+                call(**{**needed(call), p.name: Foreign()})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in FUNCTIONS if "seed" in public._known(getattr(mo, name).__wrapped__)] + ["interval of Scores"],
+)
+def test_a_seed_below_zero(name):
+    function = mo.score(TEXTS, TEXTS, "bleu").interval if name == "interval of Scores" else getattr(mo, name)
+    with pytest.raises(InputError, match=r"^[\w.]+: seed must be an int of at least 0; got -3\. Choose one\.$"):
+        function(**{**needed(function), "seed": -3})
+
+
+UNEVEN = {
+    "texts of reports": (lambda: mo.Reports(["a"], ["b", "c"], "x", {}, {}), r"there are 2 texts and 1 ids\. Pass one"),
+    "a column": (lambda: mo.Reports(["a"], ["b"], "x", {}, {}, columns={"age": []}), "there are 0 age and 1 ids"),
+    "an id twice": (lambda: mo.Reports(["a", "a"], ["b", "c"], "x", {}, {}), "an id occurs more than once in ids: 'a'"),
+    "a section": (lambda: mo.Reports(["a"], ["b"], "x", {}, {}, section="lungs"), "section must be one of"),
+    "texts of samples": (lambda: mo.Samples(["a"], [["x"], ["y"]], [], "m"), "texts must have a list for each id"),
+    "names": (lambda: mo.Samples(["a"], [["x"]], [["0", "1"]], "m"), "names must have a list for each id, with a"),
+    "values": (lambda: mo.Samples(["a"], [["x"]], [["0"]], "m", values=[[]]), "values must have a list for each id"),
+    "no sample": (lambda: mo.Samples(["a"], [[]], [[]], "m"), r"a study has no sample\. Leave its id out"),
+    "a study twice": (lambda: mo.Samples(["a"] * 2, [["x"]] * 2, [["0"]] * 2, "m"), "an id occurs more than once in"),
+}
+
+
+@pytest.mark.parametrize("case", UNEVEN)
+def test_reports_and_samples_are_even(case):
+    call, match = UNEVEN[case]
+    with pytest.raises(InputError, match=rf"^{match}"):
+        call()
+
+
+def test_samples_of_no_study_have_a_summary():
+    assert mo.Samples([], [], [], "m").summary() == "0 studies, 0 samples each; m"
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
     texts = {"1": "no acute process", "2": "small effusion", "3": "no acute process"}
@@ -90,7 +174,7 @@ CALLS = {
     ),
     "an option of another type": (
         lambda i: mo.retrieve(i, TEXTS, "bleu", options=mo.SearchOptions(max_memory="4")),
-        "options.max_memory must be a number or None; got a str",
+        "max_memory must be a number or None; got a str",
     ),
     "kind and metric swapped": (lambda i: mo.baseline(i, TEXTS, "bleu", "random"), "kind must be one of random"),
     "a path in place of a list": (lambda i: mo.merge("part.parquet"), "parts must be a list of paths; got a str"),
@@ -113,6 +197,24 @@ CALLS = {
         lambda i: mo.reward("bleu")(completions=[[{}], [{}]], reference=TEXTS),
         "completions must be texts, or lists of chat",
     ),
+    "a progress without arguments": (
+        lambda i: mo.retrieve(i, TEXTS, "bleu", progress=lambda: 1),
+        "progress must be a function of 3 arguments or None; got a function",
+    ),
+    "a pair of one": (
+        lambda i: mo.compare({"a": mo.score(TEXTS, TEXTS, "bleu")}, paired=[("a",)]),
+        "paired must be a list of pairs; got a list of tuple",
+    ),
+    "a system without scores": (lambda i: mo.compare({"a": []}), "'a' has no scores. Give each system its scores"),
+    "no system": (lambda i: mo.compare_study({}), "systems must have at least one name with scores; got none"),
+    "a path with NUL": (
+        lambda i: mo.build_index(TEXTS, "a\0b"),
+        "out must be a path that a file can have; got another",
+    ),
+    "a checkpoint without a path": (
+        lambda i: mo.rerank(i, TEXTS, crepe={}, pool="bleu:1"),
+        "crepe must name a checkpoint; got none",
+    ),
     "one reference for all": (
         lambda i: mo.reward("bleu")(completions=TEXTS, reference="ab"),
         "reference must be one value for each of 2 .*; got str",
@@ -123,7 +225,7 @@ CALLS = {
 @pytest.mark.parametrize("case", CALLS)
 def test_misuse_is_one_clear_line(index, case):
     call, match = CALLS[case]
-    with pytest.raises(mo.MetricOracleError, match=rf"^\w+: {match}") as caught:
+    with pytest.raises(mo.MetricOracleError, match=rf"^[\w.]+: {match}") as caught:
         call(index)
     assert "\n" not in str(caught.value)
     assert not any(text in str(caught.value) for text in TEXTS)  # reports are patients' data

@@ -17,8 +17,6 @@ from metric_oracle.commands.output import Destination, be_quiet
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
 
-# Arguments where a text may be typed by mistake.
-REPORTS = ("queries", "reports", "references", "predictions", "candidates")
 OUTPUTS = ("out", "plot", "scatter", "pairs", "format", "quiet", "folder", "text", "utilities", "matrix", "best_scores")
 
 
@@ -161,7 +159,7 @@ def _check_paths(parameters: Sequence[inspect.Parameter], given: Mapping[str, An
         values = given.get(p.name)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path):
-                check_path(p.name, str(value), is_new=p.name in OUTPUTS, may_be_report=p.name in REPORTS)
+                check_path(p.name, str(value), is_new=p.name in OUTPUTS)
 
 
 def metric_names(metrics: Sequence[str] | None) -> list[str] | None:

@@ -102,6 +102,15 @@ class Reports:
     marks: dict[str, int] = field(default_factory=dict)
     ids_from: IdSource = UNKNOWN
 
+    def __post_init__(self) -> None:
+        """Check that each report has an id of its own and a value in each column."""
+        for what, values in {"texts": self.texts, **self.columns}.items():
+            if len(values) != len(self.ids):
+                raise InputError(f"there are {len(values)} {what} and {len(self.ids)} ids.", "Pass one for each id.")
+        check_unique(self.ids, "ids")
+        if self.section is not None:
+            check_section(self.section)
+
     @property
     def known_section(self) -> tuple[str | None, str]:
         """The section, and how it is known."""
@@ -375,7 +384,7 @@ def _from_texts(
     if ids is not None:
         keys = canonical_ids(ids, "ids")
         if len(keys) != len(texts):
-            raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass an id for each text.")
+            raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass one for each id.")
         check_unique(keys, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
     known_section, what = (section, "caller" if section else ""), where

@@ -21,6 +21,7 @@ from metric_oracle.corpora.tables import (
     Table,
     are_columns,
     canonical_ids,
+    check_unique,
     columns_error,
     existing_file,
     file_ending,
@@ -78,6 +79,22 @@ class Samples(OneLine):
     remarks: str = ""
     ids_from: IdSource = UNKNOWN
 
+    def __post_init__(self) -> None:
+        """Check that each study has its group of samples, and each sample a name and its values."""
+        check_unique(self.ids, "ids")
+        sizes = self.sizes
+        for what in ("texts", "names", "logprobs", "values"):
+            groups = getattr(self, what)
+            if groups is not None and ([*map(len, groups)] != sizes or len(groups) != len(self.ids)):
+                raise InputError(
+                    argument=what,
+                    rule="must have a list for each id, with a value for each text",
+                    value="lists of other lengths",
+                    step="Complete them.",
+                )
+        if not all(sizes):
+            raise InputError("a study has no sample.", "Leave its id out.")
+
     @property
     def sizes(self) -> list[int]:
         """Number of samples of each study."""
@@ -92,7 +109,8 @@ class Samples(OneLine):
             Numbers of studies and samples, and what was read.
         """
         sizes = self.sizes
-        each = str(max(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        fewest, most = min(sizes, default=0), max(sizes, default=0)
+        each = str(most) if fewest == most else f"{fewest} to {most}"
         return f"{len(sizes):,} studies, {each} samples each; {self.source}"
 
     def reports(self) -> Reports:

@@ -198,6 +198,13 @@ class Index:
     def part(self, kind: str) -> Any:
         """Return a representation by its name in the registry; it is opened at its first use."""
         if kind not in self._opened:
+            if kind not in REPRESENTATIONS:
+                raise InputError(
+                    argument="kind",
+                    rule=f"must be one of {', '.join(REPRESENTATIONS)}",
+                    value=repr(kind),
+                    step="Choose one that the index holds.",
+                )
             record = REPRESENTATIONS[kind]
             if record.parts:
                 opened = record.load_class().join({name: self.part(name) for name in record.parts})

@@ -225,7 +225,12 @@ class MetricComparison(OneLine):
 
     def view(self, name: str) -> View:
         """Return the view with this name."""
-        return next(view for view in self.views if view.name == name)
+        views = {view.name: view for view in self.views}
+        if name not in views:
+            raise InputError(
+                argument="name", rule=f"must be one of {', '.join(views)}", value=repr(name), step="Choose a rated set."
+            )
+        return views[name]
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
         """Return the rows of `numbers` of one kind (column ``what``) whose other columns have these values."""

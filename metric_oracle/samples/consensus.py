@@ -208,7 +208,8 @@ class Consensus(OneLine):
         dict
             Its signature.
         """
-        return {**self.signature, "metrics": {metric: self.signature["metrics"][metric]}}
+        name = self._name(metric)
+        return {**self.signature, "metrics": {name: self.signature["metrics"][name]}}
 
     def _name(self, metric: str) -> str:
         """Return the registry's name of a metric of the consensus; raise InputError for any other metric."""

@@ -607,7 +607,7 @@ def compare_study(
     >>> mo.compare_study(systems, resamples=1000)
     <Comparison: 5 systems, 24 studies: bleu-2>
     """
-    metrics = next(iter(systems.values())).metrics
+    metrics = next((scores.metrics for scores in systems.values()), [])
     oracles = {metric: name for metric in metrics if (name := oracle_name(metric)) in systems}
     rows = {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}
     models = [name for name, scores in systems.items() if name not in rows and not is_yardstick(scores)]

@@ -70,6 +70,8 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
     Scores
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
+        if not given:
+            raise InputError(f"{name!r} has no scores.", "Give each system its scores, or a file of them.")
         first, *more = [read_system(name, file) for file in given]
         for scores in more:
             first = _joined(name, first, scores)
