@@ -152,8 +152,9 @@ def called(
     given : mapping of str to any, optional
         The arguments of the call, where a user typed them.
     """
-    hidden = [found for name, value in given.items() for found in texts_in(name, value)]
-    call = _Call(keywords, homes or {}, flags or {}, hidden)
+    flags = flags or {}
+    hidden = [found for name, value in given.items() for found in texts_in(flags.get(name, name), value)]
+    call = _Call(keywords, homes or {}, flags, hidden)
     is_outermost = _CALL.get() is None
     if is_outermost:
         _CALL.set(call)
