@@ -243,9 +243,9 @@ def test_the_interval_is_exact(hits, n):
     [
         (Pool(PREFIX, 0), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 0."),
         (Pool(PREFIX, 11), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
-        (Pool(PREFIX, 3), 4, "k must be an int from 1 to 3 (reports of the pool); got 4."),
+        (Pool(PREFIX, 3), 4, "-k must be an int from 1 to 3 (reports of the pool); got 4."),
         (Pool(None), 11, "k must be an int from 1 to 10 (reports of the pool); got 11."),
-        (Pool(PREFIX, 3), True, "k must be an int from 1 to 3 (reports of the pool); got True."),
+        (Pool(PREFIX, 3), True, "-k must be an int from 1 to 3 (reports of the pool); got True."),
         (Pool(None, audit=2), 1, "audit must be left out where the pool is the whole corpus; got a number."),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
         (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
@@ -314,7 +314,8 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         return " ".join(shown.split())
 
     shown = view("--pool", "bleu:4", "--audit", "2", "--components")
-    assert shown.startswith("crepe, best of a pool 1 small left effusion")
+    assert shown.startswith("crepe, best of a pool 4 test reports, mean best score ")
+    assert " 1 small left effusion " in shown
     assert "nA" in shown
     assert "pool: the first 4 under bleu-2; certified, as no score is below 0: 2 of 4 best answers" in shown
     assert re.search(r"audit of 2: \d without a best report in the pool, regret \d\.\d{4}, at most \d\.\d{4};", shown)
@@ -331,17 +332,17 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--pool", "some"], "pool must be METRIC:N or all; got 'some'. Pass radcliq:200."),
-        (["--pool", "7"], "pool must be METRIC:N or all; got '7'. Pass radcliq:200."),
-        (["--pool", "all", "--weights", "w.json"], "weights must be left out for a pool that is the whole "),
-        (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "recall must be given with audit and without"),
-        (["--pool", "bleu", "--recall", "0.5"], "recall must be given with audit and without"),
+        (["--pool", "some"], "--pool must be METRIC:N or all; got 'some'. Pass radcliq:200."),
+        (["--pool", "7"], "--pool must be METRIC:N or all; got '7'. Pass radcliq:200."),
+        (["--pool", "all", "--weights", "w.json"], "--weights must be left out for a pool that is the whole "),
+        (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "--recall must be given with audit and without"),
+        (["--pool", "bleu", "--recall", "0.5"], "--recall must be given with audit and without"),
         (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
-        (["--pool", "bleu:11"], "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
-        (["--pool", "bleu:3", "-k", "4"], "k must be an int from 1 to 3 (reports of the pool); got 4."),
-        (["--pool", "all", "--audit", "2"], "audit must be left out where the pool is the whole corpus; got a number."),
-        (["--pool", "bleu:3", "--idf", "tests"], "idf must be left out for metric 'bleu-2'; got a value. Drop it."),
-        (["--pool", "all", "--no-rescale"], "rescale must be left out for a pool that is the whole corpus"),
+        (["--pool", "bleu:11"], "--pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
+        (["--pool", "bleu:3", "-k", "4"], "-k must be an int from 1 to 3 (reports of the pool); got 4."),
+        (["--pool", "all", "--audit", "2"], "--audit must be left out where the pool is the whole corpus; got a"),
+        (["--pool", "bleu:3", "--idf", "tests"], "--idf must be left out for metric 'bleu-2'; got a value. Drop it."),
+        (["--pool", "all", "--no-rescale"], "--rescale must be left out for a pool that is the whole corpus"),
         (["--pool", "bleu:3", "--crepe", "none"], "there is no file none. Check the name."),
         (["--pool", "bleu:3", "--crepe-config", "none"], "there is no file none. Check the name."),
         ([], "metric must be one of "),  # RadCliQ, which the index does not hold
