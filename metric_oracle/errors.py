@@ -178,9 +178,19 @@ def called(
             _CALL.set(None)
 
 
+def _has_folder() -> bool:
+    """Return whether the working folder exists."""
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
+
+
 def refusal(error: OSError) -> str:
     """Return the sentence that says what the system refused: the file and the reason."""
     # The errors of Arrow contain the name and the reason in one text.
+    if error.filename is None and not _has_folder():
+        return "the working folder of this terminal was deleted: change to another folder."
     named = re.search(r"local file '([^']+)'", str(error))
     name = error.filename or (named[1] if named else "one")
     reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__

@@ -302,6 +302,9 @@ class Scorer:
 def _texts_of(given: Sequence[Any], what: str) -> list[str]:
     """Return completions or prompts as texts; `what` names them in messages."""
     texts: list[str] = []
+    if isinstance(given, str):
+        rule = "must be a list of texts, or of lists of chat messages"
+        raise InputError(argument=what, rule=rule, value="one text", step="Put it into a list.")
     try:
         texts.extend(map(_text_of, given))  # up to the first that is none
     except (TypeError, LookupError):

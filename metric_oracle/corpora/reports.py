@@ -33,6 +33,7 @@ from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 from metric_oracle.errors import InputError, if_taken, option
 
+ALL_SPLITS = "all splits"
 USUAL = "impression"  # the section that is read by default
 _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
@@ -420,7 +421,8 @@ def _chosen(
     columns = {
         name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
     }
-    what = ", ".join(filter(None, [source.what, note]))
+    has_all = split is None and source.splits is not None and len({*map(str, source.splits)}) > 1
+    what = ", ".join(filter(None, [source.what, ALL_SPLITS if has_all else "", note]))
     reports = sort_out(
         first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
     )

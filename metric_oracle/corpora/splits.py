@@ -8,9 +8,9 @@ from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
     existing_file,
+    ids_hint,
     read_table,
     shown_names,
-    zeros_hint,
 )
 from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
 from metric_oracle.errors import InputError, option
@@ -86,6 +86,6 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     if not best:
         raise InputError(
             f"{table.path} has none of the ids of the reports.",
-            f"Pass the table of splits of this corpus.{zeros_hint(sorted(report_ids), seen)}",
+            f"Pass the table of splits of this corpus.{ids_hint(sorted(report_ids), seen)}",
         )
     return best

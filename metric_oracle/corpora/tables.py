@@ -272,6 +272,11 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
     if not any(isinstance(cell, list | tuple) for cell in cells):
         return cells
     for row, cell in enumerate(cells):
+        if isinstance(cell, list | tuple) and any(isinstance(item, dict) and "content" in item for item in cell):
+            raise InputError(
+                f"{where} has a chat of {len(cell)} messages in row {row + 1}.",
+                "Write the content of the message that is the report, usually the last, into a column of texts.",
+            )
         if isinstance(cell, list | tuple) and len(cell) != 1:
             raise InputError(
                 f"{where} has a list of {len(cell)} texts in row {row + 1}: several references or samples.",
@@ -344,15 +349,33 @@ def check_unique(ids: Sequence[str], where: str) -> None:
         )
 
 
-def zeros_hint(ids: Iterable[str], others: Iterable[str]) -> str:
-    """Return a sentence for messages if the ids of two files differ only by leading zeros, else an empty string."""
-    known = set(others)
-    bare = {study.lstrip("0"): study for study in known}
-    apart = (study for study in ids if study not in known)
-    pair = next(([study, bare[study.lstrip("0")]] for study in apart if study.lstrip("0") in bare), None)
-    if pair is None:
-        return ""
-    return f" Ids differ by leading zeros, which spreadsheets drop ({shown_names(pair)}): write them as text."
+_FILE_ENDING = re.compile(r"(?:\.(?:png|jpe?g|dcm|dicom|tiff?|bmp|nii|gz|txt|npy))+", re.IGNORECASE)
+
+
+def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
+    """Return a sentence for messages if ids of two files differ only by leading zeros or by the ending of a file name.
+
+    It is an empty string otherwise.
+    """
+    known, ids = set(others), list(ids)
+    for bare, differing in (
+        (lambda study: study.lstrip("0"), "leading zeros, which spreadsheets drop ({}): write them as text"),
+        (_without_ending, "the folder or ending of a file name ({}): write the ids of the studies"),
+    ):
+        by_bare = {bare(study): study for study in known}
+        pair = next(
+            ([study, by_bare[bare(study)]] for study in ids if study not in known and bare(study) in by_bare), None
+        )
+        if pair is not None:
+            return f" Ids differ by {differing.format(shown_names(pair))}."
+    return ""
+
+
+def _without_ending(study: str) -> str:
+    """Return an id without the folder and the ending of a file name."""
+    name = study.rpartition("/")[2]
+    ending = _FILE_ENDING.search(name)
+    return name[: ending.start()] if ending is not None and ending.end() == len(name) else name
 
 
 def read_table(path: Path, *, encoding: str | None = None, separator: str | None = None) -> Table:

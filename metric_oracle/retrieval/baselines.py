@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.arguments import check_left_out
-from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
+from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Representation
@@ -302,7 +302,7 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
             argument=name,
             rule="must share ids with the reports",
             value=f"none of {len(ids)} report ids among {len(vectors.ids)}",
-            step=f"Pass the file that belongs to these reports.{zeros_hint(ids, vectors.ids)}",
+            step=f"Pass the file that belongs to these reports.{ids_hint(ids, vectors.ids)}",
         )
     return positions
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.joining import PLACE, check_joined
-from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names, zeros_hint
+from metric_oracle.corpora.reports import ALL_SPLITS, Reports
+from metric_oracle.corpora.tables import ids_hint, shown_names
 from metric_oracle.errors import InputError, if_taken, option
 from metric_oracle.files import package_version
 from metric_oracle.indexes.index import Index
@@ -574,16 +574,20 @@ def join_ids(
             argument="references and predictions",
             rule="must share ids",
             value=f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
-            step=f"Pass {columns}{if_taken('metadata', of_images)}.{zeros_hint(*keys)}",
+            step=f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
         )
     unscorable = "with a missing or empty reference"
     if left_out.keys() - {unscorable} and not inner:
         listed = " and ".join(f"{len(ids)} {what} ({shown_names(ids[:3])})" for what, ids in apart.items() if ids)
+        of_split = f" The references are of all splits: {option('split', 'test')} takes those of the tests."
+        hint = (
+            of_split if f", {ALL_SPLITS}, " in references.source and apart["without a prediction"] else ids_hint(*keys)
+        )
         raise InputError(
             argument=f"{len(keys[0])} references and {len(keys[1])} predictions",
             rule="must have the same ids",
             value=listed,
-            step=f"Complete them, or pass {option('inner', True)} to score the ids that have both.{zeros_hint(*keys)}",
+            step=f"Complete them, or pass {option('inner', True)} to score the ids that have both.{hint}",
         )
     if left_out:
         tell("left out: " + ", ".join(f"{count:,} {what}" for what, count in left_out.items()))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.corpora.tables import canonical_ids, shown_names, zeros_hint
+from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import SOURCES, SourceRecord
 from metric_oracle.progress import Count
@@ -137,7 +137,7 @@ class Source:
                 argument=self.record.plural,
                 rule="must share ids with the reports",
                 value=f"none of {len(ids)} report ids among {len(table.ids)} in {name}",
-                step=f"Pass the file that belongs to these reports.{zeros_hint(ids, table.ids)}",
+                step=f"Pass the file that belongs to these reports.{ids_hint(ids, table.ids)}",
             )
         return joined
 
