@@ -119,7 +119,8 @@ def test_what_was_recognised_is_said(oracle, tmp_path):
     assert oracle("build-index", reports, "--out", tmp_path / "I")[2] == f"reports: {read}"
     assert oracle("baseline", "identity", tmp_path / "I", reports)[2] == f"test reports: {read}"
     found = oracle("retrieve", tmp_path / "I", reports, "--text-column", "report")[2]
-    assert found == "test reports: CXR-Report-Metric CSV, id study_id, column report, 2 of 2 rows\n"
+    unknown = "section of the tests not known: they are compared with impression. Say it by --section NAME\n"
+    assert found == f"{unknown}test reports: CXR-Report-Metric CSV, id study_id, column report, 2 of 2 rows\n"
     assert oracle("retrieve", tmp_path / "I", reports, "--quiet")[2] == ""
     assert oracle("retrieve", tmp_path / "I", "--text", "Normal.")[2] == ""
 
