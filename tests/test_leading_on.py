@@ -12,7 +12,7 @@ from metric_oracle.errors import InputError
 from support import assert_refused, write
 
 TEXTS = {"3521": "Clear.", "3522": "Edema."}
-NOTES = "references: |predictions: |reports: "
+NOTES = "references: |predictions: |reports: |ids: "
 
 
 @pytest.mark.parametrize("form", ["{}.png", "images/{}.dcm", "{}.nii.gz"])
