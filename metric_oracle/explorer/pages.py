@@ -40,7 +40,7 @@ from metric_oracle.explorer.finding import strips as find_strips
 from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
 from metric_oracle.explorer.opposites import marked
-from metric_oracle.explorer.rows import COLUMNS, headings, informative, rows, shown_columns
+from metric_oracle.explorer.rows import fits, headings, informative, main_metric, rows, shown_columns
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.web.render import page, templates
@@ -246,7 +246,7 @@ class Explorer:
             columns=self.cases.columns,
             headings=headings(self.cases, chosen, partial(_link, "/cases", filters)),
             histograms=[self._histogram(i, order, filters) for i in columns],
-            views=[] if len(known) <= COLUMNS else self._views(chosen, filters, len(known)),
+            views=[] if fits(self.cases, known) else self._views(chosen, filters, len(known)),
             constant=constant,
             rows=rows(self.cases, shown.tolist(), chosen, lambda q: _link(f"/case/{q}", filters)),
             page=number,
@@ -264,11 +264,14 @@ class Explorer:
 
     def _views(self, chosen: Chosen, filters: dict[str, str], n: int) -> list[tuple[str, str, bool]]:
         """Return the choices of columns: name, address, and whether it is shown; `n` is the number of all columns."""
-        is_usual = chosen.under is None and not chosen.is_every_column
+        usual = shown_columns(self.cases, Chosen())
+        has_usual = len({self.cases.columns[i].metric for i in usual}) > 1
+        is_usual = has_usual and chosen.under is None and not chosen.is_every_column
+        only = "" if is_usual or chosen.is_every_column else main_metric(self.cases, chosen)
         return [
-            ("models and oracles", _link("/cases", filters, under=None, all=None), is_usual),
+            *([("models and oracles", _link("/cases", filters, under=None, all=None), is_usual)] if has_usual else []),
             *(
-                (metric, _link("/cases", filters, under=i, all=None), chosen.under == i and not chosen.is_every_column)
+                (metric, _link("/cases", filters, under=i, all=None), metric == only)
                 for i, metric in enumerate(self.cases.metric_names)
             ),
             (f"all {n} columns", _link("/cases", filters, under=None, all=1), chosen.is_every_column),

@@ -9,7 +9,8 @@ import numpy as np
 from metric_oracle.explorer.cases import MODEL, ORACLE, Cases, Chosen
 
 Link = Callable[..., str]
-COLUMNS = 8  # that fit at 1,248 pixels, beside ids and words
+ROOM = 780  # pixels for columns, beside ids and words, in a window of 1,248
+_LETTER, _MARGINS, _SHORTEST = 10, 20, 6  # pixels of a letter in a heading and of the margins of a column; letters
 STEPS = 20  # lengths of the bar in a score cell
 _PREVIEW = 240  # characters of a text that are sent; the style sheet cuts them to one line
 
@@ -34,18 +35,34 @@ def shown_columns(cases: Cases, chosen: Chosen) -> list[int]:
         return known
     main = [i for i in known if cases.columns[i].role in (MODEL, ORACLE)]
     sorted_by = {i for i in (chosen.sort, chosen.minus) if i is not None}
-    name = cases.metric_names[0]
-    if chosen.under is not None:
-        name = cases.metric_names[chosen.under]
-    elif chosen.sort is not None:
-        name = cases.columns[chosen.sort].metric
+    name = main_metric(cases, chosen)
     of_metric = [[i for i in some if cases.columns[i].metric == name] for some in (known, main)]
     choices = [*of_metric] if chosen.under is not None else [known, main, *of_metric]
     for some in choices:
         shown = [i for i in known if i in some or i in sorted_by]
-        if len(shown) <= COLUMNS:
+        if fits(cases, shown):
             break
     return shown
+
+
+def main_metric(cases: Cases, chosen: Chosen) -> str:
+    """Return the metric of the table where only one fits: the one asked for, that of the order, or the first."""
+    if chosen.under is not None:
+        return cases.metric_names[chosen.under]
+    return cases.metric_names[0] if chosen.sort is None else cases.columns[chosen.sort].metric
+
+
+def fits(cases: Cases, shown: Sequence[int]) -> bool:
+    """Return whether the headings of columns need no more than `ROOM`."""
+
+    def width(name: str) -> int:
+        return _LETTER * max(_SHORTEST, *map(len, name.split() or [""])) + _MARGINS
+
+    widths = [
+        max(width(system), sum(width(cases.columns[i].metric) for i in columns))
+        for system, columns in systems(cases, shown)
+    ]
+    return sum(widths) <= ROOM
 
 
 def systems(cases: Cases, shown: Sequence[int]) -> list[tuple[str, list[int]]]:

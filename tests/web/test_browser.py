@@ -4,6 +4,7 @@ import re
 import threading
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 
 from metric_oracle import api
@@ -11,7 +12,7 @@ from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.exhibits import kinds_of
 from metric_oracle.explorer.pages import Explorer
 from metric_oracle.explorer.report import write_report
-from metric_oracle.retrieval.results import Results
+from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.web import server
 from metric_oracle.web.render import visible
 from support.browser import asked, browser, look, problems, said
@@ -182,11 +183,24 @@ def test_a_study_is_reached_by_its_id(driver, whole_home, every):
     said(driver)  # the answer is 404, which the console names
 
 
-def test_the_list_fits(driver, whole_home):
+def test_the_list_fits(driver, every):
+    """At 1,248 pixels, whatever the names of metrics and systems, and with two of the longest."""
+    names = ("chexbert:labels", "radgraph:rg_er", "bleu-2", "rouge-l")
+    table, signature = every.files[0].table, every.files[0].signature
+    files = [Results(table, {**signature, "metric": name}) for name in names]
+    columns = dict.fromkeys(names, table["score"])
+    for system in ("a model of several words", "MedicalVisionLanguageModel-7B"):
+        how = {name: {"direction": "higher"} for name in names}
+        scored = pa.table({"query_id": table["query_id"], **columns})
+        files.append(Scores(scored, {"kind": "scores", "system": system, "metrics": how}))
     look(driver, 1248)
-    driver.get(f"{whole_home}/cases")
-    widths = driver.execute_script("const e = document.querySelector('.wide'); return [e.scrollWidth, e.clientWidth]")
-    assert widths[0] == widths[1]
+    for cases in (every, read_cases(files)):
+        with serving(cases) as address, visiting(driver, address, "Overview") as home:
+            for query in ("", "?under=0", "?under=1", "?sort=1"):
+                driver.get(f"{home}/cases{query}")
+                size = "const e = document.querySelector('.wide'); return [e.scrollWidth, e.clientWidth]"
+                widths = driver.execute_script(size)
+                assert widths[0] == widths[1], query
     look(driver, 1280)
 
 

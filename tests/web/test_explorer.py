@@ -344,7 +344,11 @@ def test_the_list_fits_and_leaves_out_what_is_the_same_in_every_row(studied):
     assert every["most frequent"] == 2
     text = client.get("/cases").text
     assert "Left out, as all test reports have the same score: bleu-2 of identity, rouge-l of identity." in text
+    chosen = re.findall(r'aria-current="true">([^<]*)</a>', text[text.index('aria-label="Columns"') :])
+    assert chosen == ["models and oracles"]
     assert ">all 10 columns</a>" in text
+    under = client.get("/cases?under=1").text
+    assert re.findall(r'aria-current="true">([^<]*)</a>', under[under.index('aria-label="Columns"') :]) == ["rouge-l"]
     assert client.get("/rows.csv").text.partition("\n")[0].count("identity") == 2  # the download has all
 
 
