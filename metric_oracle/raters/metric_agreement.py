@@ -54,7 +54,7 @@ from metric_oracle.raters.rank_correlation import (
 from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated, score_texts
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.machine import machine
-from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference
+from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference, varies
 
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
@@ -592,7 +592,7 @@ def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
             value=str(n),
             step="Rate more studies.",
         )
-    if all(values.min() == values.max() for values in columns.values()):
+    if not any(map(varies, columns.values())):
         raise InputError(
             argument="scores",
             rule="must differ between pairs",

@@ -17,7 +17,7 @@ from metric_oracle.raters.layout import agreement_entry, candidate_name, categor
 from metric_oracle.raters.metric_agreement import AGREEMENT, CEILING, MEAN, Alignment, MetricComparison
 from metric_oracle.raters.rank_correlation import TAU
 from metric_oracle.raters.ratings import KINDS
-from metric_oracle.statistics import Array
+from metric_oracle.statistics import Array, varies
 
 _KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
 
@@ -219,7 +219,7 @@ def least_squares(x: Array, y: Array) -> tuple[float, float, float | None]:
     """Return slope, intercept and R² of the least-squares line; R² is None where all x or all y are equal."""
     from scipy.stats import linregress
 
-    if y.min() == y.max() or x.min() == x.max():
+    if not (varies(x) and varies(y)):
         return 0.0, float(y.mean()), None
     line = linregress(x, y)
     return float(line.slope), float(line.intercept), float(line.rvalue**2)

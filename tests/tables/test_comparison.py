@@ -589,3 +589,20 @@ def test_interval_options_are_checked():
         compare(GOOD, method="basic")
     with pytest.raises(InputError, match=r"^compare: resamples must be left out with legacy-yu2023"):
         compare(GOOD, method="legacy-yu2023", resamples=1000)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "rouge-l"])
+def test_equal_draws_are_the_score_of_one(metric, tmp_path):
+    """A corpus of one text: the mean of random draws is its score but for rounding."""
+    rng = np.random.default_rng(0)
+    words = ["no", "acute", "edema", "small", "left", "effusion", "clear", "lungs", "are"]
+    references = {f"s{i}": " ".join(rng.choice(words, 7)) for i in range(14)}
+    text = "no small left effusion"
+    index = mo.build_index([text] * 20, tmp_path / "I", metrics=metric)
+    rows = {
+        "chance": mo.baseline(index, references, "random", metric, draws=7),
+        "one": mo.score(references, dict.fromkeys(references, text), metric),
+    }
+    for pair in (("chance", "one"), ("one", "chance")):
+        (found,) = mo.compare(rows, paired=[pair], resamples=500).differences
+        assert (found.difference, found.interval, found.p_value) == (0, (0, 0, True), 1)
