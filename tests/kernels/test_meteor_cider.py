@@ -22,7 +22,7 @@ from metric_oracle.indexes import stems
 from metric_oracle.indexes.cider import Frequencies, JoinedFrequencies
 from metric_oracle.indexes.ngrams import tokenize_coco
 from metric_oracle.kernels.cider_d import cpu
-from metric_oracle.kernels.cider_d.score import cider_d, inverse_frequency, length_penalty, similarity
+from metric_oracle.kernels.cider_d.score import cider_d, inverse_frequency, length_penalty, similarity, split
 from metric_oracle.kernels.meteor.score import meteor
 from support import published
 
@@ -123,6 +123,45 @@ def test_cider_d_by_hand(tmp_path):
     twos = similarity(ab * ab, ab * ab + bb * bb, ab * ab + unknown**2)
     assert by_row[2] == pytest.approx(cider_d(ones, twos, 0, 0, 1.0), rel=1e-14)
     assert by_row[1] == 0.0  # of "a", which every text has
+
+
+@pytest.mark.parametrize("metric", ["cider-d", "cider-d:corpus"])
+@pytest.mark.parametrize("seed", range(6))
+def test_equal_vectors_in_another_order_tie(metric, seed, tmp_path):
+    """Blocks between equal runs of three words change places: the same n-grams up to order 4, in another order."""
+    rng = random.Random(seed)
+    words = [f"w{i}" for i in range(30)]
+
+    def some(n):
+        return " ".join(rng.choices(words, range(1, 31), k=n))
+
+    run, blocks = some(3), [some(rng.randint(1, 9)) for _ in range(5)]
+    orders = [rng.sample(blocks, 5) for _ in range(8)]
+    twins = [f"{run} " + f" {run} ".join(order) + f" {run}" for order in orders]
+    corpus = [text for twin in twins for text in (some(rng.randint(4, 40)), twin)]
+    index = api.build_index(reports(corpus), tmp_path / "I", metrics=["cider-d"])
+    asked = [some(50), f"{run} {blocks[0]} {run} {blocks[3]} {run}", twins[3]]
+    for backend in ("cpu", "reference"):
+        table = api.retrieve(index, asked, metric, k=len(corpus), backend=backend, text=False).table.to_pylist()
+        for query in map(str, range(len(asked))):
+            of_twins = [line for line in table if line["query_id"] == query and line["row"] % 2]
+            assert len({line["score"] for line in of_twins}) == 1
+            assert [line["row"] for line in of_twins] == sorted(line["row"] for line in of_twins)
+            assert {line["n_ties"] for line in of_twins} == {len(twins)}
+    if metric == "cider-d":
+        one = api.pairwise(twins, metric, [*asked, *twins])
+        assert (one == one[0]).all()
+
+
+def test_sums_do_not_depend_on_the_order():
+    rng = random.Random(0)
+    for size in (1, 3, 40, 700):
+        terms = [math.exp(rng.uniform(-20, 9)) for _ in range(size)]
+        parts = np.array([split(term) for term in terms])
+        found = {tuple(parts[rng.sample(range(size), size)].cumsum(axis=0)[-1]) for _ in range(20)}
+        assert len(found) == 1
+        assert sum(found.pop()) == pytest.approx(math.fsum(terms), rel=1e-15)
+        assert all(sum(split(term)) == term for term in terms)
 
 
 def test_weights_of_a_text_are_those_of_its_features(tmp_path):

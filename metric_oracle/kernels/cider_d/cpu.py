@@ -22,7 +22,7 @@ from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import ROWS, Features, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._sort import order_of
-from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
+from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
 from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
 
 # Tuned on synthetic impressions; any values give the same answers.
@@ -138,12 +138,13 @@ def _similarity(index, squares, reference_squares, mark, weight, d, order, begin
 
     Its features begin at `begin` in the forward index.
     """
-    shared = 0.0
+    sum1 = sum2 = sum3 = sum4 = 0.0
     for p in range(begin, begin + index.sizes[order, d]):
         v = index.fwd_id[p]
         if mark[v]:
-            shared += weight[v]
-    return similarity(shared, squares[order, d], reference_squares[order])
+            part1, part2, part3, part4 = split(weight[v])
+            sum1, sum2, sum3, sum4 = sum1 + part1, sum2 + part2, sum3 + part3, sum4 + part4
+    return similarity(sum1 + sum2 + sum3 + sum4, squares[order, d], reference_squares[order])
 
 
 @jit
@@ -413,7 +414,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
 
     Exactness
     ---------
-    Bounds as in the docstring of the module; finalists are scored in float64, in the order of the document.
+    Bounds as in the docstring of the module; finalists are scored in float64, by sums without an order.
 
     Source
     ------
@@ -518,11 +519,12 @@ def square_weights(index, gram, squared, out):
             end = begin + index.sizes[order, d]
             for p in range(begin, end):
                 times[gram[index.fwd_id[p]]] += 1
-            total = 0.0
+            sum1 = sum2 = sum3 = sum4 = 0.0
             for p in range(begin, end):
                 g = gram[index.fwd_id[p]]
-                total += times[g] * squared[g]
-            out[order, d] = total
+                part1, part2, part3, part4 = split(times[g] * squared[g])
+                sum1, sum2, sum3, sum4 = sum1 + part1, sum2 + part2, sum3 + part3, sum4 + part4
+            out[order, d] = sum1 + sum2 + sum3 + sum4
             for p in range(begin, end):
                 times[gram[index.fwd_id[p]]] = 0
             begin = end

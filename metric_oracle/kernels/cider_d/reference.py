@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity
+from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
 
 
 def score(candidate, reference):
@@ -22,12 +22,12 @@ def score(candidate, reference):
     for n in range(1, ORDERS + 1):
         ours, theirs = _grams(candidate, n), _grams(words, n)
         counts, wanted, seen = Counter(ours), Counter(theirs), dict.fromkeys(ours, 0)
-        shared = 0.0
+        shared = []
         for gram in ours:
             if gram in wanted and seen[gram] < wanted[gram]:
-                shared += wanted[gram] * square[gram]
+                shared.append(wanted[gram] * square[gram])
             seen[gram] += 1
-        similarities.append(similarity(shared, _length(ours, counts, square), _length(theirs, wanted, square)))
+        similarities.append(similarity(_sum(shared), _length(ours, counts, square), _length(theirs, wanted, square)))
     penalty = length_penalty(len(candidate), len(words))
     parts = {f"similarity_{n}": value for n, value in enumerate(similarities, 1)}
     return cider_d(*similarities, penalty), {**parts, "length_penalty": penalty}
@@ -40,7 +40,12 @@ def _grams(tokens, n):
 
 def _length(grams, counts, square):
     """Return the squared length of the weights of a text's n-grams of one order."""
-    total = 0.0
-    for gram in grams:
-        total += counts[gram] * square[gram]
-    return total
+    return _sum([counts[gram] * square[gram] for gram in grams])
+
+
+def _sum(terms):
+    """Return the sum of the terms, which does not depend on their order."""
+    sums = [0.0] * 4
+    for term in terms:
+        sums = [total + part for total, part in zip(sums, split(term), strict=True)]
+    return sums[0] + sums[1] + sums[2] + sums[3]

@@ -6,7 +6,8 @@ of the reference, pycocoevalcap has
     sum min(h, r) r w^2 / (sqrt(sum h^2 w^2) sqrt(sum r^2 w^2)),
 
 times exp(-d^2 / 72) with d the difference of the numbers of bigrams, and ten times the mean over the orders 1 to 4.
-Each sum goes over the n-grams of a text in its order, a term for each occurrence, so that a pair has the same bits in
+Each sum has a term for each occurrence of an n-gram in a text. It does not depend on the order of the terms: `split`
+cuts each term into multiples of four powers of two, whose sums have no rounding. So equal vectors have equal scores, in
 every corpus; one root of the product makes a text's similarity with itself exactly 1.
 """
 
@@ -15,6 +16,8 @@ import math
 from metric_oracle.kernels._jit import scalar
 
 ORDERS = 4
+# A number of 2^52 units to 2^53 units has no room for less than a unit: the sum with it is rounded to units.
+_ROUND = (1.5 * 2.0**43, 1.5 * 2.0**9, 1.5 * 2.0**-25, 1.5 * 2.0**-59)
 
 
 @scalar
@@ -28,6 +31,22 @@ def length_penalty(length, reference_length):
     """Return exp(-d^2 / 72), d the difference of the numbers of bigrams of two texts of so many words."""
     difference = max(length - 1, 0) - max(reference_length - 1, 0)
     return math.exp(-(difference * difference) / 72.0)
+
+
+@scalar
+def split(term):
+    """Return the parts of a term that are multiples of 2^-9, 2^-43, 2^-77 and 2^-111, without what is smaller.
+
+    The sums of the first parts are exact below 2^44, those of the others for fewer than 2^20 terms: the sum of the four
+    sums is that of the terms but for its own rounding, in whatever order the terms come.
+    """
+    a = (term + _ROUND[0]) - _ROUND[0]
+    term -= a
+    b = (term + _ROUND[1]) - _ROUND[1]
+    term -= b
+    c = (term + _ROUND[2]) - _ROUND[2]
+    term -= c
+    return a, b, c, (term + _ROUND[3]) - _ROUND[3]
 
 
 @scalar
