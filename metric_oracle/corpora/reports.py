@@ -8,7 +8,7 @@ from typing import Any
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_options
-from metric_oracle.corpora.containers import in_memory
+from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
@@ -146,9 +146,10 @@ class Reports:
         Parameters
         ----------
         texts : iterable of str or None
-            The reports. None is a missing report, and so is a word that stands for it, such as "nan".
+            The reports, in an order. None is a missing report, and so is a word that stands for it, such as "nan".
         ids : iterable, optional
-            Study ids, each once; by default the positions "0", "1", ...
+            Study ids, each once; by default the keys of a dict, the index of a pandas Series unless it is 0, 1, ...,
+            or the positions "0", "1", ...
         section : {"impression", "findings", "findings+impression"}, optional
             The section of the texts, where it is known.
         keep_empty : bool
@@ -162,9 +163,19 @@ class Reports:
         Raises
         ------
         InputError
-            If ids and texts differ in number, an id occurs twice, or there is no such section.
+            If ids and texts differ in number, an id occurs twice, either has no order, or there is no such section.
         """
-        return _from_texts(list(texts), ids, section, keep_empty, "the texts")
+        table, cells = in_memory(texts)
+        if table is not None and (table.names != ["text"] or table.keys is None):
+            raise InputError(
+                argument="texts",
+                rule="must be texts alone",
+                value="a table",
+                step="Pass its column of texts, and ids.",
+            )
+        if table is not None:
+            cells, ids = table.cells(0, is_text=True), table.keys if ids is None else ids
+        return _from_texts(cells or [], ids, section, keep_empty, "the texts")
 
 
 @dataclass(frozen=True)
@@ -383,7 +394,7 @@ def _from_texts(
     texts = checked_texts(single_texts(texts, where), where)
     keys = [str(i) for i in range(len(texts))]
     if ids is not None:
-        keys = canonical_ids(ids, "ids")
+        keys = canonical_ids(in_order(ids), "ids")
         if len(keys) != len(texts):
             raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass one for each id.")
         check_unique(keys, "ids")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle.corpora.joining import UNKNOWN, IdSource, check_joined, shared_column, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -92,11 +93,14 @@ class LabelTable:
         Names of the L labels.
     values : uint8[n, L]
         Classes: 0 blank, 1 positive, 2 negative, 3 uncertain.
+    ids_from : IdSource
+        Where the ids come from, see `corpora.joining`.
     """
 
     ids: list[str]
     names: list[str]
     values: npt.NDArray[np.uint8]
+    ids_from: IdSource = UNKNOWN
 
 
 def is_abnormality(label: str) -> bool:
@@ -200,11 +204,12 @@ def label_table_of(
     A table without a column of ids raises InputError. With `by_place` its row numbers "0", "1", ... are the ids.
     """
     path = table.path
+    id_cells = table.id_cells(id_column, is_optional=is_optional)
+    ids_from = UNKNOWN if id_cells is None else source_of_ids(table, id_cells[1], id_column)
     if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        id_cells = table.id_cells(id_column, is_optional=is_optional)
         ids = None if id_cells is None else canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
         names = [
             name
@@ -229,7 +234,19 @@ def label_table_of(
             "Check the file.",
         )
     check_unique(ids, str(path))
-    return LabelTable(ids, names, values)
+    return LabelTable(ids, names, values, ids_from)
+
+
+def read_label_tables(paths: tuple[str | Path, str | Path], id_column: str | None) -> tuple[LabelTable, LabelTable]:
+    """Read the labels of references and of predictions, by the column of ids that both have; see `read_label_table`."""
+    both = [read_label_table(path, id_column=id_column, is_optional=True) for path in paths]
+    names = shared_column(*(table.ids_from for table in both))
+    if names is not None:
+        both = [
+            read_label_table(path, id_column=name, is_optional=True) for path, name in zip(paths, names, strict=True)
+        ]
+    check_joined(both[0].ids_from, both[1].ids_from, lambda line: None)
+    return both[0], both[1]
 
 
 def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
 from metric_oracle.errors import InputError
@@ -45,7 +46,7 @@ def _listed(ids: Any) -> list[Any]:
     """Return ids in memory as a list; raise TypeError for a path, or for an object that is not iterable."""
     if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
         raise TypeError
-    return list(ids)
+    return list(in_order(ids))
 
 
 class VectorSource(Source):

@@ -25,6 +25,7 @@ from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, section_of
 from metric_oracle.arguments import check_int
 from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
+from metric_oracle.corpora.joining import check_joined
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import (
@@ -334,6 +335,7 @@ def _candidate(
     """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
     if predictions is not None:
         _check_section(references, predictions.known_section)
+        check_joined(references.ids_from, predictions.ids_from, lambda line: None, ("references", f"candidate {name}"))
         return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
     _check_section(references, (given.signature.get("section"), "its signature"))
     table = given.table

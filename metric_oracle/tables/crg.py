@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_table
+from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
 from metric_oracle.kernels.crg.score import crg
@@ -184,8 +184,7 @@ def score_crg(
             step="Say what an uncertain label counts as: it changes the score and is recorded.",
         )
     n_resamples = checked_resamples(resamples)
-    references = read_label_table(reference, id_column=id_column, is_optional=True)
-    predictions = read_label_table(predicted, id_column=id_column, is_optional=True)
+    references, predictions = read_label_tables((reference, predicted), id_column)
     rows = join_labels(references, predictions, predicted)
     chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_table
+from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import sha256
 from metric_oracle.retrieval.results import Frames
@@ -142,7 +142,9 @@ def score_f1_chexbert(
     <F1: F1-CheXbert-14, uncertain as positive micro 0.8602 macro 0.7241 samples 0.8486; ...; 24 reports>
     """
     n_resamples = checked_resamples(resamples)
-    references, predictions = (_read(path, id_column) for path in (reference, predicted))
+    references, predictions = read_label_tables((reference, predicted), id_column)
+    for path, table in ((reference, references), (predicted, predictions)):
+        _check_labels(path, table)
     rows = join_labels(references, predictions, predicted)
     values: dict[tuple[str, str, str], tuple[float, Interval]] = {}
     for uncertain in POLICIES:
@@ -254,16 +256,14 @@ def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _read(path: str | Path, id_column: str | None) -> LabelTable:
-    """Read a table of labels that has all 14 of CheXbert's."""
-    table = read_label_table(path, id_column=id_column, is_optional=True)
+def _check_labels(path: str | Path, table: LabelTable) -> None:
+    """Raise InputError unless a table of labels has all 14 of CheXbert's."""
     lacking = [label for label in LABELS if label not in table.names]
     if lacking:
         raise InputError(
             f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown_names(lacking[:3])}).",
             f"Pass what CheXbert wrote; {as_called('crg')} takes labels of other names.",
         )
-    return table
 
 
 def f1_scores(

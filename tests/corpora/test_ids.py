@@ -338,3 +338,31 @@ def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle
     (tmp_path / "b.csv").write_bytes((tmp_path / "a.csv").read_bytes())
     code, _, err = oracle("score", tmp_path / "b.csv", tmp_path / "a.csv", "-m", "rouge-l", *named)
     assert (code, "None of its columns can hold ids: add one, such as study_id" in err) == (2, True)
+
+
+def test_reports_of_texts_have_the_rules_of_containers():
+    pd = pytest.importorskip("pandas")
+    made = mo.Reports.from_texts(pd.Series(["A.", "B."], index=["s2", "s1"]))
+    assert pairs(made) == pairs(mo.Reports.from_texts({"s2": "A.", "s1": "B."})) == {"s2": "A.", "s1": "B."}
+    assert mo.Reports.from_texts(pd.Series(["A.", "B."]), ["s2", "s1"]).ids == ["s2", "s1"]
+    for texts, ids in (({"A.", "B."}, None), (["A.", "B."], {"s1", "s2"})):
+        with pytest.raises(InputError, match="must be in an order; got a set"):
+            mo.Reports.from_texts(texts, ids)
+    with pytest.raises(InputError, match="texts must be texts alone; got a table"):
+        mo.Reports.from_texts(pl.DataFrame({"id": ["s1"], "text": ["A."]}))
+    with pytest.raises(InputError, match="must be in an order; got a set"):
+        mo.reports(["A.", "B."], embeddings=np.eye(2), embedding_ids={"0", "1"}).load()
+
+
+def test_tables_of_labels_are_joined_on_the_column_that_both_have(tmp_path):
+    ours = pl.DataFrame({"study_id": ["1", "2", "3"], "id": ["c", "b", "a"], "Edema": [1, 0, 0]})
+    theirs = pl.DataFrame({"id": ["a", "b", "c"], "Edema": [0, 0, 1]})
+    images = theirs.select(pl.Series("dicom_id", ["3", "2", "1"]), "Edema")
+    for name, frame in (("a", ours), ("b", theirs), ("c", images)):
+        frame.write_csv(tmp_path / f"{name}.csv")
+    score = mo.score_crg(tmp_path / "a.csv", tmp_path / "b.csv", uncertain="negative")
+    assert score.levels[0].counts[:, 1:3].tolist() == [[0, 0]]
+    with pytest.raises(
+        InputError, match="must have ids of one kind; got studies in 'study_id' and images in 'dicom_id'"
+    ):
+        mo.score_crg(tmp_path / "a.csv", tmp_path / "c.csv", uncertain="negative")
