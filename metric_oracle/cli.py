@@ -13,6 +13,7 @@ import typer
 from metric_oracle.commands import listing, output, terminal
 from metric_oracle.commands.groups import Families
 from metric_oracle.errors import ExactnessError, MetricOracleError, refusal
+from metric_oracle.typed import is_text
 
 app = typer.Typer(
     name="oracle",
@@ -91,7 +92,7 @@ def usage_line(error: Any) -> str:
         return f"{command}: {option} {rule}. {step}"
     if "No such command" in str(error.message):
         near = re.findall(r"Did you mean '([a-z-]+)'", error.message)
-        typed = re.search(r"No such command( '[\w-]{1,20}')", error.message)
+        typed = re.search(r"(?a)No such command( '[\w-]{1,20}')", error.message)
         name = typed[1] if typed else ""
         return f"{command}: no such command{name}. " + (f"Did you mean {near[0]}?" if near else step)
     takes = sum(p.param_type_name == "argument" for p in context.command.params) if context is not None else 0
@@ -106,7 +107,7 @@ def _shown(parameter: Any) -> str:
 def _typed(parameter: Any) -> str:
     """Return the value that was typed for an option, unless it may be report text."""
     values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
-    is_short = values and re.fullmatch(r"[\w.+-]{1,20}", values[0])
+    is_short = values and re.fullmatch(r"[\w.+-]{1,20}", values[0]) and not is_text(values[0])
     return repr(values[0]) if is_short else "another value"
 
 

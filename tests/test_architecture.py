@@ -61,7 +61,7 @@ ALLOWED = {
     "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
     "commands": LEAVES | {"api", "bench", "copies", "explorer", "mining", "presentation", "raters", "samples", "survey",
                           "synthetic", "tables", "web"},
-    "cli": LEAVES | {"commands"},
+    "cli": LEAVES | {"commands", "typed"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
     "": ENGINE | {"api", "copies", "lazy", "mining", "presentation", "public", "raters", "samples", "statistics",
                 "survey", "tables"},

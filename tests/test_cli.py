@@ -570,6 +570,11 @@ def test_usage_errors_are_one_line(oracle, fails, arguments, match):
         ),
         (["score", SECRET, "p.csv"], r"score: references must be an existing file or folder; got another text"),
         ([SECRET], r"oracle: no such command\. See"),
+        (["双肺纹理清晰"], r"oracle: no such command\. See"),
+        (
+            ["retrieve", "I", "q.csv", "-k", "双肺纹理清晰"],
+            r"oracle retrieve: --top-k must be .*; got another value\. See",
+        ),
     ],
 )
 def test_typed_text_is_not_echoed(fails, arguments, match):
