@@ -91,7 +91,8 @@ class MetricOracleError(Exception):
         argument = self.argument
         if _NAMES.fullmatch(argument):
             argument = re.sub("[a-z_]+", lambda name: self.flags.get(name[0], name[0]), argument)
-        sentence = self.sentence or f"{argument} {self.rule}; got {self.value}."
+        value = "none" if self.value == "None" and self.flags else self.value
+        sentence = self.sentence or f"{argument} {self.rule}; got {value}."
         line = _written(f"{sentence} {self.step}".rstrip(), _Call(self.keywords, self.homes, self.flags))
         return f"{self.function}: {line}" if self.function else line
 

@@ -322,7 +322,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     fails(*build, "--encoder", encoder, "--layer", 6, match=match)
     match = r"oracle build-index: --states must be one of float32, float16; got 'float8'\."
     fails(*build, "--encoder", encoder, "--layer", 5, "--states", "float8", match=match)
-    match = r"build-index: --encoder must be given with layer; got None\. Add --encoder NAME or a folder\.$"
+    match = r"build-index: --encoder must be given with --layer; got none\. Add --encoder NAME or a folder\.$"
     for layer in (5, 0):
         fails(*build, "--layer", layer, match=match)
     fails(*build, "--states", "float16", "--bf16", match=match.replace("layer", "states, bf16"))
@@ -598,7 +598,7 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
     )
     fails(
         "baseline", "random", *asked[1:], "--no-rescale",
-        match=r"baseline [a-z-]+: rescale must be left out for metric 'bleu-2'; got a value\. Drop it",
+        match=r"baseline [a-z-]+: --rescale must be left out for metric 'bleu-2'; got a value\. Drop it",
     )  # fmt: skip
     if find_spec("torch"):
         import torch

@@ -134,20 +134,20 @@ def test_where_a_plot_may_go(fails, corpus, given, tmp_path):
     pytest.importorskip("matplotlib")
     expectation = ["baseline", "expectation", *given]
     for name in ("p", "p.gif", "p.jpeg"):
-        match = r"baseline [a-z-]+: plot must end with \.png, \.svg or \.pdf; got .*\. Name one of these formats\."
+        match = r"baseline [a-z-]+: --plot must end with \.png, \.svg or \.pdf; got .*\. Name one of these formats\."
         fails(*expectation, "--plot", tmp_path / name, match=match)
     (tmp_path / "d.png").mkdir()
-    match = r"baseline [a-z-]+: plot must be in an existing folder; got .*none/p\.png\. Make the folder first\."
+    match = r"baseline [a-z-]+: --plot must be in an existing folder; got .*none/p\.png\. Make the folder first\."
     fails(*expectation, "--plot", tmp_path / "none/p.png", match=match)
     fails(
         *expectation,
         "--plot",
         tmp_path / "d.png",
-        match=r"baseline [a-z-]+: plot must be a file; got the folder .*d\.png\. Name a file in it\.$",
+        match=r"baseline [a-z-]+: --plot must be a file; got the folder .*d\.png\. Name a file in it\.$",
     )
     copy = tmp_path / "reports.png"
     copy.write_bytes(corpus["test"].read_bytes())
-    match = r"baseline [a-z-]+: plot must be another file than the inputs; got .*, which is one\. Name another file\."
+    match = r"baseline [a-z-]+: --plot must be another file than the inputs; got .*, which is one\. Name another file\."
     fails("baseline", "expectation", given[0], copy, "--plot", copy, match=match)
     assert copy.read_bytes() == corpus["test"].read_bytes()
 
@@ -156,9 +156,11 @@ def test_where_a_plot_may_go(fails, corpus, given, tmp_path):
 def test_where_results_may_go(fails, corpus, given, tmp_path, kind):
     copy = tmp_path / "test.csv"
     copy.write_bytes(corpus["test"].read_bytes())
-    match = r"baseline [a-z-]+: out must be another file than the inputs; got .*, which is one\. Name another file\."
+    match = r"baseline [a-z-]+: --out must be another file than the inputs; got .*, which is one\. Name another file\."
     fails("baseline", kind, given[0], copy, "--out", copy, match=match)
-    fails("baseline", kind, *given, "--out", tmp_path / "x.txt", match=r"baseline [a-z-]+: out must end with \.parquet")
+    fails(
+        "baseline", kind, *given, "--out", tmp_path / "x.txt", match=r"baseline [a-z-]+: --out must end with \.parquet"
+    )
     assert copy.read_bytes() == corpus["test"].read_bytes()
 
 

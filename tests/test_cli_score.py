@@ -362,7 +362,7 @@ def test_files_that_lack(fails, pair, tmp_path):
     fails(
         "score", *pair, "--radgraph", graphs, match=r"score: graphs must be given for both sides; got none for the pre"
     )
-    fails("score", *pair, "--layer", 3, match=r"score: --encoder must be given with layer; got None")
+    fails("score", *pair, "--layer", 3, match=r"score: --encoder must be given with --layer; got none")
 
 
 def test_help_teaches_by_example(oracle):
@@ -408,10 +408,10 @@ def test_crepe_is_a_column(oracle, corpus, crepe, tmp_path):
 def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
     both = (corpus["test"], corpus["test"])
     fails(
-        "score", *both, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got None\. Add --crepe"
+        "score", *both, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got none\. Add --crepe"
     )
     fails("score", *both, "--crepe-config", crepe / "config.json", match=(
-        r"score: --crepe must be given with crepe_config; got None\. Add --crepe FOLDER\."
+        r"score: --crepe must be given with --crepe-config; got none\. Add --crepe FOLDER\."
     ))  # fmt: skip
     fails("score", *both, "--crepe", crepe.parent / "none", match=r"score: there is no file ")
 
@@ -431,6 +431,6 @@ def test_crepe_allows_no_exact_search(fails, corpus, bleu_index, command):
     sources = [corpus["train"], "--out", index.parent / "new"] if command == "build-index" else [index, corpus["test"]]
     words = ["baseline", "expectation"] if command == "expectation" else command.split()
     fails(*words, *sources, "-m", "crepe", match=(
-        r"[\w -]+: metric must be one with an exact search; got 'crepe', whose model reads reference and candidate at "
-        r"once\. Use oracle score, or oracle rerank for the best of a pool\.$"
+        r"[\w -]+: --metric must be one with an exact search; got 'crepe', whose model reads reference and candidate "
+        r"at once\. Use oracle score, or oracle rerank for the best of a pool\.$"
     ))  # fmt: skip

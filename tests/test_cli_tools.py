@@ -214,7 +214,7 @@ def test_annotate_several_reports_for_each_study(oracle, models, tmp_path, monke
 def test_annotate_refuses(fails, tmp_path):
     reports = write(tmp_path / "r.csv", TEXTS)
     out = ["--out", tmp_path / "g.json"]
-    match = r"annotate: exactly one of radgraph, chexbert, entities must be given; got 0\. Pass one model at a time\.$"
+    match = r"annotate: exactly one of --radgraph, --chexbert, --entities must be given; got 0\. Pass one model at a"
     fails("annotate", reports, *out, match=match)
     both = ["--radgraph", "r.tar.gz", "--chexbert", "chexbert.pth"]
     fails("annotate", reports, *both, *out, match=match.replace("0", "2"))
@@ -224,7 +224,7 @@ def test_annotate_refuses(fails, tmp_path):
     fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
     match = r"annotate: --out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
     fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)
-    match = r"annotate: --out must end with \.json for this model; got None\."
+    match = r"annotate: --out must end with \.json for this model; got none\."
     fails("annotate", reports, "--radgraph", "r.tar.gz", match=match)
     match = r"annotate: --out must be another file than the inputs; got .*, which is one\."
     (tmp_path / "x.json").write_text("{}")

@@ -74,7 +74,7 @@ def test_wrong_use_is_named_before_a_missing_package(fails, corpus, index):
     notes = "(references|predictions): "
     match = r"score: graphs of both sides must be given for metric 'radcliq'"
     fails("score", test, test, "-m", "radcliq", match=match, notes=notes)
-    fails("score", test, test, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got None")
+    fails("score", test, test, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got none")
     fails(
         "build-index", test, "--out", index.parent / "B", "-m", "bertscore",
         match=r"build-index: token states must be given for metric 'bertscore'; got none\. Add --encoder",

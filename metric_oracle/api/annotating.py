@@ -9,7 +9,7 @@ from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, given_of, say
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.samples import is_sampled
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter
 from metric_oracle.sealed import replacing_signed
@@ -82,7 +82,7 @@ def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[
     named = {name: given[name] for name in MODELS if given.get(name) is not None}
     if len(named) != 1:
         raise InputError(
-            argument=f"exactly one of {', '.join(MODELS)}",
+            argument=f"exactly one of {', '.join(map(option, MODELS))}",
             rule="must be given",
             value=len(named),
             step="Pass one model at a time.",

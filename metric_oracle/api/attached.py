@@ -427,7 +427,7 @@ def reports(
     if lacking and encoder is None:
         raise InputError(
             argument="encoder",
-            rule=f"must be given with {', '.join(lacking)}",
+            rule=f"must be given with {', '.join(map(option, lacking))}",
             value="None",
             step=f"Add {option('encoder', 'NAME')} or a folder.",
         )

@@ -95,7 +95,7 @@ def build_index(
     if max_memory is not None and not given.encoding:
         raise InputError(
             argument="encoder",
-            rule="must be given with max_memory",
+            rule=f"must be given with {option('max_memory')}",
             value="None",
             step=f"Add {option('encoder', 'NAME')} or a folder.",
         )
@@ -120,9 +120,9 @@ def build_index(
     if where is not None:
         raise InputError(
             argument="reports",
-            rule="must be a file of Parquet, CSV or JSON Lines, and given with shard_rows, for a runner",
-            value=f"{given.described} {'without' if shard_rows is None else 'with'} shard_rows",
-            step="Add shard_rows, or convert them.",
+            rule=f"must be a file of Parquet, CSV or JSON Lines, and given with {option('shard_rows')}, for a runner",
+            value=f"{given.described} {'without it' if shard_rows is None else 'with it'}",
+            step=f"Add {option('shard_rows', 'N')}, or convert them.",
         )
     corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:

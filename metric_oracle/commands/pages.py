@@ -135,7 +135,7 @@ def _cases(
     if rated.ratings is None and (rated.samples or rated.scores):
         raise InputError(
             argument="ratings",
-            rule="must be given with samples or scores",
+            rule=f"must be given with {option('samples')} or {option('scores')}",
             value="none",
             step=f"Add {option('ratings')}.",
         )

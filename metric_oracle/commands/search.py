@@ -125,7 +125,7 @@ def retrieve(
     if part is not None and to.out is None:
         raise InputError(
             argument="out",
-            rule="must be given with part",
+            rule=f"must be given with {option('part')}",
             value="none",
             step=f"Add {option('out', 'FILE')}, which oracle merge takes.",
         )

@@ -125,7 +125,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
     """Raise InputError if the caller named a column for a file without named columns."""
     if id_column is not None or text_column is not None:
         raise InputError(
-            argument="id_column and text_column",
+            argument=f"{option('id_column')} and {option('text_column')}",
             rule="must be left out where the predictions have no such columns",
             value=f"{shown_names([id_column or '', text_column or ''])} for {path}",
             step="Drop them.",

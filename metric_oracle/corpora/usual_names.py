@@ -35,7 +35,7 @@ GENERATED = _names(
     "model_prediction prediction predictions predicted pred preds predicted_report predicted_text report_predicted "
     "report_generated generated generated_report generated_text generated_findings generated_finding "
     "generated_impression generation generations model_report model_output model_response model_text "
-    "output output_text outputs response responses answer answer_text completion hypothesis hyp hypo decoded "
+    "output output_text outputs response responses answer answer_text completion hypothesis decoded "
     "system_output ai_report"
 )
 REFERENCE = _names(

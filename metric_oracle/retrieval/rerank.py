@@ -338,7 +338,7 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
         got = "no audit" if pool.size is None else f"{pool.size}"
         raise InputError(
             argument="recall",
-            rule="must be given with audit and without the size of a pool",
+            rule=f"must be given with {option('audit')} and without the size of a pool",
             value=got,
             step=f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )

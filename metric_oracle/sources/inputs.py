@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.arguments import check_options
 from metric_oracle.corpora.joining import UNKNOWN, IdSource
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.progress import Progress, counter, silent
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of, source_of
@@ -223,7 +223,7 @@ def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
         if value is None and value_ids is not None:
             raise InputError(
                 argument=source.argument,
-                rule=f"must be given with {name}",
+                rule=f"must be given with {option(name)}",
                 value="None",
                 step=f"Add the {source.record.plural} of {name_of(value_ids)}.",
             )

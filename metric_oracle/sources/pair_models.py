@@ -18,7 +18,7 @@ def open_pair_models(given: Mapping[str, str | Path], device: str | None = None)
     if given and "crepe" not in given:
         raise InputError(
             argument="crepe",
-            rule=f"must be given with {', '.join(given)}",
+            rule=f"must be given with {', '.join(map(option, given))}",
             value="None",
             step=f"Add {option('crepe', 'FOLDER')}.",
         )

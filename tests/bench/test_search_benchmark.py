@@ -278,7 +278,10 @@ def test_plot_has_every_bar(tmp_path):
         (["--backends", "gpu,cpu"], "bench: --backends must be one of cpu, cuda; got gpu. Choose one of these."),
         (["--repetitions", "0"], "oracle bench: --repetitions must be an integer of at least 1; got 0. Choose one."),
         (["--reports", "0"], "oracle bench: --reports must be an integer of at least 1; got 0. Choose one."),
-        (["INDEX", "test.csv", "--tests", "5"], "bench: reports and tests must be left out with an index; got a size."),
+        (
+            ["INDEX", "test.csv", "--tests", "5"],
+            "bench: --reports and --tests must be left out with an index; got a size.",
+        ),
         (["--split", "test"], "bench: --split must be left out without an index; got a value. Name INDEX and QUERIES."),
         (["--out", "rows.csv"], "bench: --out must end with .jsonl; got rows.csv. Name such a file."),
         (["--out", "nowhere/rows.jsonl"], "bench: --out must be in an existing folder; got nowhere/rows.jsonl."),

@@ -363,7 +363,8 @@ def test_columns_that_are_not_clear(write):
     for options in ({"id_column": "a"}, {"text_column": "a"}):
         for name, content in (("p.csv", "one\ntwo\n"), ("p.txt", "one\ntwo\n")):
             fails(
-                r"id_column and text_column must be left out where the predictions have no such columns; got 'a' for",
+                r"--predicted-id-column and --predicted-text-column must be left out where the predictions have no "
+                "such columns; got 'a' for",
                 write(name, content),
                 **options,
             )

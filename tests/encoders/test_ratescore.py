@@ -416,7 +416,7 @@ def test_weights_that_run_code_or_give_nan(folders, tmp_path):
 def test_bad_folders_end_in_one_line(folders, fails, tmp_path):
     reports = write(tmp_path / "r.csv", {"a": "No effusion."})
     out = ("--out", tmp_path / "e.parquet")
-    match = r"annotate: --entity-encoder must be given if entities names a model; got None\."
+    match = r"annotate: --entity-encoder must be given if entities names a model; got none\."
     fails("annotate", reports, "--entities", folders[0], *out, match=match)
     match = re.escape(f"annotate: --entities must be a folder with config.json; got none in {tmp_path}.")
     fails("annotate", reports, "--entities", tmp_path, "--entity-encoder", folders[1], *out, match=match)

@@ -582,7 +582,7 @@ def test_ids_on_one_side_only(corpus):
 
 
 def test_ids_of_embeddings_that_are_not_given(corpus):
-    match = r"^chexbert must be given with chexbert_ids; got None\. Add the embeddings of .*train.csv\.$"
+    match = r"^chexbert must be given with --chexbert-ids; got None\. Add the embeddings of .*train.csv\.$"
     with pytest.raises(InputError, match=match):
         load_inputs(["1"], ["a"], chexbert_ids=corpus["train"])
 

@@ -249,11 +249,15 @@ def test_the_interval_is_exact(hits, n):
         (Pool(None, audit=2), 1, "audit must be left out where the pool is the whole corpus; got a number."),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
         (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
-        (Pool(PREFIX, None, recall=0.5), 1, "recall must be given with audit and without the size of a pool; got no "),
+        (
+            Pool(PREFIX, None, recall=0.5),
+            1,
+            "recall must be given with --audit and without the size of a pool; got no ",
+        ),
         (
             Pool(PREFIX, 3, audit=2, recall=0.5),
             1,
-            "recall must be given with audit and without the size of a pool; got ",
+            "recall must be given with --audit and without the size of a pool; got ",
         ),
     ],
 )
@@ -335,8 +339,8 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "some"], "--pool must be METRIC:N or all; got 'some'. Pass radcliq:200."),
         (["--pool", "7"], "--pool must be METRIC:N or all; got '7'. Pass radcliq:200."),
         (["--pool", "all", "--weights", "w.json"], "--weights must be left out for a pool that is the whole "),
-        (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "--recall must be given with audit and without"),
-        (["--pool", "bleu", "--recall", "0.5"], "--recall must be given with audit and without"),
+        (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "--recall must be given with --audit and without"),
+        (["--pool", "bleu", "--recall", "0.5"], "--recall must be given with --audit and without"),
         (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
         (["--pool", "bleu:11"], "--pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
         (["--pool", "bleu:3", "-k", "4"], "-k must be an int from 1 to 3 (reports of the pool); got 4."),

@@ -139,7 +139,7 @@ def test_part_is_checked(made):
 
 def test_commands(made, corpus, tmp_path, oracle, fails):
     folder = made[1].folder
-    lacking = r"retrieve: --out must be given with part; got none\. Add --out FILE, which oracle merge takes\."
+    lacking = r"retrieve: --out must be given with --part; got none\. Add --out FILE, which oracle merge takes\."
     fails("retrieve", folder, corpus["test"], "-m", "temporal", "--part", "1/2", match=lacking)
     for place in (1, 2):
         out = tmp_path / f"part-{place}.parquet"

@@ -187,5 +187,5 @@ def test_what_is_no_rating_of_these(nasty):
 
 
 def test_ratings_are_asked_for_by_name(fails):
-    match = "explore: --ratings must be given with samples or scores; got none"
+    match = "explore: --ratings must be given with --samples or --scores; got none"
     fails("explore", "x.parquet", "--samples", "s.csv", match=match)

@@ -62,5 +62,5 @@ def test_without_text(nasty, tmp_path):
 def test_other_files(nasty, tmp_path, fails):
     with pytest.raises(InputError, match=r"^out must end with \.html; got"):
         write_report(nasty, tmp_path / "page.txt")
-    fails("report", match="report: results and out must be given; got one of them or none")
+    fails("report", match="report: results and --out must be given; got one of them or none")
     fails("report", "x.parquet", "--out", tmp_path / "p.html", match="report: results must be an existing file; got x")
