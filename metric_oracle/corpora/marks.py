@@ -11,7 +11,7 @@ _QUOTES = "'\"`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2
 # `"A" and "B"` begins and ends with a quote, too, but closes one before it opens the next.
 _TWO_QUOTATIONS = rf"(?!.[^{_QUOTES}]*[{_QUOTES}][\s,.;:](?:.*[\s(])?[{_QUOTES}][^\s{_QUOTES}])"
 _WHOLE = (
-    ("as written bytes (b'...')", r"\s*b(['\"]).*\1\s*"),
+    ("as written bytes (b'...')", r"\s*[bur](['\"]).*\1\s*"),
     ("as a written list (['...'])", r"\s*(?:\w{1,12}\()?[\[({]+\s*[bur]?['\"].*[\])}]+\s*"),
     ("in brackets, as a written list", r"\s*\[[^\[\]]*\]\s*"),
     ("in quotes", rf"\s*=?(?=[{_QUOTES}]){_TWO_QUOTATIONS}[{_QUOTES}].*[{_QUOTES}]\s*"),
@@ -22,6 +22,7 @@ _WITHIN = (
         r"with escapes (\n, \")",
         r"\\(?:n|[rt](?![a-z])|[\"'/\\\s]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|$)|\"\"|_x000[9AaDd]_",
     ),
+    ("with tokens of a model (</s>)", r"</?(?:s|pad|unk|bos|eos)>|<\|\w+\|>|\[(?:CLS|SEP|PAD|EOS)\]"),
     ("with HTML (&amp;)", r"&(?:[a-z]{2,6}|#\d{1,5}|#x[0-9a-fA-F]{1,4});|</?(?:br|p|div|b|i|span)\s*/?>"),
 )
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]

@@ -351,20 +351,25 @@ def csv_body(text: str, kind: str, requested: str | None) -> tuple[str, str, str
 def usual_quotes(text: str, separator: str) -> str:
     r"""Return a CSV text whose quoted cells are written by the usual rule (RFC 4180).
 
-    Other programs leave blanks around the quotes, or write ``\"`` for a quote within them. A cell that begins with a
-    quote, and does not end with one, stays as it is.
+    Other programs leave blanks around the quotes, write ``\"`` for a quote within them, or do not double it. A cell
+    that begins with a quote, and does not end with one, stays as it is.
     """
     sep = re.escape(separator)
-    if separator == " " or not re.search(rf'(?:[{sep}\r\n]|\A)[ ]+"|\\"', text):
+    before = rf"(?:(?<=[{sep}\r\n])|\A)"
+    lone = rf'(?<![{sep}\r\n"])"(?![{sep}\r\n"])|{before}""(?![{sep}\r\n"])'
+    if separator == " " or not re.search(rf'{before}[ ]+"|\\"|{lone}', text):
         return text
     usual, other = r'"(?:[^"]++|"")*+"', r'[ ]*+"(?:[^"\\]++|""|\\.)*+"[ ]*+'
-    cell = rf"(?:{usual}|(?P<other>{other}))(?=[{sep}\r\n]|\Z)|[^{sep}\r\n]++"
+    nested = rf'"[^{sep}\r\n]*"'
+    cell = rf"(?:{usual}|(?P<other>{other})|(?P<nested>{nested}))(?=[{sep}\r\n]|\Z)|[^{sep}\r\n]++"
 
     def rewritten(found: re.Match[str]) -> str:
         """Return a cell by the usual rule."""
+        if found["nested"] is not None:
+            return '"' + re.sub('"+', lambda run: run[0] + '"' * (len(run[0]) % 2), found[0][1:-1]) + '"'
         return found[0] if found["other"] is None else found["other"].strip(" ").replace('\\"', '""')
 
-    return re.sub(rf"(?:(?<=[{sep}\r\n])|\A)(?:{cell})", rewritten, text, flags=re.DOTALL)
+    return re.sub(rf"{before}(?:{cell})", rewritten, text, flags=re.DOTALL)
 
 
 def separator_of(head: str, kind: str, requested: str | None = None) -> str:

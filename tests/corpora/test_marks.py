@@ -17,7 +17,8 @@ MARKED = {
         "[{{'role': 'assistant', 'content': '{}'}}]", "{{'{}'}}", " ['{}'] ",
     ],
     "in brackets, as a written list": ["[{}]"],
-    "as written bytes (b'...')": ["b'{}'", 'b"{}"'],
+    "as written bytes (b'...')": ["b'{}'", 'b"{}"', "u'{}'"],
+    "with tokens of a model (</s>)": ["<s>{}</s>", "{}<|im_end|>", "[CLS] {} [SEP]"],
     "in quotes": [
         "'{}'", '"{}"', '""{}""', "\u201c{}\u201d", "\u201e{}\u201c", "\u00ab{}\u00bb", "`{}'", "=\"{}\"", ' "{}"',
         "'The patient's {}'", '"The "normal" {}"',
@@ -98,6 +99,7 @@ def test_python_warns(tmp_path, reference):
         ("blank.csv", 'study_id; "report" \n0; "Clear, lungs." \n1;   "Small ""left"" effusion."\n'),
         ("blank.tsv", 'study_id\t "report"\n0\t "Clear, lungs."\n1\t "Small ""left"" effusion."\n'),
         ("escape.csv", 'study_id,report\n0,"Clear, lungs."\n1,"Small \\"left\\" effusion."\n'),
+        ("nested.csv", 'study_id,report\n0,"Clear, lungs."\n1,"Small "left" effusion."\n'),
         ("sep.csv", 'sep=;\r\nstudy_id;report\r\n0;Clear, lungs.\r\n1;"Small ""left"" effusion."\r\n'),
         ("sep.csv", '"sep=\t"\nstudy_id\treport\n0\tClear, lungs.\n1\t"Small ""left"" effusion."\n'),
         ("above.csv", '# from PACS\n# a, b\nstudy_id,report\n0,"Clear, lungs."\n1,"Small ""left"" effusion."\n'),
@@ -147,6 +149,17 @@ def test_a_report_of_a_file_without_header_is_no_comment(tmp_path):
 )  # fmt: skip
 def test_what_is_usual_stays(text):
     assert usual_quotes(text, ",") == text
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [('""Clear.""', '"Clear."'), ('"The "heart" is ""normal"""', 'The "heart" is "normal"')],
+)
+def test_quotes_that_are_not_doubled(tmp_path, cell, text):
+    path = tmp_path / "a.csv"
+    path.write_text(f"study_id,report\n1,{cell}\n2,Edema.\n3,\n")
+    found = mo.read_predictions(path)
+    assert found.texts == [text, "Edema.", ""]
 
 
 def test_a_json_array_named_as_json_lines(oracle, tmp_path, reference):
