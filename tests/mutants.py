@@ -71,8 +71,8 @@ MUTANTS = [
     Mutant(
         "files.py",
         "half a file stays next to its place",
-        "    except OSError:\n        temporary.unlink(missing_ok=True)\n        raise",
-        "    except OSError:\n        raise",
+        "        if file != path:\n            file.unlink(missing_ok=True)\n",
+        "",
         "indexes/test_manifest.py",
     ),
     Mutant(
@@ -132,9 +132,9 @@ MUTANTS = [
         "indexes/test_vectors.py -k cache",
     ),
     Mutant(
-        "indexes/store.py",
+        "sealed.py",
         "hash of strings forgets where they end",
-        "lengths.update(np.diff(ptr).data)",
+        "lengths.update((ptr[1:] - ptr[:-1]).data)",
         'lengths.update(b"")',
         "indexes/test_store.py",
     ),
@@ -308,10 +308,10 @@ MUTANTS = [
         "retrieval/test_results.py",
     ),
     Mutant(
-        "files.py",
+        "sealed.py",
         "the table takes its place before its signature",
-        "zip(temporary[::-1], paths[::-1], strict=True)",
-        "zip(temporary, paths, strict=True)",
+        "                first.replace(beside)\n",
+        "                pass\n",
         "retrieval/test_results.py",
     ),
     Mutant(
@@ -816,14 +816,14 @@ MUTANTS = [
         "retrieval/test_verification.py -k equal_queries",
     ),
     Mutant(
-        "files.py",
+        "sealed.py",
         "a result is renamed before it is on the disk",
-        "                os.fsync(descriptor)\n",
+        "                sync(file)\n",
         "                pass\n",
         "retrieval/test_results.py -k power",
     ),
     Mutant(
-        "files.py",
+        "sealed.py",
         "the new name of a result is not synced",
         "            sync(path.parent)\n",
         "",
@@ -844,10 +844,10 @@ MUTANTS = [
         "corpora/test_predictions.py",
     ),
     Mutant(
-        "corpora/predictions.py",
+        "corpora/sections.py",
         "what follows the last Impression: is taken",
-        '.partition("Impression:")',
-        '.rpartition("Impression:")',
+        "first = next((found for found in headings if",
+        "first = next((found for found in headings[::-1] if",
         "corpora/test_predictions.py",
     ),
     Mutant(
@@ -881,8 +881,8 @@ MUTANTS = [
     Mutant(
         "files.py",
         "a part is renamed before it is on the disk",
-        "            os.fsync(file.fileno())\n",
-        "",
+        "            file.writelines(content)\n        sync(temporary)\n",
+        "            file.writelines(content)\n",
         "encoders/test_resume.py -k on_the_disk",
     ),
     Mutant(
@@ -909,8 +909,8 @@ MUTANTS = [
     Mutant(
         "files.py",
         "the folder above a new survey is not synced",
-        "            sync(out.parent)\n",
-        "",
+        "        folder.rename(out)\n        sync(out.parent)\n",
+        "        folder.rename(out)\n",
         "survey/test_create.py -k power",
     ),
     Mutant(
@@ -964,7 +964,7 @@ MUTANTS = [
         "test_groups.py -k blank_references",
     ),
     Mutant(
-        "retrieval/sealed.py",
+        "sealed.py",
         "hash of a table does not see which values are null",
         "            hasher.update(column.is_null().to_numpy().tobytes())\n",
         "",

@@ -63,7 +63,8 @@ def test_a_json_file_is_whole_or_the_old_one(tmp_path, monkeypatch):
     write_json(path, {"a": 1})
 
     def full(file):
-        os.ftruncate(file, 4)
+        (temporary,) = tmp_path.glob(".a.json.*.tmp")
+        os.truncate(temporary, 4)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
