@@ -665,7 +665,7 @@ def test_files_that_do_not_belong_together(prepared, tmp_path, fails):
     ):
         with pytest.raises(Exception, match=match):
             read_cases(files, **options)
-    fails("explore", match="explore: results or index must be given; got neither")
+    fails("explore", match="explore: results or --index must be given; got neither")
 
 
 def test_a_port_of_another(fails, prepared):
