@@ -107,8 +107,10 @@ def _shown(parameter: Any) -> str:
 def _typed(parameter: Any) -> str:
     """Return the value that was typed for an option, unless it may be report text."""
     values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
-    is_short = values and re.fullmatch(r"[\w.+-]{1,20}", values[0]) and not is_text(values[0])
-    return repr(values[0]) if is_short else "another value"
+    if not values or is_text(values[0]):
+        return "another value"
+    is_named = re.fullmatch(r"[\w.+-]{1,20}", values[0]) or not is_text(values[0], may_be_report=True)
+    return repr(values[0]) if is_named else "another value"
 
 
 def _rule(error: Any) -> str:

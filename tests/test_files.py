@@ -480,3 +480,13 @@ def test_out_replaces_only_what_this_tool_wrote(written, tmp_path, monkeypatch, 
     first = Path(name).read_bytes()
     assert run(line)[0] == 0  # what it wrote itself
     assert Path(name).read_bytes() == first or name.endswith(".svg")  # whose ids are random
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [("results/2025-11-25/strong.csv", "'results/2025-11-25/strong.csv'"), ("'no edema'", "another value")],
+)
+def test_a_usage_error_names_the_file_that_was_typed(typed, shown):
+    code, out, err = run(f"retrieve INDEX test.csv -m bleu -k {typed}")
+    assert (code, out) == (2, "")
+    assert f"; got {shown}. See" in err
