@@ -148,8 +148,8 @@ class Reports:
         texts : iterable of str or None
             The reports, in an order. None is a missing report, and so is a word that stands for it, such as "nan".
         ids : iterable, optional
-            Study ids, each once; by default the keys of a dict, the index of a pandas Series unless it is 0, 1, ...,
-            or the positions "0", "1", ...
+            Study ids, each once; by default the index of a pandas Series unless it is 0, 1, ..., or else the positions
+            "0", "1", ...
         section : {"impression", "findings", "findings+impression"}, optional
             The section of the texts, where it is known.
         keep_empty : bool
