@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 LONGEST = 60  # characters of a name that messages show
 _FILE = re.compile(r"\S{1,60}\.[A-Za-z0-9]{1,8}")  # ends as the name of a file does
 _LABEL = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){1,4}")
+_REASONS = ("leave_out", "--leave-out")  # why a rater is left out
 _NAME_BYTES, _PATH_BYTES = 255, 4095  # of Linux and macOS
 
 
@@ -64,9 +65,9 @@ def _is_name(value: str, may_be_report: bool) -> bool:
 def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
     """Yield those strings and paths in a value of an argument that can be report text, and their parts that can.
 
-    Names of systems (keys, and NAME of NAME=FILE) may be a few words.
+    Names of systems (keys, and NAME of NAME=FILE) and reasons may be a few words.
     """
-    given = [*_strings(value)]
+    given = [(text, is_label or argument in _REASONS) for text, is_label in _strings(value)]
     for i, (text, is_label) in enumerate(given, 1):
         instead = f"<text {i} given as {argument}>" if len(given) > 1 else f"<text given as {argument}>"
         for part in dict.fromkeys([text, *_parts(text)]):

@@ -70,6 +70,7 @@ def test_a_message_names_the_argument_in_place_of_the_text():
         "got <text given as metric>. <text 2 given as keep>; <text 3 given as keep>, xc d"
     )
     assert [*texts_in("model", {"Our model": "a.csv"})] == []  # what a system is called
+    assert [found.text for found in texts_in("leave_out", ["ben=on leave"])] == ["ben=on leave"]
     assert [*texts_in("model", ["Our model=a b"])] == [
         Hidden("Our model=a b", "<text given as model>"),
         Hidden("a b", "<text given as model>"),

@@ -315,7 +315,7 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
         ({"studies": 9}, r"studies must be at most 8, the references to draw from; got 9\. Draw fewer"),
         ({"repeats": -1}, r"repeats must be an int of at least 0; got -1"),
         ({"repeats": 9}, r"repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
-        ({"seed": 1.5}, r"seed must be an int of at least 0; got 1\.5"),
+        ({"seed": 1.5}, r"SurveyOptions: seed must be an int; got 1\.5"),
         ({"order": "random"}, r"order must be one of shared, per-rater; got 'random'\. Choose one of these\."),
         ({"identical": "never"}, r"identical must be one of once, show; got 'never'\. Choose one of these\."),
         ({"categories": "none.txt"}, r"there is no file none\.txt"),
