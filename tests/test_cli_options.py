@@ -28,7 +28,7 @@ from metric_oracle.sources import availability
 from metric_oracle.survey.create import SurveyOptions
 
 # Real: what is tested, and leaves that know no files.
-DOOR = ("cli", "commands", "metrics", "errors", "kernels", "lazy")
+DOOR = ("cli", "commands", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
 PREDICTED = (
@@ -149,7 +149,10 @@ BESIDE = {
 METRICS = ("rouge-l", "bleu-4")  # one where a command has a default: it takes one
 LEFT_OUT = {("retrieve", "--text"): "queries"}
 FORMS = {
-    "NAME=FILE": "zz{}=zz{}file",
+    "NAME=FILE": "zz{}=zz{}file.csv",
+    "[NAME=]FILE": "zz{}=zz{}file.csv",
+    "[NAME=]COLUMN": "zz{}=zz{}column",
+    "[NAME=]SECTION": "zz{}=zz{}section",
     "NAME=SECTION": "zz{}=zz{}section",
     "NAME=COLUMN,...": None,  # read by the function that it is passed to
     "NAME=COLUMN": "zz{}=zz{}column",

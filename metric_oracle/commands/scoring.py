@@ -246,13 +246,13 @@ def study(
         ]
     tests = api.reports(queries, **used(inputs.reading, o.Reading()))
     rows = {name: model.beside(tests) for name, model in rows.items()}
-    batch, *_ = api.together(
+    batch = api.together(
         partial(load_tests, queries, inputs, opened, keep=kept_in_both),
         *(
             lambda read, model=model: model.read(predictions=True, default_section=read and read.section[0])
             for model in rows.values()
         ),
-    )
+    )[0]
     copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)

@@ -43,13 +43,11 @@ def train_crepe(
     check_installed(o.Annotators(), base)
     tests = api.reports(references, **used(reading, o.Reading()))
     model = written(predictions, predicted, reading).beside(tests)
-    (reports, _), (generated, _) = api.together(
-        tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section)
-    )
+    read = api.together(tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section))
     with progress("training") as step:
         record = counted_pairs.train_crepe(
-            reports,
-            generated,
+            read[0][0],
+            read[1][0],
             ratings,
             base,
             out,
