@@ -64,6 +64,8 @@ class Crepe(Encoder):
         self._path = _find_weights(self._path.expanduser())
         config = _find(config, self._path.parent, ("config.json",), "crepe_config")
         vocabulary = _find(vocabulary, self._path.parent, VOCABULARIES, "crepe_vocabulary")
+        for path in (self._path, config, vocabulary):
+            existing_file(path)  # as train-crepe wrote it
         settings = _read_config(config)
         self._is_poisson = settings["use_poisson_loss"]
         network = _build(settings, config)
