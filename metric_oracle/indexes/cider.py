@@ -19,6 +19,7 @@ from metric_oracle.kernels._errors import FLOAT32, gamma
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, square_weights
 from metric_oracle.kernels.cider_d.score import ORDERS, inverse_frequency
+from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -215,7 +216,7 @@ class WeightedIndex(FeatureDocuments):
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
         """Return the arrays that the kernels read, for given weights of the features' n-grams: float64[V]."""
         squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
-        square_weights(self.features, self.in_corpus.gram, weight * weight, squares)
+        square_weights(*read_only((self.features, self.in_corpus.gram)), weight * weight, squares)
         inverse = np.zeros(squares.shape, np.float32)
         inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
         return WeightedCorpus(self.features, self.ngrams.buckets, squares, inverse)
@@ -232,7 +233,7 @@ class WeightedIndex(FeatureDocuments):
         is_known = feature >= 0
         weight = self.query_weight(in_queries, gram, feature)
         squares = np.empty((ORDERS, len(items)))
-        square_weights(features, in_queries.gram, weight * weight, squares)
+        square_weights(*read_only((features, in_queries.gram)), weight * weight, squares)
         # An entry is a distinct n-gram of a query; `entry` is the entry of each pair of a query and a feature.
         key = query * len(weight) + gram
         _, first, entry, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)

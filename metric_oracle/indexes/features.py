@@ -142,10 +142,10 @@ class FeatureDocuments(Documents):
         return Queries(ptr, self.features.fwd_id[places_of_lists(self.features.fwd_ptr, documents)], sizes)
 
     def own_queries(self) -> Queries:
-        """Return all documents of this corpus as encoded queries of the same corpus. Its arrays are writable copies."""
+        """Return all documents of this corpus as encoded queries of the same corpus."""
         sizes = self.features.sizes.T.copy()
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        return Queries(ptr, self.features.fwd_id.copy(), sizes)
+        return Queries(ptr, self.features.fwd_id, sizes)
 
 
 def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from metric_oracle.indexes.features import (
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
+from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -58,7 +59,8 @@ class GramSets(FeatureDocuments):
     def join(cls, parts: dict[str, Any]) -> "GramSets":
         """Build the sets: number the n-grams of the sequences, and collect the distinct ones."""
         words: NgramIndex = parts["words"]
-        flat, ptr, n_words = words.sequence, words.sequence_ptr, len(words.vocabulary)
+        flat, ptr = read_only((words.sequence, words.sequence_ptr))
+        n_words = len(words.vocabulary)
         gram, gram_keys = flat.copy(), []
         for order in range(2, cls.order + 1):
             keys, place = ranked(number_grams(ptr, flat, gram, order, n_words, 2**31))
@@ -77,8 +79,6 @@ class GramSets(FeatureDocuments):
         sizes = np.diff(set_ptr).astype(np.int32)[None, :]
         document_of_row = np.where(words.document_of_row >= 0, rank[set_of_sequence][words.document_of_row], -1)
         features = invert(set_ptr, ids, sizes, sizes[0], document_of_row, n_grams)
-        for array in features:
-            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
         return cls(words, features, sequence_of, gram_keys)
 
     @cached_property

@@ -45,9 +45,10 @@ def pack_keys(
             step="Check the graph file.",
         )
 
-    entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(len(graphs.entity_token)), chosen)
+    n_entities, n_relations = len(graphs.entity_token), len(graphs.relation_type)
+    entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(n_entities, dtype=np.int32), chosen)
     graph_of_entity = np.repeat(np.arange(len(chosen)), np.diff(entity_ptr))
-    relation_ptr, relation_of = reorder(graphs.relation_ptr, np.arange(len(graphs.relation_type)), chosen)
+    relation_ptr, relation_of = reorder(graphs.relation_ptr, np.arange(n_relations, dtype=np.int32), chosen)
     graph_of_relation = np.repeat(np.arange(len(chosen)), np.diff(relation_ptr))
     first = graphs.entity_ptr[:-1][chosen][graph_of_relation]
     source = first + graphs.relation_source[relation_of]

@@ -70,10 +70,7 @@ class LabelIndex(VectorDocuments):
         n_rows = np.concatenate([np.diff(part.row_ptr) for part in parts])
         document_of_row = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
         document_of_row[rows] = np.repeat(which, n_rows)
-        joined = cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
-        for array in (joined.vectors, joined.row_ptr, joined.row_id):
-            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
-        return joined
+        return cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
 
     def encode(self, inputs: Inputs) -> VectorQueries:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
@@ -154,8 +151,6 @@ class SrrSets(GraphIndex):
         """Return an index of graphs without relations, in which each label of a stored set is an entity."""
         stored: SrrIndex = parts["srr"]
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
-        for array in index.features:
-            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
 
     def encode(self, inputs: Inputs) -> GraphQueries:

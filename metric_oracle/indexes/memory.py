@@ -1,8 +1,8 @@
 """An index in memory of reports whose pairs are scored. Arrays that only a search reads are not made."""
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -81,21 +81,6 @@ def _build(
             built = representation.build_for_pairs(kind, replace(inputs, scratch=Path(folder)), *texts, readers)
     else:
         built = representation.build_for_pairs(kind, inputs, *texts, readers)
-    # As in a mapped file: for arrays that can be written the kernels would be compiled once more.
-    freeze([built])
     attachment = inputs.attached.get(kind)
     made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
     return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}
-
-
-def freeze(values: Iterable[Any]) -> None:
-    """Make arrays read-only, and those in data classes, named tuples and mappings."""
-    for value in values:
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-        elif is_dataclass(value):
-            freeze(getattr(value, field.name) for field in fields(value))
-        elif isinstance(value, Mapping):
-            freeze(value.values())
-        elif isinstance(value, tuple):
-            freeze(value)

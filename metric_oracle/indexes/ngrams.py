@@ -35,6 +35,7 @@ from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
+from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -165,7 +166,7 @@ class NgramIndex(FeatureDocuments):
 
     def own_batch(self) -> SequenceBatch:
         """Return the documents as queries for the kernels, to score them with one another."""
-        return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr.copy())
+        return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
     def encode_again(self, inputs: Inputs, encoded: "NgramQueries | None", **settings: Any) -> "NgramQueries":
         """Look up the features of queries that were tokenized for another shard; each feature is looked up once."""
@@ -493,6 +494,7 @@ def index_sequences(
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
     fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # 0 until a feature is placed; 0 is never the id of a repeated occurrence
     gram_keys, repeat_keys, family_ptr = [], [], [0]
+    ptr, flat = read_only((ptr, flat))
     gram = flat.copy()
     for n in range(1, max_order + 1):
         if n == 1:

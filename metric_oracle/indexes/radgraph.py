@@ -149,7 +149,7 @@ class GraphIndex(FeatureDocuments):
         graphs = self.as_compared(graphs)
         queries = encode_graphs(graphs, graph_of_row, self)
         # Queries with the same sizes and the same features of the corpus have the same results.
-        bounds = queries.ptr[:: len(FAMILIES)]
+        bounds = queries.ptr[:: len(FAMILIES)].copy()
         seen: dict[bytes, int] = {}
         which = np.fromiter(
             (
@@ -387,10 +387,7 @@ class LowerCaseIndex(GraphIndex):
             is_of_family = (fwd_id >= begin) & (fwd_id < end)
             pairs.append(distinct_pairs(documents[is_of_family], keys[fwd_id[is_of_family] - begin]))
         strings = index.tokens, index.labels, index.relation_types
-        lowered = _indexed(cls, pairs, len(fwd_ptr) - 1, index.document_of_row, strings, index.schema)
-        for array in lowered.features:
-            array.flags.writeable = False  # as in a mapped file; otherwise the kernels are compiled a second time
-        return lowered
+        return _indexed(cls, pairs, len(fwd_ptr) - 1, index.document_of_row, strings, index.schema)
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
         """Return graphs with the tokens in the form that is compared: in lower case."""

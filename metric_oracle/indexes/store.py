@@ -237,7 +237,9 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
             column.values.validate(full=True)  # UTF-8, of vocabularies and settings
             columns[field.name] = Strings(column.values)
         else:
-            columns[field.name] = np.from_dlpack(column.values).reshape([int(n) for n in shape.split(",")])
+            array = np.from_dlpack(column.values).reshape([int(n) for n in shape.split(",")])
+            array.flags.writeable = False  # Arrow's arrays are, but for empty ones
+            columns[field.name] = array
     return columns
 
 

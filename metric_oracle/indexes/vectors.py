@@ -76,7 +76,7 @@ def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         Index in `first` of the distinct row that equals each row.
     """
     values = np.ascontiguousarray(values)
-    words = values.view({4: np.uint32, 1: np.uint8}[values.dtype.itemsize])
+    words = values.view(np.uint32) if values.dtype.itemsize == 4 else values.astype(np.uint32)
     return number_rows(words, max(2 * len(words) - 1, 1).bit_length())
 
 

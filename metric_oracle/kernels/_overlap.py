@@ -223,6 +223,20 @@ def lower_bound(values, begin, end, x):
     return begin
 
 
+@inner
+def bucket_of(d, buckets):
+    """Return the number of the length bucket of document d."""
+    j = np.int64(0)
+    end = len(buckets)
+    while end - j > 1:
+        middle = (j + end) >> 1
+        if buckets[middle, 0] <= d:
+            j = middle
+        else:
+            end = middle
+    return j
+
+
 @jit
 def postings(feature, buckets, lo, hi, index):
     """Return begin and end, in the posting list of `feature`, of the documents of the length buckets lo .. hi - 1."""

@@ -29,7 +29,7 @@ import numpy as np
 from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
-from metric_oracle.kernels._overlap import FULL, SLACK, Features, by_rarity, lower_bound, postings
+from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
     bound,
@@ -404,7 +404,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 @inner
 def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
     """Run `find_best` with the features `ids` of one family, counted in row `row` of `work.counts`."""
-    ids = by_rarity(ids, index.post_ptr)
+    ids = by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
     visits.minimum[:] = 1
     visits.demanded[:] = -1.0
     counts = OneFamily(work.counts[row], visits.minimum, len(ids), size, visits.demanded)
@@ -478,7 +478,7 @@ def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
     while len(ids) > 0 and n_checked < n and i < DRAWS * n:
         d = draw(q, i, ids, index)
         i += 1
-        j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
+        j = bucket_of(d, buckets)
         value = score(scorer, d, j)
         n_checked += is_outside(d, value, k, work)
         limit = bound(scorer, j, _count_shared(of_bound[0], d, index), _count_shared(of_bound[1], d, index))

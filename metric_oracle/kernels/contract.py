@@ -10,6 +10,26 @@ from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
 from metric_oracle.kernels.topk.reference import select
 
 
+def read_only(values: Any) -> Any:
+    """Return named tuples, tuples and dicts of arrays with read-only views in place of the arrays.
+
+    Machine code is compiled for each form of its arguments, and an array that can be written is another form. All
+    arrays of a corpus and of queries are read-only, in memory as in a mapped file: each kernel is compiled once.
+    """
+    if isinstance(values, np.ndarray):
+        if not values.flags.writeable:
+            return values
+        view = values.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(values, tuple):
+        parts = map(read_only, values)
+        return type(values)(*parts) if hasattr(values, "_fields") else tuple(parts)
+    if isinstance(values, dict):
+        return {key: read_only(value) for key, value in values.items()}
+    return values
+
+
 class Answers(NamedTuple):
     """The k best rows of the distinct queries of a batch, as arrays that a search fills.
 

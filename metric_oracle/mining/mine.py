@@ -33,7 +33,7 @@ from metric_oracle.mining.selection import Selection, best_allowed, check_select
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote import opened_set
@@ -343,8 +343,8 @@ def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
             of_block = corpus_rows[begin : begin + BLOCK]
             encoded = encode_for(shard, representation, inputs.take(of_block), planned.options.settings)
             documents = representation.document_of_row[of_block].astype(np.int64)
-            corpus = representation.corpus(planned.metric, encoded)
-            scores.append(kernel.score_pairs(corpus, encoded.batch, encoded.which, documents)[0])
+            corpus, batch = arrays_of(planned.metric, representation, encoded)
+            scores.append(kernel.score_pairs(corpus, batch, encoded.which, documents)[0])
             rows.append(of_block + shard.first_row)
     every = np.concatenate(scores)
     best = every.max() if planned.metric.higher_is_better else every.min()

@@ -36,7 +36,7 @@ from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
 from metric_oracle.retrieval.answers import most_frequent_row
-from metric_oracle.retrieval.kernels import load_scorer
+from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.results import Results
@@ -327,12 +327,12 @@ def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
     """
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
     kernel, record = cosines.Backend(), METRICS["chexbert"]
-    corpus = space.corpus(record, queries)
-    error = kernel.score_error(corpus, queries.batch)
+    corpus, batch = arrays_of(record, space, queries)
+    error = kernel.score_error(corpus, batch)
     rows = np.empty(len(queries.vectors), np.int64)
     for first in range(0, len(rows), BLOCK):
         block = range(first, min(first + BLOCK, len(rows)))
-        for q, screened in zip(block, kernel.score_all(corpus, queries.batch, block), strict=True):
+        for q, screened in zip(block, kernel.score_all(corpus, batch, block), strict=True):
             finalists = np.flatnonzero(screened >= screened.max() - 4 * error)
             exact = np.empty(len(finalists))
             cosines.score_documents(finalists, queries.vectors[q], space.vectors, exact)

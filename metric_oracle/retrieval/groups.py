@@ -16,7 +16,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
-from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched
 from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -144,8 +144,8 @@ def _scores(
         batch, which = encoded.batch, encoded.which
     is_half = record.is_symmetric and encoded is None and references.ids is candidates.ids
     cells = _cells(sizes, complete, which, document, is_half)
-    corpus = representation.corpus(record, encoded)
-    _score_cells(cells, corpus, batch, load_kernel(record, "cpu"), options.threads or n_threads(), out)
+    corpus = read_only(representation.corpus(record, encoded))
+    _score_cells(cells, corpus, read_only(batch), load_kernel(record, "cpu"), options.threads or n_threads(), out)
     if is_half:
         mirror_cells(cells, out)
     return out

@@ -8,13 +8,18 @@ from typing import Any
 
 from metric_oracle.choices import BACKENDS
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.kernels.contract import Kernel
+from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.metrics import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
     """Return a backend of a metric, such as "cpu" or "cuda", with the metric's options."""
     return import_module(f"{home(metric)}.{backend}").Backend(**metric.options)
+
+
+def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
+    """Return the arrays of a corpus and of encoded queries as the kernels of a metric take them: read-only."""
+    return read_only(representation.corpus(record, encoded)), read_only(encoded.batch)
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:

@@ -22,7 +22,7 @@ from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, li
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.exclusion import Excluded, Lists
-from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
@@ -221,7 +221,7 @@ def search_shard(
         kernel: Kernel = _Reference(record, representation, encoded)
     else:
         kernel = load_kernel(record, backend)
-    corpus, batch = representation.corpus(record, encoded), encoded.batch
+    corpus, batch = arrays_of(record, representation, encoded)
     expected = _Expected(record, representation, encoded)
     sample = _sample(n_lists * k, checked)
 

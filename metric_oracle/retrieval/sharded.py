@@ -14,7 +14,7 @@ from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.features import Documents, Encoded
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.metrics import Metric
-from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.sources.inputs import Inputs
 
 
@@ -129,9 +129,9 @@ def sides_of(record: Metric, representation: Any, encoded: Any) -> list[tuple[An
     The third element of each tuple maps distinct queries to those of the shard; None if they are the same.
     """
     if not isinstance(representation, ShardedIndex):
-        return [(representation.corpus(record, encoded), encoded.batch, None)]
+        return [(*arrays_of(record, representation, encoded), None)]
     parts = zip(representation.parts, encoded.parts, encoded.places, strict=True)
-    return [(part.corpus(record, of_part), of_part.batch, places) for part, of_part, places in parts]
+    return [(*arrays_of(record, part, of_part), places) for part, of_part, places in parts]
 
 
 def score_all(
@@ -170,8 +170,7 @@ def score_pairs(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return the exact scores of pairs of a distinct query and a document, float64[n], and their components."""
     if not isinstance(representation, ShardedIndex):
-        corpus = representation.corpus(record, encoded)
-        return load_kernel(record, "cpu").score_pairs(corpus, encoded.batch, query, document)
+        return load_kernel(record, "cpu").score_pairs(*arrays_of(record, representation, encoded), query, document)
     shard = np.searchsorted(representation.document_ptr, document, side="right") - 1
     scores = np.empty(len(query))
     components: dict[str, np.ndarray] = {}

@@ -26,7 +26,7 @@ from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
 from metric_oracle.kernels.bertscore.reference import precision_recall, score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
-from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.topk.reference import select
 from support import as_opened, examples
 
@@ -303,8 +303,8 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 m = min(k, len(index.row_id))
                 found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7), np.full(n, -np.inf))
                 kernel, work = cpu.Backend(part), {}
-                kernel.search(encoded.corpus, encoded.batch, 0, n - 1, m, found, work)
-                kernel.search(encoded.corpus, encoded.batch, n - 1, n, m, found, work)
+                kernel.search(encoded.corpus, read_only(encoded.batch), 0, n - 1, m, found, work)
+                kernel.search(encoded.corpus, read_only(encoded.batch), n - 1, n, m, found, work)
                 for q in range(n):
                     got = found.rows[q], found.scores[q], found.ties[q]
                     for one, two in zip(got, whole[q], strict=True):
@@ -315,10 +315,10 @@ def check_all_pairs(world: World, exact: list[np.ndarray]) -> None:
     """Compare what describes random retrieval with the plain scorer, within the error that is stated."""
     for part, baseline in ((PRECISION, None), (RECALL, BASELINES[1]), (F1, None), (F1, BASELINES[2])):
         encoded, kernel = replace(world.queries, baseline=baseline), cpu.Backend(part)
-        error = kernel.score_error(encoded.corpus, encoded.batch)
+        error = kernel.score_error(encoded.corpus, read_only(encoded.batch))
         assert error < (2e-6 if baseline is None else 1e-5)
         for scores, pairs in zip(
-            kernel.score_all(encoded.corpus, encoded.batch, range(len(exact))), exact, strict=True
+            kernel.score_all(encoded.corpus, read_only(encoded.batch), range(len(exact))), exact, strict=True
         ):
             expected = [(p, r, f1(p, r))[part] for p, r in pairs.tolist()]
             expected = [rescale(x, baseline[part]) for x in expected] if baseline else expected
@@ -415,7 +415,7 @@ def test_the_stages_drop_what_they_can():
     queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, {})
     work: dict = {}
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
-    cpu.Backend().search(queries.corpus, queries.batch, 0, 1, 1, found, work)
+    cpu.Backend().search(queries.corpus, read_only(queries.batch), 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -453,7 +453,7 @@ def searched(world: World, k: int) -> tuple[Answers, dict]:
     n = len(world.queries.which)
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
-    cpu.Backend().search(world.queries.corpus, world.queries.batch, 0, n, k, found, work)
+    cpu.Backend().search(world.queries.corpus, read_only(world.queries.batch), 0, n, k, found, work)
     return found, work
 
 
@@ -494,7 +494,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     """Of all pairs: where codes are wrong, best matches are dropped, and the cosines that are computed tell."""
     world = leaning_world(40)
     kernel, queries, pack = cpu.Backend(), world.queries, all_pairs.pack
-    assert len(list(kernel.score_all(queries.corpus, queries.batch, [0]))) == 1
+    assert len(list(kernel.score_all(queries.corpus, read_only(queries.batch), [0]))) == 1
 
     def wrong(batch, places):
         packed = pack(batch, places)
@@ -503,7 +503,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     monkeypatch.setattr(all_pairs, "pack", wrong)
     rule = r"^the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
-        next(kernel.score_all(queries.corpus, queries.batch, [0]))
+        next(kernel.score_all(queries.corpus, read_only(queries.batch), [0]))
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)
@@ -548,9 +548,9 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     scored = answers.item[: answers.state[0]]
     dropped = np.setdiff1d(np.arange(300), scored)
     answers.threshold[0], answers.state[4] = -2.0, -1
-    items = cpu.Items(np.arange(300, dtype=np.int32), np.zeros(300, np.float32), 0.0, True, index.row_ptr)
+    items = cpu.every_document(index.row_ptr)
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
-    query, _ = cpu.pack(corpus, world.queries.batch, 0)
+    query, _ = cpu.pack(corpus, read_only(world.queries.batch), 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
     cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, scratch, answers)
     assert work["counts"][4] == 5

@@ -412,7 +412,7 @@ def test_scores_are_below_their_bounds(kind, storage):
     index, queries = world
     assert (np.add.reduceat(queries.corpus.weight_of_id[index.ids], index.ptr[:-1]) == 0).any()
     n = len(index.row_ptr) - 1
-    items = cpu.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, index.row_ptr)
+    items = cpu.every_document(index.row_ptr)
     for part in PARTS:
         scores = plain_scores(world, part)
         lists = cuda._listed(queries.corpus, queries.batch, [(q, items) for q in range(world.n)], n, part)

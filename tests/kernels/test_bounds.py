@@ -31,7 +31,7 @@ from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu, brevity
 from metric_oracle.kernels.cider_d import cpu as cider_cpu
-from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.meteor import cpu as meteor_cpu
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
@@ -66,7 +66,7 @@ def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str)
     corpus, backend = index.corpus(record, encoded), kernel.Backend(**record.options)
     work = backend.new_workspace(corpus)
     for first, last in ((0, n // 2), (n // 2, n)):
-        backend.search(corpus, encoded.batch, first, last, k, found, work)
+        backend.search(corpus, read_only(encoded.batch), first, last, k, found, work)
     answers = []
     for q in range(n):
         m = int(np.count_nonzero(found.rows[q] >= 0))
@@ -434,12 +434,12 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable)
     """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
-    corpus, queries = index.corpus(record, encoded), getattr(encoded.batch, "queries", None)
+    corpus, queries = index.corpus(record, encoded), getattr(read_only(encoded.batch), "queries", None)
     features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
     work: Any = driver.new_workspace(features)
     if record.kernel == "cider_d":
-        return search_weighted(corpus, encoded.batch, k, factors, work)
+        return search_weighted(corpus, read_only(encoded.batch), k, factors, work)
 
     def of_family(f: int) -> np.ndarray:
         return queries.id[queries.ptr[f] : queries.ptr[f + 1]]
@@ -463,7 +463,7 @@ def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable)
         )
         ids = every = of_family(0)
     elif record.kernel == "meteor":
-        places = meteor_cpu.find_places(encoded.batch, 0, meteor_cpu.Backend().new_workspace(corpus).extra)
+        places = meteor_cpu.find_places(read_only(encoded.batch), 0, meteor_cpu.Backend().new_workspace(corpus).extra)
         policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
         ids = every = of_family(0)
     elif metric == "radgraph":
@@ -594,7 +594,9 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
             stopped += 1
             continue
         encoded = index.encode(inputs)
-        scores = next(load_kernel(record, "cpu").score_all(index.corpus(record, encoded), encoded.batch, [0]))
+        scores = next(
+            load_kernel(record, "cpu").score_all(index.corpus(record, encoded), read_only(encoded.batch), [0])
+        )
         kept = sorted(work.best.document[: work.best.state[0]].tolist())
         if max(scores) > 0 and kept != np.flatnonzero(scores == max(scores)).tolist():
             silent.append(query)
@@ -667,12 +669,12 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
         query = [*document[:-1], "w7", "unknown"][: 2 + len(document) // 2 * 2]
         encoded = index.encode(inputs_of(metric, query))
         corpus = index.corpus(record, encoded)
-        scores = next(backend.score_all(corpus, encoded.batch, [0])).copy()
+        scores = next(backend.score_all(corpus, read_only(encoded.batch), [0])).copy()
         for k, limit in ((1, -np.inf), (7, -np.inf), (3, float(np.sort(scores)[-5]))):
             found = Answers(
                 np.full((1, k), -1, np.int64), np.zeros((1, k)), np.zeros((1, k), np.int64), np.full(1, limit)
             )
-            backend.search(corpus, encoded.batch, 0, 1, k, found, backend.new_workspace(corpus))
+            backend.search(corpus, read_only(encoded.batch), 0, 1, k, found, backend.new_workspace(corpus))
             rows = np.argsort(-scores[index.document_of_row], kind="stable")[:k]
             expected = scores[index.document_of_row[rows]]
             assert (found.rows[0] == np.where(expected > 0, rows, -1)).all()
@@ -696,10 +698,10 @@ def test_a_search_with_a_broken_bound_raises(metric):
     corpus, backend = index.corpus(record, encoded), load_kernel(record, "cpu")
     work = backend.new_workspace(corpus)
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
-    backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
+    backend.search(corpus, read_only(encoded.batch), 0, 1, 1, found, work)
     work.closest[driver.FILTER] = 0.875
     with pytest.raises(ExactnessError, match=r"got 0\.875 times its score \(filter\)"):
-        backend.search(corpus, encoded.batch, 0, 1, 1, found, work)
+        backend.search(corpus, read_only(encoded.batch), 0, 1, 1, found, work)
 
 
 @examples(200)

@@ -14,7 +14,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels.reference import score as label_score
-from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.cosine import cpu, cuda
 from metric_oracle.kernels.cosine.codes import (
     BLOCK,
@@ -162,7 +162,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(asked))
     for k in (1, 3, 40):
-        answers, stages = searched(index.corpus(CHEXBERT, encoded), encoded.batch, k)
+        answers, stages = searched(read_only(index.corpus(CHEXBERT, encoded)), read_only(encoded.batch), k)
         closest = stages.pop("closest_call")
         assert sum(stages.values()) == pytest.approx(1)
         assert closest.keys() == {"codes", "float32"}
@@ -182,14 +182,14 @@ def test_tiles_and_queues_of_any_size_give_the_same_answers(tile, waiting, tmp_p
     of_row = rng.integers(-1, 700, 900)
     index = stored(inputs(vectors, of_row), tmp_path)
     encoded = index.encode(inputs(rng.standard_normal((70, 5)).astype(np.float32)))
-    corpus = index.corpus(CHEXBERT, encoded)
+    corpus = read_only(index.corpus(CHEXBERT, encoded))
     assert 64 < len(corpus.vectors) < 700
     for k in (1, 4, len(corpus.row_id)):
-        whole, _ = searched(corpus, encoded.batch, k, 70)  # more queries than share a pass
+        whole, _ = searched(corpus, read_only(encoded.batch), k, 70)  # more queries than share a pass
         with monkeypatch.context() as patch:
             small = partial(new_workspace, tile=tile, waiting=waiting)
             patch.setattr(cpu, "new_workspace", small)
-            tiled, _ = searched(corpus, encoded.batch, k, 7)
+            tiled, _ = searched(corpus, read_only(encoded.batch), k, 7)
         for one, two in zip(whole[:3], tiled[:3], strict=True):
             np.testing.assert_array_equal(one, two)
 
@@ -205,7 +205,7 @@ def test_embeddings_of_any_width(width, tmp_path):
     encoded = index.encode(inputs(np.vstack([vectors[:3], -vectors[:1]]), kind="embedding"))
     rows = np.flatnonzero(of_row >= 0)
     for k in (1, 9):
-        answers, _ = searched(index.corpus(CHEXBERT, encoded), encoded.batch, k)
+        answers, _ = searched(read_only(index.corpus(CHEXBERT, encoded)), read_only(encoded.batch), k)
         for q, query in enumerate(encoded.vectors):
             exact = np.empty(len(index.vectors))
             cpu.score_documents(np.arange(len(exact)), query, index.vectors, exact)
@@ -221,15 +221,15 @@ def test_score_all_is_within_its_error(tmp_path, monkeypatch):
     vectors = adversarial_vectors(rng, 300)
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(vectors[::-1]))
-    corpus, backend = index.corpus(CHEXBERT, encoded), cpu.Backend()
+    corpus, backend = read_only(index.corpus(CHEXBERT, encoded)), cpu.Backend()
     chosen = np.r_[3, np.arange(len(encoded.vectors))]
     monkeypatch.setattr(cpu, "CELLS", 0)
     monkeypatch.setattr(cpu, "CHUNK", 7)
-    for q, scores in zip(chosen, backend.score_all(corpus, encoded.batch, chosen), strict=True):
+    for q, scores in zip(chosen, backend.score_all(corpus, read_only(encoded.batch), chosen), strict=True):
         pairs = np.full(len(vectors := index.vectors), q), np.arange(len(vectors))
-        exact = backend.score_pairs(corpus, encoded.batch, *pairs)[0]
+        exact = backend.score_pairs(corpus, read_only(encoded.batch), *pairs)[0]
         assert exact.tolist() == [score(v, encoded.item(q))[0] for v in index.vectors]
-        assert np.abs(scores - exact).max() <= backend.score_error(corpus, encoded.batch) < 1e-12
+        assert np.abs(scores - exact).max() <= backend.score_error(corpus, read_only(encoded.batch)) < 1e-12
 
 
 def test_the_workspace_does_not_grow_with_the_corpus():
@@ -257,8 +257,8 @@ def planted(tmp_path):
     vectors = rng.standard_normal((600, 40)).astype(np.float32)
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(vectors[:20]))
-    corpus = index.corpus(CHEXBERT, encoded)
-    return corpus._replace(codes=corpus.codes.copy()), encoded.batch
+    corpus = read_only(index.corpus(CHEXBERT, encoded))
+    return corpus._replace(codes=corpus.codes.copy()), read_only(encoded.batch)
 
 
 def broken(stage):
@@ -386,7 +386,7 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     encoded = index.encode(labels(query, "blank"))
     backend, given = labels_cpu.Backend(), index.corpus(METRICS["chexbert:labels"], encoded)
     answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7), np.full(2, -np.inf))
-    backend.search(given, encoded.batch, 0, 2, 4, answers, backend.new_workspace(given))
+    backend.search(given, read_only(encoded.batch), 0, 2, 4, answers, backend.new_workspace(given))
     root = np.sqrt(1 / 3)
     assert answers.rows[0].tolist() == [0, 1, 2, 3]
     assert answers.scores[0].tolist() == [root, root, -root, -root]
@@ -396,5 +396,5 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     for q in range(2):
         documents = np.arange(4)
         expected = [label_score(index.item(d), encoded.item(q))[0] for d in documents]
-        assert backend.score_pairs(given, encoded.batch, np.full(4, q), documents)[0].tolist() == expected
-        assert next(backend.score_all(given, encoded.batch, [q])).tolist() == expected
+        assert backend.score_pairs(given, read_only(encoded.batch), np.full(4, q), documents)[0].tolist() == expected
+        assert next(backend.score_all(given, read_only(encoded.batch), [q])).tolist() == expected

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
 
-from metric_oracle.kernels import _jit
+from metric_oracle.kernels import _cache, _jit
 
 
 def test_compiles_where_no_folder_for_compiled_code_can_be_written(monkeypatch):
@@ -62,15 +63,15 @@ def imports_of(path: Path) -> set[str]:
             assert not node.level, f"{path}: a relative import"
             if node.module == kernels or str(node.module).startswith(f"{kernels}."):
                 for name in (f"{node.module}.{alias.name}" for alias in node.names):
-                    found.add(name if name in _jit._modules() else node.module)
+                    found.add(name if name in _cache._modules() else node.module)
     return found
 
 
 def test_imports_are_those_of_the_syntax_tree():
-    modules = {name: Path(path) for name, path in _jit._modules().items()}
+    modules = {name: Path(path) for name, path in _cache._modules().items()}
     assert set(modules.values()) == set(Path(_jit.__file__).parent.rglob("*.py"))
     for module, path in modules.items():
-        assert _jit._read(module)[1] == imports_of(path), module
+        assert _cache._read(module)[1] == imports_of(path), module
     assert sum(len(imports_of(path)) for path in modules.values()) > 100
 
 
@@ -268,5 +269,50 @@ def test_kept_code_for_a_class_that_is_gone_is_compiled_again():
 
     file = SimpleNamespace(_source_stamp=(1, 2), _index_path="i", _data_name_pattern="d", _load_index=load)
     stored = SimpleNamespace(_cache_file=file, save_overload=None, _index_key=None)
-    _jit._keyed(SimpleNamespace(_cache=stored, py_func=load))
+    _cache._key(SimpleNamespace(_cache=stored, py_func=load))
     assert file._load_index() == {}
+
+
+def test_processes_that_need_one_function_compile_it_once(tmp_path):
+    """Two processes call a function at the same time for two types: each type is compiled by one of them and stored."""
+    program = (
+        "import sys, numpy as np; from metric_oracle.kernels._sort import sort; sys.stdin.readline()\n"
+        "for kind in (np.int64, np.float64):\n"
+        "    values = np.array([3, 1, 2], kind); sort(values); assert values.tolist() == [1, 2, 3]\n"
+        "print(sum(sort.stats.cache_misses.values()), sum(sort.stats.cache_hits.values()))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(2)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    counts = np.array([process.communicate()[0].split() for process in processes], int)
+    assert counts.sum(axis=0).tolist() == [2, 2]
+    done = subprocess.run(command, env=environment, input="go\n", capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "2"]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_lock_that_was_removed_is_taken_again(tmp_path):
+    """A process that waited for a file which its holder then removed must not share the lock with a later process."""
+    path = str(tmp_path / "code.lock")
+    with _cache._locked(path):
+        pass
+    assert not Path(path).exists()
+    with Path(path).open("ab"):  # as a process that waits
+        Path(path).unlink()
+        with _cache._locked(path), pytest.raises(FileExistsError):
+            Path(path).touch(exist_ok=False)
+
+
+FORMS = Path(__file__).parents[1] / "support" / "forms.py"
+
+
+def test_each_function_is_compiled_for_one_form_of_its_arrays(tmp_path):
+    """Small, large, empty and prepared corpora, and reports in memory, take the same machine code."""
+    command = [sys.executable, str(FORMS), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FORMS.parents[1]), *sys.path])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -9,6 +9,7 @@ import pytest
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
 from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
+from metric_oracle.kernels.contract import read_only
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
@@ -89,7 +90,7 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     pairs = [(i, j) for i in range(0, len(texts), 3) for j in range(len(texts))]
     query, unit = encoded.which[[i for i, _ in pairs]], units[[j for _, j in pairs]]
     metric = get_metric("bleu" if kind == "ngrams" else "rouge-l")
-    found = matches(index.corpus(metric, encoded), encoded.batch, query, unit)
+    found = matches(index.corpus(metric, encoded), read_only(encoded.batch), query, unit)
     assert found.sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
 
 
@@ -100,7 +101,7 @@ def check_subsequences(texts, asked):
     corpus = index.corpus(get_metric("rouge-l"), encoded)
     pairs = [(i, j) for i in range(len(asked)) for j in range(len(texts))]
     query, unit = encoded.which[[i for i, _ in pairs]], index.document_of_row[[j for _, j in pairs]]
-    found, _ = RougeL().score_pairs(corpus, encoded.batch, query, unit)
+    found, _ = RougeL().score_pairs(corpus, read_only(encoded.batch), query, unit)
     assert found.tolist() == [rouge_l_reference(texts[j].split(), asked[i].split())[0] for i, j in pairs]
 
 

@@ -145,9 +145,9 @@ def as_opened(index: Any) -> Any:
     -------
     The index.
     """
-    for name, value in (index._asdict() if isinstance(index, tuple) else vars(index)).items():
+    for value in (index._asdict() if isinstance(index, tuple) else vars(index)).values():
         if isinstance(value, np.ndarray):
-            value.flags.writeable = name == "skip"  # which is made when a file is opened
+            value.flags.writeable = False
         elif hasattr(value, "_asdict"):
             as_opened(value)
     return index

@@ -196,7 +196,7 @@ def bound_precisions(documents, corpus, work, margins):
         For each of the documents.
     """
     for i in range(len(documents)):
-        u = documents[i]
+        u = np.int64(documents[i])
         if i > 0 and documents[i - 1] == u:
             work.upper[i] = work.upper[i - 1]
             work.lower[i] = work.lower[i - 1]

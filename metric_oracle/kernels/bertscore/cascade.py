@@ -28,6 +28,7 @@ from metric_oracle.kernels.bertscore.bounds import (
 )
 from metric_oracle.kernels.bertscore.exact import approximate, exact, exact_pair, length_of, widen
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
+from metric_oracle.kernels.contract import read_only
 
 FIRST = 4  # the best 4 k items of a warm start are scored
 AHEAD = 2  # candidates whose codes are prefetched
@@ -84,6 +85,12 @@ class Items(NamedTuple):
     least: float = -np.inf
 
 
+def every_document(row_ptr, error=0.0):
+    """Return all documents of a corpus as items: int64[D + 1] offsets of their rows, and `Items.error`."""
+    n = len(row_ptr) - 1
+    return read_only(Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), error, True, row_ptr))
+
+
 class ItemScores(NamedTuple):
     """Exact scores of the items of one query, as far as they are computed, and the state of its search."""
 
@@ -131,7 +138,7 @@ def score_item(i, part, k, items, corpus, query, work, scores):
     if scores.is_scored[i]:
         return
     scores.is_scored[i] = True
-    u = items.document[i]
+    u = np.int64(items.document[i])
     widen(u, corpus, work)
     precision, recall = exact(u, corpus, query, work)
     n = scores.state[0]
@@ -221,10 +228,10 @@ def _similar_length(n, items, corpus):
     """
     n_items = len(items.document)
     first = 0
-    while first < n_items and 2 * length_of(items.document[first], corpus) > 3 * n:
+    while first < n_items and 2 * length_of(np.int64(items.document[first]), corpus) > 3 * n:
         first += 1
     last = first
-    while last < n_items and 3 * length_of(items.document[last], corpus) >= 2 * n:
+    while last < n_items and 3 * length_of(np.int64(items.document[last]), corpus) >= 2 * n:
         last += 1
     return first, last
 
@@ -241,9 +248,9 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
     n_items = len(items.document)
     n = len(query.weights)
     n_kept = 0
-    n_starts = 0
+    n_starts = np.int64(0)  # otherwise what takes it is compiled for the constant too
     for i in range(n_items):
-        u = items.document[i]
+        u = np.int64(items.document[i])
         offset = np.float64(items.offset[i])
         bound = np.inf
         recall = 0.0
@@ -287,7 +294,7 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
         if last - first < len(work.start):
             first = 0
             last = n_items
-    n_starts = 0
+    n_starts = np.int64(0)  # otherwise what takes it is compiled for the constant too
     for i in range(first, last):
         n_starts = _offer(i, work.upper[i] + items.offset[i], n_starts, work.start, work.start_bound)
     _score_best(n_starts, part, k, items, corpus, query, margins, tables, work, scores)
@@ -316,7 +323,7 @@ def search_codes(part, items, corpus, query, margins, tables, work, scores):
         if j + AHEAD < n_kept:
             prefetch_codes(items.document[work.kept[j + AHEAD]], n, corpus)
         i = work.kept[j]
-        u = items.document[i]
+        u = np.int64(items.document[i])
         bound = work.kept_bound[j]
         if bound < threshold:
             continue
@@ -362,7 +369,7 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
             break
         n_seen += 1
         i = work.kept[j]
-        u = items.document[i]
+        u = np.int64(items.document[i])
         has_words = n != 2 and length_of(u, corpus) != 2
         precision = recall = 0.0
         if has_words:
@@ -398,7 +405,7 @@ def finish(part, k, items, corpus, query, margins, work, scores):
 @jit
 def _compare(i, precision, recall, items, corpus, query, margins, tables, work, scores):
     """Compare exact precision and recall of item i with their bounds, and note the least differences."""
-    u = items.document[i]
+    u = np.int64(items.document[i])
     if len(query.weights) == 2 or length_of(u, corpus) == 2:
         return
     above = min(
@@ -409,7 +416,7 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
     scores.closest[0] = min(scores.closest[0], above, below)
     known = Known(np.float64(work.upper[i]), np.inf, 0.0, -np.inf, False)
     high_precision, high_recall, mixed_precision, mixed_recall = bound_by_codes(
-        F1, u, known, corpus, query.coded, work, margins, tables.above
+        np.int64(F1), u, known, corpus, query.coded, work, margins, tables.above
     )
     closest = min(high_precision - precision, high_recall - recall)
     closest = min(closest, mixed_precision - precision, mixed_recall - recall)
@@ -432,16 +439,16 @@ def check(part, items, corpus, query, margins, tables, sample, work, scores):
     """
     for j in range(scores.state[0]):
         precision, recall = scores.precision[j], scores.recall[j]
-        _compare(scores.item[j], precision, recall, items, corpus, query, margins, tables, work, scores)
+        _compare(np.int64(scores.item[j]), precision, recall, items, corpus, query, margins, tables, work, scores)
     for j in range(len(sample) + 1):
         i = sample[j] if j < len(sample) else scores.state[4]
         if len(sample) == 0 or i < 0 or scores.is_scored[i]:
             continue
-        u = items.document[i]
+        u = np.int64(items.document[i])
         precision, recall = exact_pair(u, corpus, query, work)
         if part_of(part, precision, recall) + items.offset[i] - items.error >= scores.threshold[0]:
             scores.counts[4] += 1
-        _compare(i, precision, recall, items, corpus, query, margins, tables, work, scores)
+        _compare(np.int64(i), precision, recall, items, corpus, query, margins, tables, work, scores)
         if j == len(sample):
             near_precision, near_recall = approximate(u, corpus, query, work)
             off = max(abs(near_precision - precision), abs(near_recall - recall))

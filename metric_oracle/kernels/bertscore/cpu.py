@@ -14,10 +14,10 @@ from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import angle_tables, fill_tables, margins_of
 from metric_oracle.kernels.bertscore.cascade import (
     STAGES,
-    Items,
     ItemScores,
     Work,
     check,
+    every_document,
     finish,
     forget_items,
     reset,
@@ -232,8 +232,7 @@ class Backend(Kernel):
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
-        n = len(corpus.row_ptr) - 1
-        items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
+        items = every_document(corpus.row_ptr)
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
         for q, of_query in zip(places, every, strict=True):

@@ -21,7 +21,7 @@ from metric_oracle.kernels._errors import FLOAT64, check_bounds, product_error, 
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.bertscore.bounds import TINY, margins_of, part_of
-from metric_oracle.kernels.bertscore.cascade import Items, finish_in_order, reset
+from metric_oracle.kernels.bertscore.cascade import every_document, finish_in_order, reset
 from metric_oracle.kernels.bertscore.cpu import (
     collect_scores,
     final_scores,
@@ -177,7 +177,7 @@ def _check(sample, part, items, corpus, query, work, scores):
         scores.closest[0] = min(scores.closest[0], work.kept_bound[j] - score)
     for i in sample:
         if i >= 0 and not scores.is_scored[i]:
-            precision, recall = exact_pair(items.document[i], corpus, query, work)
+            precision, recall = exact_pair(np.int64(items.document[i]), corpus, query, work)
             if part_of(part, precision, recall) + items.offset[i] - items.error >= scores.threshold[0]:
                 scores.counts[4] += 1
 
@@ -461,7 +461,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
             If the device fails, or has no room for one query.
         """
         n = len(corpus.row_ptr) - 1
-        items = Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), 0.0, True, corpus.row_ptr)
+        items = every_document(corpus.row_ptr)
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
 

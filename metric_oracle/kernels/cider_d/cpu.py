@@ -19,7 +19,7 @@ import numpy as np
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import FLOAT64, sample_of, underflow
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
-from metric_oracle.kernels._overlap import ROWS, Features, lower_bound, postings
+from metric_oracle.kernels._overlap import ROWS, Features, bucket_of, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
@@ -376,7 +376,7 @@ def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, 
         i += 1
         if total[d] < 0.0:
             continue
-        j = lower_bound(buckets[:, 0], 0, len(buckets), d + 1) - 1
+        j = bucket_of(d, buckets)
         value = _score(scorer, d, j)
         n_checked += driver.is_outside(d, value, k, work)
         similarities = np.float64(total[d]) + remainder if lo <= j < hi else 4.0

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bertscore.score import MEAN
 from metric_oracle.kernels.sentences.score import distance
@@ -26,7 +24,7 @@ class Backend(bertscore.Backend):
         n = len(corpus.row_ptr) - 1
         if not n:
             return
-        items = bertscore.Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), ROUNDING, True, corpus.row_ptr)
+        items = bertscore.every_document(corpus.row_ptr, ROUNDING)
         places = range(first, last)
         every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
         for q, of_query in zip(places, every, strict=True):

@@ -60,7 +60,7 @@ class Exclusion(NamedTuple):
             documents, n = np.unique(self.document[self.rows_of(place)], return_counts=True)
             least[documents] = np.minimum(least[documents], sizes[documents] - n)
         found = np.concatenate([np.zeros(1, np.int64), np.cumsum(least)])
-        found.flags.writeable = row_ptr.flags.writeable  # otherwise kernels are compiled once more
+        found.flags.writeable = False  # as those of a corpus are
         return found
 
     def n_documents(self, q: int, k: int) -> int:

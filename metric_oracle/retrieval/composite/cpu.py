@@ -16,8 +16,9 @@ import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, sample_size
 from metric_oracle.kernels.bertscore import cpu as bertscore
+from metric_oracle.kernels.bertscore.cascade import Items
 from metric_oracle.kernels.bertscore.score import F1
-from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.contract import Capabilities, Kernel, read_only
 from metric_oracle.kernels.cosine.cpu import screen_error
 from metric_oracle.metrics import Term
 from metric_oracle.retrieval.composite.score import composite, term
@@ -42,7 +43,7 @@ class Bonuses(NamedTuple):
         By how much the composite falls as BERTScore rises.
     """
 
-    items: bertscore.Items
+    items: Items
     least: float
     slope: float
 
@@ -128,10 +129,8 @@ class Backend(Kernel):
         wide = 2 * error + 1e-5
         least = float(mean + (others.min() - answers.limit[q]) / slope - wide)
         row_ptr = answers.exclusion.row_ptr(q, corpus.row_ptr)
-        items = bertscore.Items(
-            corpus.document_of[BERTSCORE], (bonus + error).astype(np.float32), wide, False, row_ptr, least
-        )
-        return Bonuses(items, float(others.min()), slope)
+        items = Items(corpus.document_of[BERTSCORE], (bonus + error).astype(np.float32), wide, False, row_ptr, least)
+        return Bonuses(read_only(items), float(others.min()), slope)
 
     def _least(self, corpus, batch, q, n, values):
         """Return the items that may be among the n best, and their BERTScore, which is None if it is no term.

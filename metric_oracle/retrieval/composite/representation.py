@@ -122,7 +122,6 @@ class CompositeIndex(Documents):
         item_of_row[complete] = which.reshape(-1)
         document_of = {name: distinct[:, i].astype(np.int32) for i, name in enumerate(names)}
         row_ptr, row_id = group_rows(item_of_row, len(distinct))
-        row_ptr.flags.writeable = False  # as in a mapped file; otherwise BERTScore's kernels are compiled a second time
         return cls(parts, document_of, row_ptr, row_id)
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":

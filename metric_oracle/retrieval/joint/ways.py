@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT64, gamma
-from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.topk.candidates import Candidates, put_best
 from metric_oracle.kernels.topk.cpu import Best
 from metric_oracle.kernels.topk.exclusion import Exclusion
@@ -381,10 +381,8 @@ class Block:
             features = corpus.features if hasattr(corpus, "features") else corpus
             ptr = np.arange(len(features.row_ptr), dtype=np.int64)
             row = ptr[:-1].copy()
-            for array, stored in ((ptr, features.row_ptr), (row, features.row_id)):
-                array.flags.writeable = stored.flags.writeable  # otherwise kernels are compiled once more
             changed = features._replace(row_ptr=ptr, row_id=row)
-            self.backend.kept[key] = corpus._replace(features=changed) if features is not corpus else changed
+            self.backend.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
         return self.backend.kept[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
