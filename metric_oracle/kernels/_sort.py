@@ -35,7 +35,9 @@ def _sink(values, i, n):
 def order_of(keys):
     """Return the indices that sort the float64[n] keys ascending, int64[n]; equal keys keep their order."""
     n = len(keys)
-    places = np.arange(n)
+    places = np.empty(n, np.int64)
+    for i in range(n):
+        places[i] = i
     for i in range(n // 2 - 1, -1, -1):
         _sink_place(keys, places, i, n)
     for last in range(n - 1, 0, -1):

@@ -348,7 +348,7 @@ def _check(u, g, n_tokens, queries, scratch):
 def _score_documents(part, corpus, queries, documents, groups, error, base, scratch, out):
     """Write the scores of documents with all queries of a group; see `score`."""
     for i in range(len(documents)):
-        u = documents[i]
+        u = np.int64(documents[i])
         n_tokens = length_of(u, corpus)
         _prepare(u, corpus, groups, scratch)
         for g in range(out.shape[0]):

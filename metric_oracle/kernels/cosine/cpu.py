@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_error, sample_size
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
@@ -302,7 +302,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
     first = -1
     if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which excludes most others
         workspace.top[i] = workspace.most[i]
-        first = int(np.argmax(greatest))
+        first = _place_of_greatest(greatest)
         _let_wait(i, first, begin, corpus, error, workspace)
         _score_waiting(i, corpus, query, error, k, workspace, best)
     for c in range(n_blocks):
@@ -340,7 +340,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
     bound, document, least = workspace.bound[i], workspace.document[i], workspace.least
     address = corpus.vectors.ctypes.data
     size = 4 * len(query)
-    first = int(np.argmax(bound[:n]))
+    first = _place_of_greatest(bound[:n])
     _score(i, document[first], bound[first], corpus, query, error, k, workspace, best)
     document[first], bound[first] = document[0], bound[0]
     p = 1
@@ -422,7 +422,20 @@ def _random(seed):
 @jit
 def _is_kept(document, best):
     """Return whether a document is among the best documents so far."""
-    return np.any(best.document[: best.state[0]] == document)
+    for i in range(best.state[0]):  # noqa: SIM110 - numba compiles no generator expressions
+        if best.document[i] == document:
+            return True
+    return False
+
+
+@inner
+def _place_of_greatest(values):
+    """Return the first index of the greatest of the values, of which there is at least one."""
+    place = 0
+    for i in range(1, len(values)):
+        if values[i] > values[place]:
+            place = i
+    return place
 
 
 @dataclass(frozen=True)
