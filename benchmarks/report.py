@@ -58,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if growth:
         plot = options.page.parent / "images/growth.png"
         parts += [growth_markdown(growth), _draw(growth, plot, options.page)]
+    first = newest(runs, lambda row: row["table"] == "first")
+    if first:
+        parts.append(first_markdown(first))
     if encoders:
         parts.append(encoders_markdown(encoders))
     of_itself = [newest(runs, lambda row, name=name: row["table"] == name) for name in ("itself", "mining")]  # type: ignore[misc]
@@ -520,6 +523,21 @@ def _bounds(row: Row) -> str:
     if least and most:
         return f"{least} to {most}"
     return f"at least {least}" if least else f"at most {most}" if most else ""
+
+
+def first_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of the first commands on a machine."""
+    commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
+    caption = (
+        f"The first commands on the files of `oracle example`, nothing compiled before, {rows[0]['time'][:10]}, commit "
+        f"{commit}, {tables.where(rows[0])}. Compiling is in seconds of a processor, without the processes that the "
+        "demonstration starts. Each metric begins with an empty store (benchmarks/first.py)."
+    )
+    lines = []
+    for row in rows:
+        slowest = ", ".join(f"{name} {s:.1f}" for name, s in list(row["functions"].items())[:3])
+        lines.append([f"`{row['name']}`", tables.seconds(row["value"]), f"{row['compile_s']:.1f}", slowest])
+    return f"{caption}\n\n{tables.table(['Command', 'Time', 'Compiling', 'Longest'], lines)}"
 
 
 def _growth_caption(row: Row) -> str:

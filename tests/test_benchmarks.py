@@ -30,6 +30,7 @@ from benchmarks import (
     workloads,
 )
 from benchmarks import data as benchmark_data
+from benchmarks import first as first_commands
 from metric_oracle.bench import search as bench
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
@@ -38,6 +39,7 @@ from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
+from support import parse_command
 
 SMALL = ["--reports", "200", "--tests", "20"]
 TINY = ["--reports", "60", "--tests", "4", "--repetitions", "2"]  # for token states
@@ -886,6 +888,30 @@ def test_growth_has_a_gate(data, tmp_path, monkeypatch, capsys):
     assert growth.main([*sizes, "--metrics", "bleu", "--data", str(data), "--out", str(out)]) == 1
     assert "gate: bleu" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_first_commands_are_commands(monkeypatch, tmp_path):
+    """Nothing is compiled here: the commands of a machine's first runs are parsed, and one of them is run."""
+    ran = []
+
+    def run(name, words, folder):
+        parse_command(words)
+        ran.append(name)
+        return {"name": name, "value": 2.5, "compile_s": 1.25, "functions": {"search_bleu": 1.0, "sort": 0.25}}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first_commands, "_run", run)
+        out = tmp_path / "first.jsonl"
+        assert first_commands.main(["--metrics", "bleu", "radgraph", "--out", str(out)]) == 0
+    assert ran[:4] == ["demo", "example", "build-bleu", "first-retrieve-bleu"]
+    assert len(report.read(out)) == 7
+    assert "| `first-retrieve-radgraph` | 2.5 s | 1.2 | search_bleu 1.0, sort 0.2 |" in report.first_markdown(
+        report.read(out)
+    )
+    row = first_commands._run("example", ["example", "first"], tmp_path)
+    assert (tmp_path / "first/train.csv").is_file()
+    assert row["value"] > 0
+    assert (row["compile_s"], row["functions"]) == (0, {})
 
 
 # ---- the tables of site and README ---------------------------------------------------------------------------------

@@ -1,0 +1,117 @@
+"""How long the first commands of a new machine take, and what they compile: ``python -m benchmarks.first``."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.machine import Row
+from metric_oracle.synthetic.demo import find_encoder
+
+QUERY = "Small left pleural effusion. No pneumothorax."
+# The files of `oracle example` that a metric reads besides the reports: option, file of the corpus, file of the query.
+READS = {"radgraph": ("--radgraph", "train_graphs.json", "test_graphs.json")}
+PROGRAM = "from benchmarks.first import watch; watch()"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; return the exit code."""
+    parser = argparse.ArgumentParser("python -m benchmarks.first", description=__doc__)
+    parser.add_argument(
+        "--metrics", nargs="+", default=["bleu", "rouge-l", "radgraph", "bertscore"], help="%(default)s"
+    )
+    machine.add_out(parser, "first")
+    options = parser.parse_args(arguments)
+    results = machine.Results("first", options.out)
+    for row in _measure(options.metrics):
+        results.add(row)
+        print(f"{row['name']}: {row['value']:.1f} s, {row['compile_s']:.1f} s of a processor to compile", flush=True)
+    print(f"rows: {results.path}")
+    return 0
+
+
+def _measure(metrics: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows: the demonstration, then each metric's index and searches; nothing is compiled before a metric."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield _run("demo", ["demo"], Path(folder))
+    for metric in metrics:
+        encoder = find_encoder() if metric == "bertscore" else None
+        if metric == "bertscore" and encoder is None:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            _run("example", ["example", "first"], folder)
+            option, corpus, queries = READS.get(metric, ("", "", ""))
+            build = ["build-index", "first/train.csv", "--out", "INDEX", "-m", metric, "--quiet"]
+            build += [option, f"first/{corpus}"] if option else ["--encoder", encoder] if encoder else []
+            search = ["retrieve", "INDEX", *(["first/test.csv"] if option else ["--text", QUERY]), "-m", metric]
+            search += [option, f"first/{queries}"] if option else []
+            yield _run(f"build-{metric}", build, folder)
+            for time_ in ("first", "second"):
+                yield _run(f"{time_}-retrieve-{metric}", [*search, "--quiet"], folder)
+
+
+def _run(name: str, words: Sequence[str], folder: Path) -> Row:
+    """Run a command with the store of compiled code of the folder; return its time and what it compiled."""
+    log = folder / "compiled"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "store"), "ORACLE_COMPILED": str(log)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(machine.ROOT), os.environ.get("PYTHONPATH", "")])
+    begin = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    seconds = time.perf_counter() - begin
+    found: Counter[str] = Counter()
+    for path in folder.glob("compiled.*"):
+        found.update(json.loads(path.read_text(encoding="utf-8")))
+        path.unlink()
+    return {
+        "name": name,
+        "value": seconds,
+        "unit": "s",
+        "compile_s": sum(found.values()),
+        "functions": {function: round(s, 2) for function, s in found.most_common()},
+    }
+
+
+def watch() -> None:
+    """Run a command of `sys.argv`, and write the processor seconds of its compilations, by outermost function."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        """Add up the compilations that are not within another."""
+
+        def __init__(self) -> None:
+            self.depth, self.begin, self.found = 0, 0.0, Counter[str]()
+
+        def on_start(self, event: Any) -> None:
+            if self.depth == 0:
+                self.begin = time.thread_time()
+            self.depth += 1
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                self.found[event.data["dispatcher"].py_func.__qualname__] += time.thread_time() - self.begin
+
+    from metric_oracle.__main__ import main as run
+
+    listener = Listener()
+    event.register("numba:compile", listener)
+    try:
+        run()
+    finally:
+        path = Path(f"{os.environ['ORACLE_COMPILED']}.{os.getpid()}")
+        path.write_text(json.dumps(listener.found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
