@@ -204,7 +204,7 @@ def open_folder():
 def fake_encoder():
     """Let every encoder of token states that a test opens be a fake one, and return its class."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("encoders.token_states", "indexes.bertscore"):
+        for module in ("indexes.bertscore", "encoders.token_states"):  # the first imports from the second
             patch.setattr(f"metric_oracle.{module}.TokenEncoder", FakeEncoder)
         if find_spec("torch") is None:  # the digest of an encoding has torch's number of threads
             patch.setattr(token_states, "_digest", lambda encoder, *rest: repr((encoder.signature, *rest)))
