@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(metrics: Sequence[str]) -> Iterator[Row]:
     """Yield the rows: the demonstration, then each metric's index and searches; nothing is compiled before a metric."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield _run("demo", ["demo"], Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        yield _run("demo", ["demo"], Path(name))
     for metric in metrics:
         encoder = find_encoder() if metric == "bertscore" else None
         if metric == "bertscore" and encoder is None:
@@ -90,7 +90,7 @@ def watch() -> None:
         """Add up the compilations that are not within another."""
 
         def __init__(self) -> None:
-            self.depth, self.begin, self.found = 0, 0.0, Counter[str]()
+            self.depth, self.begin, self.found = 0, 0.0, dict[str, float]()
 
         def on_start(self, event: Any) -> None:
             if self.depth == 0:
@@ -100,14 +100,15 @@ def watch() -> None:
         def on_end(self, event: Any) -> None:
             self.depth -= 1
             if self.depth == 0:
-                self.found[event.data["dispatcher"].py_func.__qualname__] += time.thread_time() - self.begin
+                name = event.data["dispatcher"].py_func.__qualname__
+                self.found[name] = self.found.get(name, 0.0) + time.thread_time() - self.begin
 
     from metric_oracle.__main__ import main as run
 
     listener = Listener()
-    event.register("numba:compile", listener)
     try:
-        run()
+        with event.install_listener("numba:compile", listener):
+            run()
     finally:
         path = Path(f"{os.environ['ORACLE_COMPILED']}.{os.getpid()}")
         path.write_text(json.dumps(listener.found), encoding="utf-8")

@@ -226,15 +226,14 @@ def lower_bound(values, begin, end, x):
 @inner
 def bucket_of(d, buckets):
     """Return the number of the length bucket of document d."""
-    j = np.int64(0)
-    end = len(buckets)
-    while end - j > 1:
-        middle = (j + end) >> 1
+    begin, end = 0, len(buckets)
+    while end - begin > 1:
+        middle = (begin + end) >> 1
         if buckets[middle, 0] <= d:
-            j = middle
+            begin = middle
         else:
             end = middle
-    return j
+    return begin
 
 
 @jit
