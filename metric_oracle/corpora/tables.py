@@ -54,6 +54,7 @@ _MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
 _NUMBER = re.compile(r"\d+(?:\.0)?")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
+_CODE = re.compile(r"(?=.*\d)[\w./:+-]{3,120}")  # an id of any form; "1", "-1" and "12" may as well be labels or counts
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = STUDY_IDS | OTHER_IDS | IMAGE_IDS | TEXTS | {"subject_id", "split"}
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
@@ -172,20 +173,42 @@ class Table:
             return (list(self.keys or []) if is_key else self.column(id_column)), id_column
         own = self._own_ids(is_optional)
         if own is None:
-            return None if self.keys is None else (list(self.keys), self.keys_name)
+            if self.keys is None:
+                return None
+            if self._may_be_numbered and (names := self._names_of_codes()):
+                raise self._two_ids(names[0], is_optional)
+            return list(self.keys), self.keys_name
         if self.has_named_keys:
             cells, name = own
             ids = canonical_ids(cells, f"{name!r} in {self.path}")
             is_weak = name == self.image_name or (are_places(ids) and len(ids) > 1)
             if is_weak and ids != canonical_ids(self.keys or [], f"the keys of {self.path}"):
-                raise InputError(
-                    f"{self.path} has ids in {self.keys_name!r} and in {name!r}, which differ, and either may be those "
-                    "of the studies.",
-                    f"Pass one of these names: {option('id_column', 'NAME')}."
-                    if is_optional
-                    else "Leave one of them out.",
-                )
+                raise self._two_ids(name, is_optional)
         return own
+
+    def _two_ids(self, name: str, is_optional: bool) -> InputError:
+        return InputError(
+            f"{self.path} has ids in {self.keys_name!r} and in {shown_names([name])}, which differ, and either may be "
+            "those of the studies.",
+            f"Pass one of these names: {option('id_column', 'NAME')}." if is_optional else "Leave one of them out.",
+        )
+
+    @property
+    def _may_be_numbered(self) -> bool:
+        """Return whether the keys may be numbers of rows: 0, 1, ..., n - 1, or numbers in an index without a name."""
+        keys = list(map(str, self.keys or []))
+        return len(keys) > 1 and (are_places(keys) or (self.keys_name == "index" and all(map(str.isdigit, keys))))
+
+    def _names_of_codes(self) -> list[str]:
+        """Return the columns of any name that may hold ids, by all their cells: codes with a digit, none twice."""
+        return [
+            name
+            for number, name in enumerate(self.names)
+            if folded(name) not in TEXTS
+            and not any(isinstance(cell, float | bool) or is_missing(cell) for cell in self.cells(number))
+            and len(codes := set(map(str, self.cells(number)))) == self.n_rows
+            and all(_CODE.fullmatch(code) for code in codes)
+        ]
 
     @property
     def has_named_keys(self) -> bool:
@@ -568,7 +591,7 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
             if _are_rows(keys, rows):
                 return _of_columns(path, kind, keys, [[item.get(row) for row in rows] for item in items], rows, note)
             return _from_records(path, kind, items, keys, note)
-        if not any(items) and isinstance(items[0], list):
+        if isinstance(items[0], list) and not any(items):
             return None
         if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
             # R2Gen's annotation.json: split -> reports.

@@ -89,6 +89,30 @@ def test_an_id_that_may_be_another_kind_than_the_key_is_an_error(own, tmp_path):
     assert pairs(as_reports(same)) == TEXTS
 
 
+@pytest.mark.parametrize("name", ["patient_id", "filename", "key"])
+def test_a_column_of_codes_beside_numbers_of_rows_is_an_error(name, tmp_path, oracle):
+    pandas = pytest.importorskip("pandas")
+    ours, theirs = (records(ids, name, "p{}".format) for ids in (TEXTS, SHUFFLED))
+    frames = [pandas.DataFrame(rows, index=[1, 2, 4]) for rows in (ours, theirs)]
+    for one, other, key in ((by_key(ours), by_key(theirs), "object key"), (*frames, "index")):
+        with pytest.raises(InputError, match=f"has ids in '{key}' and in '{name}', which differ, and either may be"):
+            mean(one, other)
+        assert mean(*(mo.reports(side, id_column=name) for side in (one, other))) == 1
+        assert mean(*(mo.reports(side, id_column=key) for side in (one, other))) < 1
+    files = [written(tmp_path / f"{side}.json", by_key(rows)) for side, rows in (("a", ours), ("b", theirs))]
+    code, _, err = oracle("score", *files, "-m", "rouge-l")
+    assert (code, f"in 'object key' and in '{name}'" in err) == (2, True)
+    # Keys that are ids stay so, as do numbers beside what is no id of each record.
+    assert as_reports(dict(zip(TEXTS, ours, strict=True))).ids == list(TEXTS)
+    numbered = {str(i): {"split": "p1", "words": i, "report": text} for i, text in enumerate(TEXTS.values())}
+    assert as_reports(numbered).ids == ["0", "1", "2"]
+
+
+def test_a_dict_of_arrays_is_no_dict_of_texts():
+    with pytest.raises(InputError, match="got dict of another layout"):
+        as_reports({study: np.array([text, text]) for study, text in TEXTS.items()})
+
+
 def test_the_index_of_a_series_comes_before_its_place():
     pd = pytest.importorskip("pandas")
     ours = pd.Series(list(TEXTS.values()), index=pd.Index([*map(int, TEXTS)], name="study_id"))
