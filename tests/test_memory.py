@@ -242,6 +242,8 @@ def message(part, text="Report."):
         (lambda: {"pixels": np.ones((70, 70))}, lambda: {"pixels": np.ones((70, 71))}),
         (lambda: np.array(message("x"), object), lambda: message("y")),
         (lambda: pa.scalar(message({"type": "text", "text": "x"})), lambda: message({"type": "text", "text": "y"})),
+        (lambda: polars.Series([1, 2]), lambda: polars.Series([1, 3])),
+        (lambda: pytest.importorskip("torch").ones(3), lambda: pytest.importorskip("torch").zeros(3)),
         (lambda: b"12", lambda: "12"),
         (lambda: 1.0, lambda: True),
         (lambda: ("a", None), lambda: ("a", "None")),

@@ -350,8 +350,9 @@ def _key_of(value: Any, name: str) -> Any:
     if hasattr(type(value), "__array_interface__") or hasattr(type(value), "__array__"):
         with suppress(TypeError, ValueError, RuntimeError, OSError, SyntaxError):  # as what cannot be decoded raises
             array, palette = np.ascontiguousarray(value), getattr(value, "getpalette", lambda: None)()
-            mode = getattr(value, "mode", ""), tuple(palette or ())
-            return mode, array.dtype.str, array.shape, sha256(array.tobytes()).digest()
+            mode = getattr(value, "mode", "")
+            mode = mode if isinstance(mode, str) else ""  # of tensors and Series it is a method
+            return (mode, *(palette or ())), array.dtype.str, array.shape, sha256(array.tobytes()).digest()
     elif not isinstance(value, str) and is_missing(value):
         return None, False
     elif type(value).__hash__ is not None and getattr(type(value), "__eq__", None) is not object.__eq__:
