@@ -411,7 +411,7 @@ def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
         "score", *both, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got none\. Add --crepe"
     )
     fails("score", *both, "--crepe-config", crepe / "config.json", match=(
-        r"score: --crepe must be given with --crepe-config; got none\. Add --crepe FOLDER\."
+        r"score: --crepe must name a checkpoint; got --crepe-config alone\. Add --crepe FOLDER\."
     ))  # fmt: skip
     fails("score", *both, "--crepe", crepe.parent / "none", match=r"score: there is no file ")
 

@@ -213,7 +213,11 @@ CALLS = {
     ),
     "a checkpoint without a path": (
         lambda i: mo.rerank(i, TEXTS, crepe={}, pool="bleu:1"),
-        "crepe must name a checkpoint; got none",
+        "crepe must name a checkpoint; got none. Add 'path': FOLDER.",
+    ),
+    "a configuration without a checkpoint": (
+        lambda i: mo.score(TEXTS, TEXTS, "crepe", crepe={"config": "config.json"}),
+        "crepe must name a checkpoint; got 'config' alone. Add 'path': FOLDER.",
     ),
     "one reference for all": (
         lambda i: mo.reward("bleu")(completions=TEXTS, reference="ab"),

@@ -197,7 +197,13 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
     if given.get("path") is None:
-        raise InputError(argument="crepe", rule="must name a checkpoint", value="none", step="Pass its folder.")
+        others = [option(CREPE[name], python=repr(name)) for name in given_of(given, ("config", "vocabulary"))]
+        raise InputError(
+            argument="crepe",
+            rule="must name a checkpoint",
+            value=f"{' and '.join(others)} alone" if others else "none",
+            step="Add " + option("crepe", "FOLDER", python="'path': FOLDER") + ".",
+        )
     named = {CREPE[name]: value for name, value in given_of(given).items() if name in CREPE}
     return open_pair_models(named, str(given["device"]) if given.get("device") else device)
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metric_oracle.errors import InputError, option
-
 if TYPE_CHECKING:  # models are imported by what opens them
     from metric_oracle.encoders.crepe import Crepe
 
@@ -15,13 +13,6 @@ def open_pair_models(given: Mapping[str, str | Path], device: str | None = None)
 
     `given` has the path of each model, by the argument of its source.
     """
-    if given and "crepe" not in given:
-        raise InputError(
-            argument="crepe",
-            rule=f"must be given with {', '.join(map(option, given))}",
-            value="None",
-            step=f"Add {option('crepe', 'FOLDER')}.",
-        )
     if not given:
         return {}
     from metric_oracle.encoders.crepe import Crepe
