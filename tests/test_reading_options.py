@@ -96,3 +96,17 @@ def test_options_of_models_are_checked(own, oracle):
         assert_refused(oracle(*study, *options), match)
     match = r"overlap: two files have the name 'a'\. Write NAME=FILE with another name\."
     assert_refused(oracle("overlap", own / "I", own / "a.csv", f"a={own / 'b.csv'}"), match)
+
+
+def test_options_of_human_reports_want_these_reports(own, oracle):
+    """Without them, --section would be without effect; those of text files apply to the sets, too."""
+    given = ("overlap", own / "I", f"a={own / 'made.csv'}")
+    match = (
+        r"overlap: --references must be given with --section, --id-column; got none\. Add --references, whose reports "
+        r"they belong to; the sets have --model-section, --model-id-column\.$"
+    )
+    assert_refused(oracle(*given, "--section", "findings", "--id-column", "nr"), match)
+    for more in (("--profile", "mit"), ("--split", "test"), ("--split-file", own / "good.csv")):
+        match = rf"overlap: --references must be given with {more[0]}; got none\. Add --references, whose reports they"
+        assert_refused(oracle(*given, *more), match)
+    assert oracle(*given, "--encoding", "utf-8", "--separator", ",") == oracle(*given)

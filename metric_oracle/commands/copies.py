@@ -7,8 +7,9 @@ import typer
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, named_files, used
-from metric_oracle.commands.inputs import written_by
+from metric_oracle.commands.inputs import check_owner, written_by
 from metric_oracle.commands.output import Destination, note, page_lines, progress, table_lines
+from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -47,6 +48,8 @@ def overlap(
     from metric_oracle.copies.report import overlap as measure
     from metric_oracle.presentation.paper_table import RENDERERS
 
+    if references is None:
+        _check_reading(reading, of_models)
     if pairs is not None:
         api.check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
     corpus = api.open_index(index)
@@ -66,3 +69,12 @@ def overlap(
         **page_lines(RENDERERS, layout(result), result.signature),
     }
     to.deliver(lambda: views(result, listed), texts, result.summary(), partial(write_overlap, result))
+
+
+def _check_reading(reading: o.Reading, of_models: o.ModelsReading) -> None:
+    """Raise InputError if an option of the human reports was given, which were not, that no set of reports reads."""
+    of_sets = {"encoding", "separator"} | ({"split"} if of_models.model_ids else set())
+    given = used(reading, o.Reading()).keys() - of_sets
+    names = [name for name in vars(o.Reading()) if name in given]
+    theirs = [option(f"model_{name}") for name in names if hasattr(of_models, f"model_{name}")]
+    check_owner("references", names, f"; the sets have {', '.join(theirs)}" if theirs else "")

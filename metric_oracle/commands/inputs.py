@@ -1,7 +1,7 @@
 """Helpers that several commands share: checks of models and libraries, and reading of test reports."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from metric_oracle.commands.options import (
     SampleInputs,
 )
 from metric_oracle.commands.output import note, progress
-from metric_oracle.errors import InputError, not_installed
+from metric_oracle.errors import InputError, not_installed, option
 
 
 def check_installed(files: Any, *models: object) -> None:
@@ -25,6 +25,18 @@ def check_installed(files: Any, *models: object) -> None:
     from metric_oracle import api
 
     api.check_installed([*api.named_models(given(files)), *models])
+
+
+def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
+    """Raise InputError if options of a file were given, which itself was not; `other` is another way out."""
+    names = [option(name) for name in options]
+    if names:
+        raise InputError(
+            argument=argument,
+            rule=f"must be given with {', '.join(names)}",
+            value="none",
+            step=f"Add {option(argument)}, whose reports they belong to{other}.",
+        )
 
 
 def check_device(inputs: Inputs | SampleInputs) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command
-from metric_oracle.commands.inputs import check_installed, check_web, given_options, load_tests
+from metric_oracle.commands.inputs import check_installed, check_owner, check_web, given_options, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError, option
@@ -123,15 +123,8 @@ def _cases(
     from metric_oracle.explorer.sampled_cases import SampledCases
     from metric_oracle.raters.ratings import read_ratings
 
-    attached = given_options(inputs)
-    if queries is None and attached:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in attached)
-        raise InputError(
-            argument="queries",
-            rule=f"must be given with {names}",
-            value="none",
-            step=f"Add {option('queries')}, whose reports they belong to.",
-        )
+    if queries is None:
+        check_owner("queries", given_options(inputs))
     if rated.ratings is None and (rated.samples or rated.scores):
         raise InputError(
             argument="ratings",

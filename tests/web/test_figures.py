@@ -189,3 +189,8 @@ def test_what_is_no_rating_of_these(nasty):
 def test_ratings_are_asked_for_by_name(fails):
     match = "explore: --ratings must be given with --samples or --scores; got none"
     fails("explore", "x.parquet", "--samples", "s.csv", match=match)
+
+
+def test_options_of_test_reports_ask_for_these(fails):
+    match = r"explore: --queries must be given with --radgraph, --section; got none\. Add --queries, whose reports"
+    fails("explore", "x.parquet", "--section", "findings", "--radgraph", "g.json", match=match)
