@@ -21,13 +21,15 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
+from metric_oracle.commands.options import Reading
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources import availability
 from metric_oracle.survey.create import SurveyOptions
 
-# Real: what is tested, and leaves that know no files.
+# Real: what is tested, leaves that know no files, and functions that only call those that they are given.
+CALLERS = ("together",)
 DOOR = ("cli", "commands", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
@@ -35,9 +37,11 @@ PREDICTED = (
     "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "labels",
     "srr_labels", "entities", "id_column", "text_column", "section",
 )  # fmt: skip
+MODELS_READING = ("id_column", "text_column", "ids", "metadata", "section")
+MODELS_OF = {"study": "models", "overlap": "sets", "survey create": "candidates"}  # and the argument with their names
 RENAMED = {
     ("*", "index"): r"open_index\.path",
-    ("*", "queries"): r"read_reports\.path",
+    ("*", "queries"): r"reports\.data",
     ("*", "--out"): r"_?write(?!_plot)\w*\.path",
     ("*", "--plot"): r"\w*plot\w*\.path",
     ("*", "--with-text"): "text",
@@ -64,11 +68,15 @@ RENAMED = {
     },
     **{(command, "candidates"): r"reports\.data" for command in ("consensus", "best-of")},
     ("best-of", "references"): r"reports\.data",
-    **{("best-of", f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}" for name in PREDICTED},
+    **{
+        (command, f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}"
+        for command in ("best-of", "train-crepe")
+        for name in PREDICTED
+    },
     **{("consensus", f"--{name}"): r"write_table\.path" for name in ("utilities", "matrix")},
     **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
     ("pairs", "--index"): r"open_index\.path",
-    ("overlap", "sets"): r"reports\.data",
+    ("overlap", "sets"): r"reports\.data|sets",
     ("overlap", "--references"): r"reports\.data",
     ("overlap", "--pairs"): r"_write\.path",
     ("table", "systems"): r"compare\.systems",
@@ -88,22 +96,24 @@ RENAMED = {
         for record in ATTACHED
         for name in record.arguments
     },
-    ("study", "--model-id-column"): r"reports\.id_column|models",
-    ("study", "--model-text-column"): r"reports\.text_column|models",
-    ("study", "--model-ids"): r"reports\.ids|models",
-    ("study", "--model-metadata"): r"reports\.metadata|models",
-    ("study", "--model-section"): r"reports\.section|models",
+    **{
+        (command, f"--model-{name}".replace("_", "-")): rf"reports\.{name}|{models}"
+        for command, models in MODELS_OF.items()
+        for name in MODELS_READING
+    },
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): r"parse_levels\.texts",
     **{(command, "results"): r"read_result\.file" for command in ("explore", "report")},
     ("explore", "--sampled"): r"read_samples\.data",
     ("explore", "--copies"): r"read_copies\.path",
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
-    **{(command, "--queries"): r"read_reports\.path" for command in ("explore", "report")},
+    **{(command, "--queries"): r"reports\.data" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",
     **{(command, "--ratings"): r"read_ratings\.path" for command in ("explore", "report")},
     **{(command, "--scores"): r"read_cases\.rated" for command in ("explore", "report")},
     ("survey create", "references"): r"reports\.data",
+    ("survey create", "--candidates"): r"reports\.data|candidates",
+    **{("train-crepe", side): r"reports\.data" for side in ("references", "predictions")},
     ("survey create", "--stratify"): r"read_strata\.path",
     ("verify", "results"): r"read_results\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
@@ -130,6 +140,10 @@ BESIDE = {
     ("mine", "--weights"): ["-m", "composite", "--out", "zz.parquet"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
     ("study", "--overlap"): ["--out", "zzfolder"],
+    **{
+        ("overlap", f"--{field.name.replace('_', '-')}"): ["--references", "zzr.csv"]
+        for field in fields(Reading)  # without the human reports, these have nothing to read
+    },
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
     **{("explore", option): [] for option in ("--queries", "results", "--index", "--port", "--ratings")},
@@ -141,7 +155,7 @@ BESIDE = {
     **{
         ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
         for what in (
-            *("id-column", "text-column", "ids", "metadata", "section"),
+            *(name.replace("_", "-") for name in MODELS_READING),
             *(name.replace("_", "-") for record in ATTACHED for name in record.arguments),
         )
     },
@@ -292,6 +306,8 @@ def recorded():
         for name, value in list(vars(module).items()):
             for key, function in value.items() if isinstance(value, dict) else [(None, value)]:
                 is_ours = inspect.isfunction(function) and function.__module__.startswith("metric_oracle.")
+                if is_ours and function.__name__ in CALLERS:
+                    continue
                 if not is_ours or function.__module__.split(".")[1] in DOOR or name.startswith("__"):
                     continue
                 replaced = recorders.setdefault(function, recorder(function))
