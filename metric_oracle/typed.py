@@ -39,12 +39,16 @@ def is_text(value: str, *, may_be_report: bool = False) -> bool:
 
     That is a value with white space, of more than `LONGEST` characters, or with characters of a
     script without capitals, such as Chinese, unless it ends as a file name does. Of a path, only the part that does not
-    exist counts. With `may_be_report`, in the place of reports, a word without slash or ending counts too.
+    exist counts, and of NAME=FILE only NAME where FILE exists. With `may_be_report`, in the place of reports, a word
+    without slash or ending counts too.
     """
     if not value or _is_name(value, may_be_report):
         return False
     if not is_possible_path(value):
         return True
+    name, mark, file = value.partition("=")
+    if mark and os.path.lexists(file) and (_is_name(name, False) or _LABEL.fullmatch(name)):
+        return False
     parts = PurePath(value).parts
     n = len(parts)
     while n and not os.path.lexists(PurePath(*parts[:n])):

@@ -58,6 +58,8 @@ def test_of_a_path_what_exists_is_no_report(tmp_path, monkeypatch):
     folder.mkdir()
     assert not is_text(str(folder))
     assert not is_text(str(folder / "tests.csv"))
+    for typed, expected in ((f"A={folder}", False), (f"={folder}", False), (f"{SECRET} x, y={folder}", True)):
+        assert is_text(typed) is expected
     assert is_text(str(folder / SHORT))
     monkeypatch.chdir(tmp_path)
     assert not is_text("my files/none", may_be_report=True)
