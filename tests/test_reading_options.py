@@ -86,7 +86,10 @@ def test_one_message_gives_all_options(own, oracle, command, options):
 def test_options_of_models_are_checked(own, oracle):
     study = ("study", own / "I", own / "good.csv", f"--model=A={own / 'made.csv'}")
     for options, match in (
-        (("--model-id-column", "B=key"), "study: --model-id-column must name a model; got .B., which has no file"),
+        (
+            ("--model-id-column", "B=key"),
+            "study: --model-id-column must name a model; got .B., which has no file. Add its file, or choose one of A.",
+        ),
         (
             ("--model-id-column", "key", "--model-id-column", "nr"),
             "study: --model-id-column must be given once for all models; got 2 values without NAME=. Write NAME=VALUE",

@@ -146,7 +146,7 @@ def written_by(
                     argument=argument,
                     rule="must name a model",
                     value=f"{name!r}, which has no file",
-                    step=f"Choose one of {', '.join(options)}.",
+                    step=f"Add its file{', or choose one of ' * bool(options)}{', '.join(options)}.",
                 )
         for name, value in [*((name, value) for name in options for value in of_all), *pairs]:
             options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)

@@ -260,17 +260,19 @@ def test_columns_of_a_model_are_named_by_the_model(world, tmp_path, oracle):
     asked = ["study", index.folder, paths["test"], "-m", "bleu", "--format", "jsonl", "--model", f"M={file}"]
     code, _, err = oracle(*asked)
     assert code == 2
-    step = "Pass --model-text-column NAME=COLUMN and --model-id-column NAME=COLUMN; columns: 'Fall', 'Befund'."
+    step = "Pass --model-id-column NAME and --model-text-column NAME; columns: 'Fall', 'Befund'."
     assert f"no column that is clearly the predictions. {step}" in err
     code, _, err = oracle(*asked, "--model-text-column", "M=Befund")
     assert code == 2
-    assert "Pass --model-id-column NAME=COLUMN; columns: 'Fall', 'Befund'. If none of them has ids, pass --" in err
-    code, out, err = oracle(*asked, "--model-text-column", "M=Befund", "--model-id-column", "M=Fall")
-    assert code == 0, err
-    means = [record["mean"] for record in map(json.loads, out.splitlines()) if record.get("system") == "M"]
-    assert means == [pytest.approx(1, abs=1e-9)]
-    code, _, err = oracle(*asked, "--model-text-column", "Befund")
-    assert "model_text_column must be NAME=COLUMN; got 'Befund'." in err
+    assert "Pass --model-id-column NAME; columns: 'Fall', 'Befund'. If none of them has ids, pass --model-ids" in err
+    for name in ("M=", ""):  # of this model, or of all
+        code, out, err = oracle(*asked, "--model-text-column", f"{name}Befund", "--model-id-column", f"{name}Fall")
+        assert code == 0, err
+        means = [record["mean"] for record in map(json.loads, out.splitlines()) if record.get("system") == "M"]
+        assert means == [pytest.approx(1, abs=1e-9)]
+    code, _, err = oracle(*asked, "--model-text-column", "Befund", "--model-text-column", "Fall")
+    assert code == 2
+    assert "--model-text-column must be given once for all models; got 2 values without NAME=." in err
 
 
 def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
@@ -283,7 +285,7 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     code, _, err = oracle(*given)
     assert code == 2
     assert "has no ids (CSV of one column without header)" in err
-    assert "Pass --model-ids NAME=FILE with one id per row, in the same order." in err
+    assert "Pass --model-ids FILE with one id per row, in the same order." in err
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
     fails(match, world, {"m": api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
     written = api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
@@ -372,7 +374,7 @@ def test_command(world, oracle, tmp_path):
     assert {record.get("system") for record in records} >= {"bleu-2 oracle", RANDOM}
     code, _, err = oracle("study", *given, f"--model-radgraph=fair={paths['fair_graphs']}")
     assert code == 2
-    assert err == "error: study: --model-radgraph must name a model; got 'fair', which has no --model. Add it.\n"
+    assert err == "error: study: --model-radgraph must name a model; got 'fair', which has no file. Add its file.\n"
     code, _, err = oracle("study", *given, "--model", "fair")
     assert code == 2
     assert (
