@@ -398,10 +398,15 @@ def test_what_cannot_be_taken(call, match):
 def test_shown_without_texts(tmp_path):
     texts = ["secret edema <b>", "secret nodule <b>"]
     reports = Reports.from_texts(texts, ["p1", "p2"])
-    index = mo.build_index(reports, tmp_path / "I", metrics="bleu")
-    results = mo.retrieve(index, texts, "bleu", k=2)
-    scores = mo.score(texts, [texts[0], "secret"], "bleu", text=True)
-    queries = mo.reports(texts).load()
+
+    def made():
+        index = mo.build_index(reports, tmp_path / "I", metrics="bleu")
+        scores = mo.score(texts, [texts[0], "secret"], "bleu", text=True)
+        return index, mo.retrieve(index, texts, "bleu", k=2), scores, mo.reports(texts).load()
+
+    with pytest.warns(UserWarning, match=r": [12] with HTML \(&amp;\)$") as notes:
+        index, results, scores, queries = made()
+    assert not any("edema" in str(note.message) for note in notes)
     for shown in (reports, index, results, scores, queries):
         line = repr(shown)
         assert "\n" not in line

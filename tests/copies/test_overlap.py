@@ -351,7 +351,7 @@ def test_the_command(oracle, index, tmp_path):
     assert "| copy: text |" in (tmp_path / "t.md").read_text("utf-8")
     code, _, err = oracle(*arguments, tmp_path / "model.csv")
     assert code == 2
-    assert "sets must be FILE or NAME=FILE, each name once" in err
+    assert err == "error: overlap: two files have the name 'model'. Write NAME=FILE with another name.\n"
 
 
 def test_a_study_writes_the_report_on_copies_of_its_models(oracle, tmp_path):

@@ -80,7 +80,8 @@ def test_lines_in_another_encoding_are_named(tmp_path):
     rule = r".*a\.csv has UTF-8 in "
     refused(
         path,
-        rule + r"2 of its lines and another encoding in line 3\. Repair the file, or name .* with --encoding NAME\.$",
+        rule + r"2 of its lines and another encoding in line 3\. Repair the file, "
+        r"or name the encoding of all lines: --encoding NAME for tables of reports\.$",
     )
     assert both(path, encoding="cp1252").texts[0] == "GrÃ¶ÃŸe normal."  # as it was asked for
     many = "\n".join(["study_id,report", *(f"{place},Größe" for place in range(1_500))])
