@@ -325,7 +325,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     match = r"build-index: --encoder must be given with --layer; got none\. Add --encoder NAME or a folder\.$"
     for layer in (5, 0):
         fails(*build, "--layer", layer, match=match)
-    fails(*build, "--states", "float16", "--bf16", match=match.replace("layer", "states, bf16"))
+    fails(*build, "--states", "float16", "--bf16", match=match.replace("layer", "states, --bf16"))
     absent = tmp_path / "absent"
     match = (
         rf"build-index: --encoder must be an existing folder or the name of a Hugging Face model; got {absent}\. Che"
@@ -731,7 +731,10 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails("build-index", train, "--radgraph", tmp_path, "--out", out, match=r"build-index: there is no file ")
     match = r"build-index: ids must occur among the study ids of .*\.json; got none of 120 reports\."
     fails("build-index", train, "--radgraph", corpus["test_graphs"], "--out", out, match=match)
-    match = r"build-index: .* holds RadGraph graphs, not reports\. Pass it as --radgraph FILE\.$"
+    match = (
+        r"build-index: .* holds RadGraph graphs, not reports\. Name a file of reports, and pass the graphs as "
+        r"--radgraph FILE\.$"
+    )
     fails("build-index", corpus["train_graphs"], "--out", out, match=match)
     fails(
         "build-index",
