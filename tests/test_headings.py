@@ -162,4 +162,9 @@ def test_tests_of_unknown_section_are_named(oracle, files, tmp_path):
         assert (code, note in err) == (0, False)
     with pytest.warns(UserWarning, match="section of the tests not known: they are compared with impression"):
         mo.retrieve(built, mo.reports(tests, text_column="described"), "bleu")
+    read = mo.read_reports(tests, text_column="described")
+    with pytest.warns(UserWarning, match=r"not known: .* Say it by mo\.read_reports\(\.\.\., section=NAME\)$"):
+        mo.retrieve(built, read, "bleu")
+    mo.retrieve(built, mo.read_reports(tests, text_column="described", section="impression"), "bleu")
     mo.retrieve(built, OF["impression"], "bleu")  # texts alone
+    mo.retrieve(built, mo.Reports.from_texts(read.texts, read.ids), "bleu")

@@ -140,9 +140,10 @@ class AttachedReports:
             self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
         )
         if default_section is not None and not predictions and read[0].section is None and self._has_columns():
+            python = "mo.read_reports(..., section=NAME)" if isinstance(self.data, Reports) else ""
             self._say_once(
                 f"section of the tests not known: they are compared with {default_section}. "
-                f"Say it by {option('section', 'NAME')}"
+                f"Say it by {option('section', 'NAME', python=python)}"
             )
         line = f"{'predictions' if predictions else 'reports'}: {read[0].source}"
         if (read[0].words or read[0].marks) and not is_shown:
@@ -150,7 +151,9 @@ class AttachedReports:
         return read
 
     def _has_columns(self) -> bool:
-        """Return whether the reports are a file or a table, of which the name of a column may tell the section."""
+        """Return whether the reports are of a file or a table, of which the name of a column may tell the section."""
+        if isinstance(self.data, Reports):
+            return bool(self.data.ids_from.columns)
         return isinstance(self.data, str | Path) or hasattr(self.data, "columns")
 
     def _say_once(self, line: str) -> None:
