@@ -57,6 +57,29 @@ def test_predictions_are_cut_to_the_section_of_the_references(oracle, files, pre
 
 
 @pytest.mark.parametrize("section", ["findings", "impression"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "## Findings\n{}\n\n## Impression\n{}", "FINDINGS\n{}\nIMPRESSION\n{}", "Finding: {}\nImpressions: {}",
+        "**Findings:** {}\n**Impression:** {}", "[Findings] {} [Impression] {}", "Findings\uff1a{} Impression\uff1a{}",
+    ],
+)  # fmt: skip
+def test_headings_of_other_forms(tmp_path, section, form):
+    path = write(tmp_path / "a.csv", {study: form.format(*texts) for study, *texts in ROWS})
+    for read in (mo.read_reports, mo.read_predictions):
+        found = read(path, section=section)
+        assert (dict(zip(found.ids, found.texts, strict=True)), found.marks) == (OF[section], {})
+        whole = read(path)
+        assert dict(zip(whole.ids, whole.texts, strict=True)) == JOINED
+
+
+def test_a_singular_within_a_sentence_is_no_heading(tmp_path):
+    text = "Findings: Clear lungs. Impression: Normal. Incidental finding: a nodule."
+    found = mo.read_reports(write(tmp_path / "a.csv", {"1": text}), section="impression")
+    assert found.texts == ["Normal. Incidental finding: a nodule."]
+
+
+@pytest.mark.parametrize("section", ["findings", "impression"])
 def test_both_sides_are_cut_by_one_rule(oracle, files, section):
     for references, predictions in ((files["both"], files["p.json"]), (files["both"], files[section])):
         words = ["score", references, predictions, "-m", "bleu", "--section", section]

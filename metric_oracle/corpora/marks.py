@@ -7,12 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from metric_oracle.corpora.sections import HEADING
+
 _QUOTES = "'\"`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 # `"A" and "B"` begins and ends with a quote, too, but closes one before it opens the next.
 _TWO_QUOTATIONS = rf"(?!.[^{_QUOTES}]*[{_QUOTES}][\s,.;:](?:.*[\s(])?[{_QUOTES}][^\s{_QUOTES}])"
 _WHOLE = (
     ("as written bytes (b'...')", r"\s*[bur](['\"]).*\1\s*"),
-    ("as a written list (['...'])", r"\s*(?:\w{1,12}\()?[\[({]+\s*[bur]?['\"].*[\])}]+\s*"),
+    (
+        "as a written list (['...'])",
+        r"\s*(?:(?:\w{1,12}\()?[\[({]+|np\.\w{1,12}\()\s*[bur]?['\"].*[\])}]+\s*|.*\bdtype: \w+\s*",
+    ),
     ("in brackets, as a written list", r"\s*\[[^\[\]]*\]\s*"),
     ("in quotes", rf"\s*=?(?=[{_QUOTES}]){_TWO_QUOTATIONS}[{_QUOTES}].*[{_QUOTES}]\s*"),
 )
@@ -24,6 +29,8 @@ _WITHIN = (
     ),
     ("with tokens of a model (</s>)", r"</?(?:s|pad|unk|bos|eos)>|<\|\w+\|>|\[(?:CLS|SEP|PAD|EOS)\]"),
     ("with HTML (&amp;)", r"&(?:[a-z]{2,6}|#\d{1,5}|#x[0-9a-fA-F]{1,4});|</?(?:br|p|div|b|i|span)\s*/?>"),
+    # Where most texts have both, they were cut.
+    ("with a heading (Findings:)", rf"(?im:{HEADING})"),
 )
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]
 _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]

@@ -109,7 +109,16 @@ def _mit_name(header: str) -> str:
 
 
 # Sections under their names within one text, as ReXrank has them.
-_HEADING = re.compile(r"\b(findings|impression)\s*:\s*", re.IGNORECASE)
+# Singular and plural, and headings without a colon, only where no sentence has them: "incidental finding: a nodule".
+HEADING = (
+    r"\b(findings|impression)\s*[:\uff1a][*_]*\s*|[ \t]*\[(findings?|impressions?)\]\s*:?\s*"
+    r"|^[ \t#*_]*(findings?|impressions?)[*_ \t]*(?:[:\uff1a][*_]*\s*|\n\s*)"
+)
+_HEADING = re.compile(HEADING, re.IGNORECASE | re.MULTILINE)
+
+
+def _section_of(heading: re.Match[str]) -> str:
+    return "findings" if str(heading[heading.lastindex or 0]).lower().startswith("finding") else "impression"
 
 
 def by_headings(
@@ -135,9 +144,7 @@ def by_headings(
         What was done, or an empty string.
     """
     contents = [text for text in texts if text and text.strip()]
-    if 2 * sum({found.lower() for found in _HEADING.findall(text)} == {*SECTIONS[:2]} for text in contents) <= len(
-        contents
-    ):
+    if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in contents) <= len(contents):
         return texts, known, ""
     if wanted in (None, JOINED):
         return [text and without_headings(text) for text in texts], (JOINED, "headers"), NO_HEADINGS
@@ -160,10 +167,10 @@ def under_heading(text: str, section: str) -> str | None:
     if not text.strip():
         return text
     headings = [*_HEADING.finditer(text)]
-    first = next((found for found in headings if found[1].lower() == section), None)
+    first = next((found for found in headings if _section_of(found) == section), None)
     if first is None:
         return None
-    after = (found.start() for found in headings if found.start() > first.start() and found[1].lower() != section)
+    after = (found.start() for found in headings if found.start() > first.start() and _section_of(found) != section)
     return text[first.end() : next(after, len(text))].strip()
 
 

@@ -392,7 +392,8 @@ def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
     references = as_reports(
         {i: {"findings": "Heart normal.", "impression": "Normal."} for i in ("0", "1")}, section="findings+impression"
     )
-    scored = score(references, found, ["bleu", "rouge-l"], inner=True)
+    with pytest.warns(UserWarning, match=r"1 with a heading \(Findings:\)"):
+        scored = score(references, found, ["bleu", "rouge-l"], inner=True)
     assert scored.table["bleu-2"].to_pylist() == scored.table["rouge-l"].to_pylist() == [1.0, 1.0]
     as_findings = read_predictions(tmp_path / "p.json", section="findings")
     assert as_findings.texts == ["Heart normal.", "Heart normal.", "", "Heart normal."]

@@ -15,6 +15,7 @@ MARKED = {
     "as a written list (['...'])": [
         "['{}']", '["{}"]', "('{}',)", "array(['{}'], dtype=object)", '{{"text": "{}"}}', "['{}' 'Normal.']",
         "[{{'role': 'assistant', 'content': '{}'}}]", "{{'{}'}}", " ['{}'] ",
+        "np.str_('{}')", "0    {}\nName: report, dtype: object",
     ],
     "in brackets, as a written list": ["[{}]"],
     "as written bytes (b'...')": ["b'{}'", 'b"{}"', "u'{}'"],
@@ -24,11 +25,12 @@ MARKED = {
         "'The patient's {}'", '"The "normal" {}"',
     ],
     r"with escapes (\n, \")": [r"{}\nNo edema.", r"{}\r\nNo edema.", r'The \"heart\": {}', '""Normal"": {}', "{}_x000D_"],  # noqa: E501
+    "with a heading (Findings:)": ["Findings: {}", "{} IMPRESSION: Normal.", "**Impression:** {}", "## Findings\n{}"],
     "with HTML (&amp;)": ["A &amp; B: {}", "&quot;{}&quot;", "{}<br>Normal.", "&#39;{}&#39;"],
 }  # fmt: skip
 PLAIN = [
     '"Normal" chest.', "[Comparison] {}", "(AP) {} (lateral)", r"left\right and\or {}", "{} 5 < 6 & 7", "'tis normal.",
-    '"A" and "B"', "'A', {} and 'C'", "(clear)", "the patients'",
+    '"A" and "B"', "'A', {} and 'C'", "(clear)", "the patients'", "Incidental finding: {}", "Findings are as above. {}",
 ]  # fmt: skip
 NOTE = "marks that count as words of the reports: 3 "
 

@@ -162,7 +162,8 @@ def test_rexrank(write):
     texts, reports = read(path)
     assert texts == {"50000001": "Findings:Heart normal. Impression:No edema.", "50000002": "Clear."}
     assert reports.states["missing"] == ["50000003"]
-    assert reports.source == "ReXrank JSON, column model_prediction, id object key, 2 of 3 rows"
+    noted = "; marks that count as words of the reports: 1 with a heading (Findings:)"
+    assert reports.source == f"ReXrank JSON, column model_prediction, id object key, 2 of 3 rows{noted}"
     texts, reports = read(path, after_impression=True)
     assert texts == {"50000001": "No edema."}
     assert reports.states["missing"] == ["50000002", "50000003"]
