@@ -422,7 +422,8 @@ def test_ids_on_one_side():
 
 def test_no_id_in_common():
     match = (
-        r"^score: references and predictions must share ids; got none in common, such as '1' and 'x'\. Pass --metadata"
+        r"^score: references and predictions must share ids; got none in common, such as '1' and 'x'\. "
+        r"Pass --id-column NAME and --predicted-id-column NAME, or --metadata where the predictions are of images\.$"
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):
@@ -461,7 +462,7 @@ def test_arguments_of_rows(index, queries, rows):
 
 
 def test_encoder_options_need_an_encoder():
-    with pytest.raises(InputError, match=r"^reports: encoder must be given with layer; got None\. Add --encoder NAME"):
+    with pytest.raises(InputError, match=r"^reports: encoder must be given with --layer; got None\. Add --encoder"):
         api.score(api.reports(reports(["a"]), layer=3), reports(["a"]))
 
 
