@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, if_taken, option
 
 # `id` may be that of either, and the path of an image is read as its study.
 _KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}
@@ -70,11 +70,12 @@ def check_joined(
         next((kind for kind, names in _KINDS.items() if folded(source.name) in names), None) for source in (one, other)
     ]
     if None not in kinds and kinds[0] != kinds[1]:
+        of_images = f", or pass {option('metadata')}, which joins images to studies"
         raise InputError(
             argument=f"{names[0]} and {names[1]}",
             rule="must have ids of one kind",
             value=f"{kinds[0]} in {one.name!r} and {kinds[1]} in {other.name!r}",
-            step=f"Pass {option('metadata')}, which joins images to studies, or name the columns whose values are the "
-            f"same: {option('id_column', 'NAME')}.",
+            step=f"Name the columns whose values are the same: {option('id_column', 'NAME')}"
+            f"{if_taken('metadata', of_images)}.",
         )
     tell(f"ids: {one.name} of the {names[0]} is joined with {other.name} of the {names[1]}")
