@@ -181,7 +181,7 @@ class Index:
                 argument="metric",
                 rule=f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
                 value=repr(shown),
-                step=f"Build an index with {' '.join([option('metrics', ','.join(names)), *options])}.",
+                step=f"Build an index with {' and '.join([option('metrics', ','.join(names)), *options])}.",
             )
 
     @property

@@ -374,11 +374,11 @@ def test_metric_that_the_index_lacks(inputs, tmp_path):
     index = index_module.build_index(inputs, tmp_path / "I", metrics=["rouge-l"])
     match = (
         r"^metric must be one of rouge-l, .*jaccard:4 \(what .*I holds\); got 'radgraph'\. "
-        r"Build an index with --metrics radgraph --radgraph GRAPHS.json\.$"
+        r"Build an index with metrics=radgraph and radgraph=GRAPHS.json\.$"
     )
     with pytest.raises(InputError, match=match):
         index.representation(get_metric("radgraph"))
-    with pytest.raises(InputError, match=r"got 'bleu-2'\. Build an index with --metrics bleu-2\.$"):
+    with pytest.raises(InputError, match=r"got 'bleu-2'\. Build an index with metrics=bleu-2\.$"):
         index.representation(get_metric("bleu"))
 
 
