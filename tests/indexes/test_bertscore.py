@@ -481,7 +481,7 @@ def test_idf_that_is_none(built, tmp_path):
 
 
 def test_idf_that_leaves_a_query_without_weight(built, tmp_path):
-    rule = "retrieve: --idf must give each query a token with a weight above 0; got"
+    rule = "retrieve: idf must give each query a token with a weight above 0; got"
     step = r"Pass more queries, or --idf corpus\.$"
     fails(InputError, rf"^{rule} 1 without \('q0'\)\. {step}", built, "heart", idf="tests")
     path = tmp_path / "idf.csv"
@@ -588,7 +588,7 @@ def test_encoding_is_asked_for(tmp_path):
         index_module.build_index(Inputs(["a"], ["b"]), tmp_path / "I", metrics=["bertscore:recall"])
     assert not os.listdir(tmp_path)
     index = index_module.build_index(Inputs(["a"], ["b"]), tmp_path / "I")
-    with pytest.raises(InputError, match=r"Build an index with --metrics bertscore --encoder NAME\|FOLDER\.$"):
+    with pytest.raises(InputError, match=r"Build an index with metrics=bertscore and encoder=NAME\|FOLDER\.$"):
         index.representation(get_metric("bertscore"))
 
 
@@ -607,16 +607,18 @@ def test_an_array_of_weights_is_checked(built):
     index = opened(built)
     n = len(index.frequency)
     rule = f"must be a one-dimensional array of at least {n:,} weights, each 0 or from 1e-30 to 1e30"
-    form = "^" + re.escape(f"retrieve: idf {rule}; got ")
+    form = "^" + re.escape(f"idf {rule}; got ")
     good = np.ones(n)
     for place, value in ((3, -1.0), (1, np.nan), (2, np.inf), (0, 1e-31), (4, 1e31)):
         wrong = good.copy()
         wrong[place] = value
         got = rf"{re.escape(str(value))} for token {place}\. Repair it\.$"
-        fails(InputError, form + got, built, "heart", idf=wrong)
+        with pytest.raises(InputError, match=form + got):
+            index.encode(queries("heart"), idf=wrong)
     for wrong in (good[:-1], good[None], good.astype(str), good > 0):
         got = rf"{re.escape(f'{wrong.dtype}{list(wrong.shape)}')}\. Give one weight for each token id\.$"
-        fails(InputError, form + got, built, "heart", idf=wrong)
+        with pytest.raises(InputError, match=form + got):
+            index.encode(queries("heart"), idf=wrong)
 
 
 def test_arrays_of_weights_are_told_apart_in_the_signature(built):

@@ -240,7 +240,7 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         ("radcliq<1", "where must be conditions on single metrics, in a search by a single .*; got 'radcliq'"),
         (
             "radgraph>=0.4",
-            r"metric must be one of .*; got 'radgraph'\. Build an index with --metrics radgraph --radgraph",
+            r"metric must be one of .*; got 'radgraph'\. Build an index with metrics=radgraph and radgraph=GRAPHS.json",
         ),
     ):
         with pytest.raises(InputError, match=match):
