@@ -129,13 +129,13 @@ def _check(
         raise ArgumentError(f"{error}.", step) from None
     checked: dict[str, tuple[Any, Any]] = {}
     for argument, value in bound.arguments.items():
-        values, kinds = {argument: value}, known
+        values, kinds, other = {argument: value}, known, Any
         if signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD:
-            values = value
+            values, other = value, signature.parameters[argument].annotation
         elif argument == "options" and is_dataclass(value) and not isinstance(value, type):
             kinds = {f"options.{field}": kind for field, kind in typing.get_type_hints(type(value)).items()}
             values = {key: getattr(value, key.partition(".")[2]) for key in kinds}
-        checked |= {key: (content, kinds.get(key, Any)) for key, content in values.items()}
+        checked |= {key: (content, kinds.get(key, other)) for key, content in values.items()}
     for key, (content, kind) in checked.items():
         if not _fits(content, kind):
             raise ArgumentError(argument=key, rule=f"must be {_named(kind)}", value=_shown(content), step=step)

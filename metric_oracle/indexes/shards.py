@@ -172,10 +172,8 @@ class ShardSet(Index):
 def not_one_index(folder: Path) -> InputError:
     """Return the error of a call that takes one index and no set."""
     return InputError(
-        argument="index",
-        rule="must be one index here, not a set of shards",
-        value=folder,
-        step="Build one index of these reports, or pass one of its shards.",
+        f"an index here must be a single one, not a set of shards; got {folder}.",
+        "Build one index of these reports, or pass one of its shards.",
     )
 
 

@@ -327,7 +327,8 @@ def test_a_set_that_was_changed_is_refused(table, tmp_path):
 def test_what_takes_one_index_says_so(table, tmp_path, fails):
     found = make(table, tmp_path)
     line = (
-        r"index must be one index here, not a set of shards; got .*set\. Build one index of these reports, or pass one"
+        r"an index here must be a single one, not a set of shards; got .*set\. Build one index of these reports, or "
+        "pass one"
     )
     for look in (lambda: found.reports, lambda: found.distinct, lambda: found.part(METRIC)):
         with pytest.raises(InputError, match=f"^{line}"):

@@ -189,8 +189,8 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert captured.err.startswith(f"{tmp_path / 'w.json'}: 2 metrics, 200 pairs, R2 ")
     assert list(read_weights(tmp_path / "w.json").options["terms"]) == ["bertscore", "radgraph"]
     for out, line in (
-        ("w.csv", "out must end with .json; got"),
-        ("no/w.json", "out must be in an existing folder; got"),
+        ("w.csv", "--out must end with .json; got"),
+        ("no/w.json", "--out must be in an existing folder; got"),
     ):
         code, captured = run(path, "--out", tmp_path / out)
         assert code == 2

@@ -456,9 +456,9 @@ def test_times_refused(rated, tmp_path, rows, got):
 def test_of_sets_refused(fails, rated):
     given = ["compare-metrics", f"A={rated.long}", f"B={rated.long}"]
     for option in ("scores", "samples"):
-        fails(*given, f"--{option}", f"C={rated.scores}", match=rf"compare-metrics: {option} must name a set of A, B; "
-              r"got 'C'\. Add NAME=RATINGS\.")  # fmt: skip
-        fails(*given, f"--{option}", rated.scores, match=rf"compare-metrics: {option} must be NAME=FILE; got ")
+        refused = rf"compare-metrics: --{option} must name a set of A, B; got 'C'\. Add NAME=RATINGS\."
+        fails(*given, f"--{option}", f"C={rated.scores}", match=refused)
+        fails(*given, f"--{option}", rated.scores, match=rf"compare-metrics: --{option} must be NAME=FILE; got ")
 
 
 def test_plots(found, tmp_path):

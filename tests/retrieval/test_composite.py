@@ -354,7 +354,7 @@ def test_parts_that_the_index_lacks(corpus, tmp_path):
     index = api.build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
     match = (
         r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'composite'\. Build an index with "
-        r"--metrics bertscore,chexbert:labels,rouge-l --encoder NAME\|FOLDER --chexbert-labels FILE "
+        r"--metrics bertscore,chexbert:labels,rouge-l and --encoder NAME\|FOLDER and --chexbert-labels FILE "
         r"--uncertain positive\|negative\|blank\.$"
     )
     with pytest.raises(InputError, match=match):

@@ -243,9 +243,9 @@ def test_the_interval_is_exact(hits, n):
     [
         (Pool(PREFIX, 0), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 0."),
         (Pool(PREFIX, 11), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
-        (Pool(PREFIX, 3), 4, "-k must be an int from 1 to 3 (reports of the pool); got 4."),
+        (Pool(PREFIX, 3), 4, "k must be an int from 1 to 3 (reports of the pool); got 4."),
         (Pool(None), 11, "k must be an int from 1 to 10 (reports of the pool); got 11."),
-        (Pool(PREFIX, 3), True, "-k must be an int from 1 to 3 (reports of the pool); got True."),
+        (Pool(PREFIX, 3), True, "k must be an int from 1 to 3 (reports of the pool); got True."),
         (Pool(None, audit=2), 1, "audit must be left out where the pool is the whole corpus; got a number."),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
         (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
