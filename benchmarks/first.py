@@ -51,7 +51,9 @@ def _measure(metrics: Sequence[str]) -> Iterator[Row]:
             _run("example", ["example", "first"], folder)
             option, corpus, queries = READS.get(metric, ("", "", ""))
             build = ["build-index", "first/train.csv", "--out", "INDEX", "-m", metric, "--quiet"]
-            build += [option, f"first/{corpus}"] if option else ["--encoder", encoder] if encoder else []
+            build += (
+                [option, f"first/{corpus}"] if option else ["--encoder", encoder, "--layer", "5"] if encoder else []
+            )
             search = ["retrieve", "INDEX", *(["first/test.csv"] if option else ["--text", QUERY]), "-m", metric]
             search += [option, f"first/{queries}"] if option else []
             yield _run(f"build-{metric}", build, folder)
