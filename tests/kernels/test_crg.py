@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import metric_oracle as mo
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
@@ -196,14 +197,12 @@ def test_a_part_of_the_tests_with_the_counts_of_the_whole(tmp_path):
     "prevalence",
     [
         {},
-        [1, 13, 1],
         {"positives": 1, "labels": 13},
         {"positives": 1, "labels": 14, "reports": 1},
         {"positives": -1, "labels": 13, "reports": 1},
         {"positives": 14, "labels": 13, "reports": 1},
         {"positives": 0, "labels": 0, "reports": 0},
         {"positives": True, "labels": 13, "reports": 1},
-        {"positives": 1.0, "labels": 13, "reports": 1},
         {"positives": 1, "labels": 13, "reports": 1, "more": 1},
     ],
 )
@@ -217,6 +216,12 @@ def test_counts_that_cannot_be(tmp_path_factory, prevalence):
         api.retrieve(
             index, inputs(np.ones((1, 14), np.uint8), "t"), "crg", options=api.SearchOptions(prevalence=prevalence)
         )
+
+
+def test_counts_of_other_types():
+    for prevalence, got in (([1, 13, 1], "a list of int"), ({"positives": 1.0}, "a dict from str to float")):
+        with pytest.raises(InputError, match=rf"^SearchOptions: prevalence must be a dict .*; got {got}\."):
+            mo.SearchOptions(prevalence=prevalence)
 
 
 def test_counts_for_another_metric(tmp_path):

@@ -312,7 +312,7 @@ FORMS = Path(__file__).parents[1] / "support" / "forms.py"
 
 def test_each_function_is_compiled_for_one_form_of_its_arrays(tmp_path):
     """Small, large, empty and prepared corpora, and reports in memory, take the same machine code."""
-    command = [sys.executable, str(FORMS), str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", str(FORMS), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FORMS.parents[1]), *sys.path])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
