@@ -169,13 +169,16 @@ def test_pages_by_keyboard(driver, home):
 
 
 def test_a_study_is_reached_by_its_id(driver, whole_home, every):
+    wait(driver, "document.readyState === 'complete'")
     press(driver, "g")
-    assert driver.switch_to.active_element.get_attribute("name") == "study"
+    wait(driver, "document.activeElement.name === 'study'")
     press(driver, every.ids[5], "\ue007")  # Enter
     wait(driver, "location.pathname === '/case/5'")
     assert driver.find_element("tag name", "h1").text == f"Test report {every.ids[5]}"
     assert every.ids[5] not in driver.current_url + driver.title
+    wait(driver, "document.readyState === 'complete'")
     press(driver, "g")
+    wait(driver, "document.activeElement.name === 'study'")
     press(driver, "none", "\ue007")
     wait(driver, "document.querySelector('[role=status]') !== null")
     assert "No test report has the id “none”." in driver.find_element("css selector", "[role=status]").text
