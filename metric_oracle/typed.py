@@ -37,10 +37,9 @@ def is_possible_path(text: str) -> bool:
 def is_text(value: str, *, may_be_report: bool = False) -> bool:
     """Return whether a value can be report text, which messages must not show.
 
-    That is a value with white space, of more than `LONGEST` characters, or with characters of a
-    script without capitals, such as Chinese, unless it ends as a file name does. Of a path, only the part that does not
-    exist counts, and of NAME=FILE only NAME where FILE exists. With `may_be_report`, in the place of reports, a word
-    without slash or ending counts too.
+    A value with white space, with more than `LONGEST` characters or in a script without capitals, such as Chinese, can
+    be, unless it ends as a file name does. Of a path only the part that does not exist is looked at, and of NAME=FILE
+    only NAME where FILE exists. With `may_be_report`, in the place of reports, so can a word without slash or ending.
     """
     if not value or _is_name(value, may_be_report):
         return False

@@ -16,7 +16,7 @@ from metric_oracle.corpora.tables import (
     cells_of,
     table_of_objects,
 )
-from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
+from metric_oracle.corpora.usual_names import IDS, folded
 from metric_oracle.errors import InputError
 
 _SET_ITERATOR: type = type(iter(set()))
@@ -102,7 +102,7 @@ def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, lis
     names = [str(name) for name in data.columns]
     columns: list[Any] = [data.iloc[:, i].tolist() for i in range(len(names))]
     ids = str(data.index.name or "index")
-    if has_ids and folded(ids) in STUDY_IDS | OTHER_IDS | IMAGE_IDS and ids not in names:  # as after `reset_index`
+    if has_ids and folded(ids) in IDS and ids not in names:  # as after `reset_index`
         return Table(where, type_name, [*names, ids], [*columns, index], len(data)), None
     return Table(where, type_name, names, columns, len(data), index if has_ids else None, keys_name=ids), None
 

@@ -67,7 +67,7 @@ def check_joined(
     if not (one.by == other.by == "name") or folded(one.name) == folded(other.name):
         return
     kinds = [
-        next((kind for kind, names in _KINDS.items() if folded(source.name) in names), None) for source in (one, other)
+        next((kind for kind, usual in _KINDS.items() if folded(source.name) in usual), None) for source in (one, other)
     ]
     if None not in kinds and kinds[0] != kinds[1]:
         of_images = f", or pass {option('metadata')}, which joins images to studies"

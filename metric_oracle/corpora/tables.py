@@ -27,7 +27,7 @@ from metric_oracle.corpora.text_files import (
     read_text,
     usual_quotes,
 )
-from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, TEXTS, folded, id_names, matching
+from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, folded, id_names, matching
 from metric_oracle.errors import InputError, as_called, if_taken, option
 
 ENDINGS = {
@@ -56,7 +56,7 @@ _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _CODE = re.compile(r"(?=.*\d)[\w./:+-]{3,120}")  # an id of any form; "1", "-1" and "12" may as well be labels or counts
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
-_SURE_NAMES = STUDY_IDS | OTHER_IDS | IMAGE_IDS | TEXTS | {"subject_id", "split"}
+_SURE_NAMES = IDS | TEXTS | {"subject_id", "split"}
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
 _SHOWN_NAMES = 12  # of a header, at most
 _END_OF_FILE = "end-of-file"

@@ -22,6 +22,7 @@ OTHER_IDS = _names(
     "sample_id example_id instance_id item_id record_id entry_id document_id order_id uuid guid qid question_id"
 )
 IMAGE_IDS = frozenset({"dicom_id", "image_id", "imageid", "path_to_image"})
+IDS = STUDY_IDS | OTHER_IDS | IMAGE_IDS
 
 SECTIONS = {
     "impression": _names(
@@ -71,4 +72,4 @@ def section_of_column(name: str) -> str | None:
 
 def is_id_name(name: str) -> bool:
     """Return whether a column of this name has ids, which are no labels."""
-    return folded(name) in STUDY_IDS | OTHER_IDS | IMAGE_IDS | {"subject_id", ""}
+    return folded(name) in IDS | {"subject_id", ""}
