@@ -34,11 +34,9 @@ def check_int(
     most : int, optional
     """
     if isinstance(value, bool) or not isinstance(value, kind) or value < least:
-        raise InputError(
-            argument=argument, rule=f"must be an int of at least {least}{why}", value=repr(value), step=step
-        )
+        raise InputError(argument, f"must be an int of at least {least}{why}", repr(value), step)
     if most is not None and value > most:
-        raise InputError(argument=argument, rule=f"must be an int of at most {most}", value=repr(value), step=step)
+        raise InputError(argument, f"must be an int of at most {most}", repr(value), step)
     checked: int = value
     return checked
 
@@ -55,10 +53,10 @@ def check_path(argument: str, value: str, *, is_new: bool = False) -> None:
     may_be_report = argument in REPORTS
     if not is_possible_path(value) or (not is_new and is_text(value, may_be_report=may_be_report)):
         raise InputError(
-            argument=argument,
-            rule="must be a path that a file can have" if is_new else "must be an existing file or folder",
-            value="another text, not shown here",
-            step=f"Check the name{': it is never read as text' if may_be_report else ''}.",
+            argument,
+            "must be a path that a file can have" if is_new else "must be an existing file or folder",
+            "another text, not shown here",
+            f"Check the name{': it is never read as text' if may_be_report else ''}.",
         )
 
 
@@ -75,6 +73,4 @@ def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> 
     """Raise InputError if an option was given that does not apply to `what`, for example a kind of file."""
     foreign = [name for name in given if name not in allowed]
     if foreign:
-        raise InputError(
-            argument=", ".join(foreign), rule=f"must be left out for {what}", value="a value", step="Drop it."
-        )
+        raise InputError(", ".join(foreign), f"must be left out for {what}", "a value", "Drop it.")

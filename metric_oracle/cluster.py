@@ -72,15 +72,10 @@ def runner_of(runner: str, address: str | None, num_gpus: float | None, num_cpus
     """
     if runner not in RUNNERS:
         raise InputError(
-            argument="runner",
-            rule=f"must be {' or '.join(RUNNERS)}",
-            value=repr(runner),
-            step="Leave it out to work in this process.",
+            "runner", f"must be {' or '.join(RUNNERS)}", repr(runner), "Leave it out to work in this process."
         )
     if num_gpus is not None and (isinstance(num_gpus, bool) or not 0 <= num_gpus < 1e6):
-        raise InputError(
-            argument="num_gpus", rule="must be a number of at least 0", value=repr(num_gpus), step="Choose one."
-        )
+        raise InputError("num_gpus", "must be a number of at least 0", repr(num_gpus), "Choose one.")
     if find_spec("ray") is None:
         raise not_installed(subject="runner 'ray'", module="ray", extra="ray")
     return Runner(address, num_cpus or 1, num_gpus or 0)

@@ -2,11 +2,11 @@
 
 Raise an error in one of two forms::
 
-    raise InputError(argument="k", rule="must be an int of at least 1", value=k, step="Choose another number.")
+    raise InputError("k", "must be an int of at least 1", k, "Choose another number.")
     raise InputError(f"{path} is not a whole gzip file.", "Fetch it again.")
 
-The first form reads "k must be an int of at least 1; got 0. Choose another number." Use the second form, a plain
-sentence and a next step, where an argument and a rule would not make a sentence. In both forms:
+The first form, of an argument, a rule, a value and a next step, reads "k must be an int of at least 1; got 0. Choose
+another number." Use the second form, a plain sentence and a next step, where they would not make a sentence. In both:
 
 - *No function name.* `called` and `public.public` put the name of the command or of the
   public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from metric_oracle.typed import Hidden, texts_in, without
 
@@ -40,23 +40,25 @@ _NAMES = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # of one argument o
 
 
 class MetricOracleError(Exception):
-    """Base of all errors raised on purpose.
+    """Base of all errors raised on purpose. It is made from a sentence and a step, or from four fields.
 
     Parameters
     ----------
-    sentence : str, optional
-        What is wrong, as a full sentence; empty where `argument`, `rule` and `value` say it.
-    step : str
-        What to do next, as a full sentence.
-    argument : str, optional
-        The argument that breaks a rule.
-    rule : str, optional
-        What the argument must be, beginning with "must".
-    value : object, optional
-        What was given; its `str` is shown. Never report text.
+    *parts : str
+        What is wrong, as a full sentence, and what to do next, if there is a step; or argument, rule, value and step.
 
     Attributes
     ----------
+    sentence : str
+        What is wrong, as a full sentence; empty where `argument`, `rule` and `value` say it.
+    step : str
+        What to do next, as a full sentence; may be empty.
+    argument : str
+        The argument that breaks a rule, or empty.
+    rule : str
+        What the argument must be, beginning with "must".
+    value : str
+        What was given. Never report text.
     function : str
         The command or public function that was called; empty until `called` sets it.
     keywords : collection of str or None
@@ -80,12 +82,20 @@ class MetricOracleError(Exception):
     homes: Mapping[str, str] = MappingProxyType({})
     flags: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(
-        self, sentence: str = "", step: str = "", *, argument: str = "", rule: str = "", value: object = ""
-    ) -> None:
-        super().__init__(sentence, step) if step else super().__init__(sentence)
-        self.sentence, self.step = sentence, step
-        self.argument, self.rule, self.value = argument, rule, str(value)
+    @overload
+    def __init__(self, sentence: str, step: str = "", /) -> None: ...
+
+    @overload
+    def __init__(self, argument: str, rule: str, value: object, step: str, /) -> None: ...
+
+    def __init__(self, *parts: Any) -> None:
+        parts = tuple(map(str, parts))
+        super().__init__(*parts)
+        self.sentence = self.argument = self.rule = self.value = ""
+        if len(parts) > 2:
+            self.argument, self.rule, self.value, self.step = parts
+        else:
+            self.sentence, self.step = (*parts, "")[:2]
 
     def __str__(self) -> str:
         argument = self.argument

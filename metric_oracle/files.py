@@ -201,16 +201,9 @@ def check_new(folder: Path, argument: str) -> None:
     `argument` is its name in the message.
     """
     if folder.is_dir() and folder.samefile(Path.cwd()):
-        raise InputError(
-            argument=argument,
-            rule="must be a new or empty folder",
-            value="the current folder",
-            step="Name another folder.",
-        )
+        raise InputError(argument, "must be a new or empty folder", "the current folder", "Name another folder.")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(
-            argument=argument, rule="must be a new or empty folder", value=folder, step="Name another folder."
-        )
+        raise InputError(argument, "must be a new or empty folder", folder, "Name another folder.")
 
 
 @contextmanager

@@ -700,20 +700,14 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
     record = find_metric(metric)
     if record is None and metric == COMPOSITE:
         raise InputError(
-            argument="weights",
-            rule=f"must be given for metric {COMPOSITE!r}",
-            value="none",
-            step=f"Pass the file that {as_called('fit-composite')} wrote; an index is built for the metrics of its "
-            "terms.",
+            "weights",
+            f"must be given for metric {COMPOSITE!r}",
+            "none",
+            f"Pass the file that {as_called('fit-composite')} wrote; an index is built for the metrics of its terms.",
         )
     if record is None:
         hint = _hint(metric, for_scores)
-        raise InputError(
-            argument="metric",
-            rule=f"must be one of those that {as_called('metrics')} lists",
-            value=repr(metric),
-            step=hint,
-        )
+        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", repr(metric), hint)
     return record
 
 
@@ -737,10 +731,10 @@ def check_searched(metric: Metric) -> None:
         given = REPRESENTATIONS[metric.representation].source
         pool = f", or {as_called('rerank')} for the best of a pool" if given is not None and given.arguments else ""
         raise InputError(
-            argument="metric",
-            rule="must be one with an exact search",
-            value=f"{metric.name!r}, whose model reads reference and candidate at once",
-            step=f"Use {as_called('score')}{pool}.",
+            "metric",
+            "must be one with an exact search",
+            f"{metric.name!r}, whose model reads reference and candidate at once",
+            f"Use {as_called('score')}{pool}.",
         )
 
 
@@ -772,24 +766,20 @@ def composite(
     foreign = [part for part in parts if part not in COMPOSABLE]
     if foreign or not parts or len(set(parts)) < len(parts):
         got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
-        raise InputError(
-            argument="terms", rule=f"must be among {', '.join(COMPOSABLE)}, each once", value=got, step="Leave it out."
-        )
+        raise InputError("terms", f"must be among {', '.join(COMPOSABLE)}, each once", got, "Leave it out.")
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):
         sizes = scale, abs(weight), (1 + abs(mean)) / (scale or 1), abs(weight) / (scale or 1) * (1 + abs(mean))
         # A weight of 0 would make the search compute values that have no effect.
         if not (scale > 0 and weight != 0 and all(size < LARGEST for size in sizes)):
             raise InputError(
-                argument="mean, scale and weight",
-                rule="must be finite numbers, scale above 0 and weight other than 0",
-                value=f"{mean!r}, {scale!r} and {weight!r} for {part!r}",
-                step="Fit it again, or leave the metric out.",
+                "mean, scale and weight",
+                "must be finite numbers, scale above 0 and weight other than 0",
+                f"{mean!r}, {scale!r} and {weight!r} for {part!r}",
+                "Fit it again, or leave the metric out.",
             )
     if not abs(intercept) < LARGEST:
-        raise InputError(
-            argument="intercept", rule="must be a finite number", value=repr(intercept), step="Fit the composite again."
-        )
+        raise InputError("intercept", "must be a finite number", repr(intercept), "Fit the composite again.")
     joined = {record.name: Term(record, *row) for record, row in zip(records, numbers, strict=True)}
     return Metric(
         name,

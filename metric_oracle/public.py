@@ -138,7 +138,7 @@ def _check(
         checked |= {key: (content, kinds.get(key, other)) for key, content in values.items()}
     for key, (content, kind) in checked.items():
         if not _fits(content, kind):
-            raise ArgumentError(argument=key, rule=f"must be {_named(kind)}", value=_shown(content), step=step)
+            raise ArgumentError(key, f"must be {_named(kind)}", _shown(content), step)
         if key.rpartition(".")[2] == "seed" and content is not None:
             check_int(key, content, 0, "Choose one.", kind=Integral)
     for key, (content, kind) in checked.items():

@@ -113,17 +113,17 @@ def checked_values(values: Sequence[float] | np.ndarray) -> Array:
     if array.ndim != 1 or len(array) < 2:
         got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}"
         raise InputError(
-            argument="values",
-            rule="must be one number for each of at least 2 studies",
-            value=got,
-            step="Pass a one-dimensional array of the scores of at least 2 studies.",
+            "values",
+            "must be one number for each of at least 2 studies",
+            got,
+            "Pass a one-dimensional array of the scores of at least 2 studies.",
         )
     if not np.isfinite(array).all():
         raise InputError(
-            argument="values",
-            rule="must be finite",
-            value=f"NaN or infinity in {np.count_nonzero(~np.isfinite(array))} of {len(array)} studies",
-            step="Leave out studies that cannot be scored.",
+            "values",
+            "must be finite",
+            f"NaN or infinity in {np.count_nonzero(~np.isfinite(array))} of {len(array)} studies",
+            "Leave out studies that cannot be scored.",
         )
     return array
 
@@ -138,18 +138,13 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
 def check_method(method: str, resamples: int | None) -> None:
     """Raise InputError unless the method exists and allows this number of resamples."""
     if method not in INTERVALS:
-        raise InputError(
-            argument="method",
-            rule=f"must be one of {', '.join(INTERVALS)}",
-            value=repr(method),
-            step="Choose one of these.",
-        )
+        raise InputError("method", f"must be one of {', '.join(INTERVALS)}", repr(method), "Choose one of these.")
     if method == LEGACY and resamples is not None:
         raise InputError(
-            argument="resamples",
-            rule=f"must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}",
-            value=resamples,
-            step="Drop it.",
+            "resamples",
+            f"must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}",
+            resamples,
+            "Drop it.",
         )
 
 
@@ -235,7 +230,7 @@ def intervals(
     """Return the `interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
     check_method(method, resamples)
     if not 0 < level < 1:
-        raise InputError(argument="level", rule="must be between 0 and 1", value=level, step="The usual one is 0.95.")
+        raise InputError("level", "must be between 0 and 1", level, "The usual one is 0.95.")
     n_resamples = checked_resamples(resamples)
     differ = difference(columns.max(axis=1), columns.min(axis=1)) > 0
     if method != LEGACY:
@@ -331,10 +326,7 @@ def paired(
     first, second = checked_values(a), checked_values(b)
     if len(first) != len(second):
         raise InputError(
-            argument="a and b",
-            rule="must have the same studies",
-            value=f"{len(first)} and {len(second)}",
-            step="Join them on the ids.",
+            "a and b", "must have the same studies", f"{len(first)} and {len(second)}", "Join them on the ids."
         )
     n_resamples = checked_resamples(resamples)
 

@@ -30,7 +30,7 @@ def double(shared: dict, progress: WorkerProgress, folder: str, name: str, how: 
     if how == "stops once" and n == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
     if how == "refuses":
-        raise InputError(argument=name, rule="must be whole", value="a damaged one", step="Build it again.")
+        raise InputError(name, "must be whole", "a damaged one", "Build it again.")
     if how == "breaks":
         raise ValueError(shared["secret"])
     if how == "waits once" and n == 0:

@@ -154,7 +154,7 @@ def test_checks_end_with_1_where_an_index_is_damaged(oracle, corpus, index, tmp_
 
 def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
     def broken(*arguments, **options):
-        raise ExactnessError(argument="bounds", rule="must hold", value="a broken one", step="Report it.")
+        raise ExactnessError("bounds", "must hold", "a broken one", "Report it.")
 
     monkeypatch.setattr("metric_oracle.retrieval.plan.search", broken)
     assert oracle("retrieve", index, corpus["test"]) == (
@@ -974,7 +974,7 @@ def test_paths_of_dots_are_named_in_full(fails, tmp_path, monkeypatch):
             "error: oracle: files and folders must be open to this user, with room to write; got one (OSEr",
         ),
         (
-            InputError(argument="a", rule="must be b", value="c", step="Do d."),
+            InputError("a", "must be b", "c", "Do d."),
             2,
             "error: info: a must be b; got c. Do d.",
         ),

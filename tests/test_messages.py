@@ -60,16 +60,13 @@ def line_of(call, value_of):
         text = value_of(node.id) if isinstance(node, ast.Name) else node
         return text if is_text(text) else node
 
-    given = {k.arg: resolved(k.value) for k in call.keywords}
-    if call.args and is_text(resolved(call.args[0])):
-        given |= dict(zip(("sentence", "step"), map(resolved, call.args), strict=False))
-    if not given.keys() & {"sentence", "rule"}:
+    given = [resolved(arg) for arg in call.args]
+    if not given or not (len(given) == 4 or is_text(given[0])):
         return None
-    order = {"sentence": "", "argument": "", "rule": " ", "value": "; got ", "step": ". " if "rule" in given else " "}
     parts = []
-    for name in [name for name in order if name in given]:
-        parts.append(ast.Constant(order[name]))
-        parts += given[name].values if isinstance(given[name], ast.JoinedStr) else [given[name]]
+    for before, part in zip(["", " ", "; got ", ". "] if len(given) == 4 else ["", " "], given, strict=False):
+        parts.append(ast.Constant(before))
+        parts += part.values if isinstance(part, ast.JoinedStr) else [part]
     return ast.JoinedStr(parts)
 
 
@@ -103,10 +100,10 @@ def test_every_message_is_read_by_a_test(known):
         ('if a:\n    rule = "qwz of the sort that nobody tested"\n    raise E(f"{f}: {a} qwz {rule}.")', [3]),
         ('for rule in ("given where the file holds no ids",):\n    raise E(f"{f}: {rule} qwz {a}.")', []),
         ("raise\nraise E\nraise E(3)\nraise E(error)", []),
-        ('raise E(argument="k", rule="must be an int", value=f"{k}", step=step)', []),
-        ('raise E(argument="k", rule="must be qwz", value=f"{k}", step=step)', [1]),
+        ('raise E("k", "must be an int", f"{k}", step)', []),
+        ('raise E("k", "must be qwz", f"{k}", step)', [1]),
         ('raise E(f"qwz of {path} that nobody tested.", "Qwz it again.")', [1]),
-        ('rule = "must be a qwz that nobody tested"\nraise E(argument=name, rule=rule, value=f"{k}", step=step)', [2]),
+        ('rule = "must be a qwz that nobody tested"\nraise E(name, rule, f"{k}", step)', [2]),
     ],
 )
 def test_the_guard(source, lines, known):
@@ -122,7 +119,7 @@ def caught(error, *called_functions):
 
 
 def test_an_error_has_fields_and_is_one_line():
-    error = InputError(argument="k", rule="must be an int", value="'5'", step="Choose another number.")
+    error = InputError("k", "must be an int", "'5'", "Choose another number.")
     assert (error.argument, error.rule, error.value, error.step) == ("k", "must be an int", "'5'", error.step)
     assert str(error) == "k must be an int; got '5'. Choose another number."
     assert str(InputError("a.gz is cut short.", "Fetch it again.")) == "a.gz is cut short. Fetch it again."
@@ -159,7 +156,7 @@ def test_an_option_is_written_for_the_caller(given, keywords, advice):
 def test_fields_survive_the_way_between_processes():
     errors = [
         InputError("a.gz is cut short.", f"Pass {option('inner', True)}."),
-        ExactnessError(argument="k", rule="must be an int", value="'5'", step="Choose one."),
+        ExactnessError("k", "must be an int", "'5'", "Choose one."),
         InputError("a.gz is cut short."),
     ]
     for error in errors:

@@ -82,23 +82,15 @@ def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[
     named = {name: given[name] for name in MODELS if given.get(name) is not None}
     if len(named) != 1:
         raise InputError(
-            argument=f"exactly one of {', '.join(map(option, MODELS))}",
-            rule="must be given",
-            value=len(named),
-            step="Pass one model at a time.",
+            f"exactly one of {', '.join(map(option, MODELS))}", "must be given", len(named), "Pass one model at a time."
         )
     ((name, model),) = named.items()
     (source,) = (source_of(record.name) for record in ATTACHED if record.arguments[0] == name)
     if not source.is_model(model):
         raise InputError(
-            argument=name,
-            rule=f"must be {source.record.model}",
-            value=model,
-            step="Pass the model itself, not a file that it wrote.",
+            name, f"must be {source.record.model}", model, "Pass the model itself, not a file that it wrote."
         )
     if out is None or Path(out).suffix.lower() not in source.endings:
         endings = " or ".join(source.endings)
-        raise InputError(
-            argument="out", rule=f"must end with {endings} for this model", value=out, step="Name such a file."
-        )
+        raise InputError("out", f"must end with {endings} for this model", out, "Name such a file.")
     return source, model, Path(out)

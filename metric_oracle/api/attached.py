@@ -258,10 +258,10 @@ def pairs_of_one_table(
     columns = [side.reading.get("text_column") for side in both]
     if None in columns or columns[0] == columns[1]:
         raise InputError(
-            argument="references and predictions",
-            rule="must be two columns of a table without ids that is given for both",
-            value=f"{shown_names([name or 'no name' for name in columns])} of the columns {table.header}",
-            step=f"Pass {option('text_column', 'NAME', python='mo.reports(references, text_column=NAME)')} and "
+            "references and predictions",
+            "must be two columns of a table without ids that is given for both",
+            f"{shown_names([name or 'no name' for name in columns])} of the columns {table.header}",
+            f"Pass {option('text_column', 'NAME', python='mo.reports(references, text_column=NAME)')} and "
             f"{option('predicted_text_column', 'NAME', python='mo.reports(predictions, text_column=NAME)')}.",
         )
     of_files = ("encoding", "separator")
@@ -429,10 +429,10 @@ def reports(
     lacking = [name for name in ENCODING if name in own]
     if lacking and encoder is None:
         raise InputError(
-            argument="encoder",
-            rule=f"must be given with {', '.join(map(option, lacking))}",
-            value="None",
-            step=f"Add {option('encoder', 'NAME')} or a folder.",
+            "encoder",
+            f"must be given with {', '.join(map(option, lacking))}",
+            "None",
+            f"Add {option('encoder', 'NAME')} or a folder.",
         )
     return AttachedReports(
         in_order(data),

@@ -44,7 +44,7 @@ def groups_of(given: Given, argument: str, other: Groups | None = None) -> Group
     keys: list[Any] | None = None
     if isinstance(data, Mapping) and are_columns(data):
         step = "Pass a dict of study id to list of texts, or a list of lists of texts."
-        raise InputError(argument=argument, rule="must be groups of texts", value="a dict of columns", step=step)
+        raise InputError(argument, "must be groups of texts", "a dict of columns", step)
     if isinstance(data, list | tuple | Mapping):
         groups = dict(data if isinstance(data, Mapping) else enumerate(data))
         if not groups or any(isinstance(group, list | tuple) for group in groups.values()):
@@ -53,14 +53,14 @@ def groups_of(given: Given, argument: str, other: Groups | None = None) -> Group
         value = "one group" if keys is None else f"{len(keys)} groups"
         rule = "must be one group" if other.keys is None else f"must be {len(other.keys)} groups with the same keys"
         step = "Pass candidates and references in the same form."
-        raise InputError(argument=argument, rule=rule, value=value, step=step)
+        raise InputError(argument, rule, value, step)
     if keys is None:
         return Groups(side)
     for key, group in groups.items():
         if not (isinstance(group, list | tuple) and all(map(_is_text, group))):
             step = "Pass a list of texts, a list of lists of texts, or a dict of them."
             value = f"another type in group {key!r}"
-            raise InputError(argument=argument, rule="must be lists of texts", value=value, step=step)
+            raise InputError(argument, "must be lists of texts", value, step)
     keys = keys if other is None else other.keys or []
     ids = [f"{key}/{i}" for key in keys for i in range(len(groups[key]))]
     texts = [text for key in keys for text in groups[key]]
@@ -201,5 +201,5 @@ def _read(
     reports, prepared = side.read(predictions=predictions, keep_empty=keep_empty)
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:
-        raise InputError(argument="reports", rule="must be texts", value=f"{n_missing} missing", step="Leave them out.")
+        raise InputError("reports", "must be texts", f"{n_missing} missing", "Leave them out.")
     return reports, prepared

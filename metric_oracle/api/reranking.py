@@ -123,9 +123,4 @@ def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
         return name, None if is_chosen and pool == f"radcliq:{_rerank.SIZE}" else int(size)
     if is_chosen:
         return str(pool), None
-    raise InputError(
-        argument="pool",
-        rule=f"must be METRIC:N or {_rerank.ALL}",
-        value=shown_names([pool]),
-        step=f"Pass radcliq:{_rerank.SIZE}.",
-    )
+    raise InputError("pool", f"must be METRIC:N or {_rerank.ALL}", shown_names([pool]), f"Pass radcliq:{_rerank.SIZE}.")

@@ -236,7 +236,7 @@ class Scorer:
                 else "a metric that does not"
             )
             rule = "must be one whose scores do not depend on the other references of a call"
-            raise InputError(argument="metric", rule=rule, value=repr(record.name), step=f"Use {instead}.")
+            raise InputError("metric", rule, repr(record.name), f"Use {instead}.")
         counted = None if index is None else opened(index)
         check_counted(counted, [record], None)
         models = {
@@ -247,7 +247,7 @@ class Scorer:
         if record.needs_encoder:
             if encoder is None:
                 rule = f"must be given for metric {record.name!r}"
-                raise InputError(argument="encoder", rule=rule, value="None", step="Add a name or a folder.")
+                raise InputError("encoder", rule, "None", "Add a name or a folder.")
             encoding = load_encoding(encoder, **given_of(given, ("device",)))
         kept = {name: _Remembered(model) for name, model in models.items()}
         pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
@@ -304,15 +304,15 @@ def _texts_of(given: Sequence[Any], what: str) -> list[str]:
     texts: list[str] = []
     if isinstance(given, str):
         rule = "must be a list of texts, or of lists of chat messages"
-        raise InputError(argument=what, rule=rule, value="one text", step="Put it into a list.")
+        raise InputError(what, rule, "one text", "Put it into a list.")
     try:
         texts.extend(map(_text_of, given))  # up to the first that is none
     except (TypeError, LookupError):
         raise InputError(
-            argument=what,
-            rule="must be texts, or lists of chat messages with a content each",
-            value=f"neither at position {len(texts)}" if hasattr(given, "__iter__") else type(given).__name__,
-            step="Pass what the trainer passes.",
+            what,
+            "must be texts, or lists of chat messages with a content each",
+            f"neither at position {len(texts)}" if hasattr(given, "__iter__") else type(given).__name__,
+            "Pass what the trainer passes.",
         ) from None
     return ["" if is_missing(text) else text for text in texts]
 
@@ -331,7 +331,7 @@ def _column(values: Any, name: str, n: int) -> list[Any]:
     if not is_column or len(values) != n:
         got = len(values) if is_column else "none" if values is None else type(values).__name__
         step = "Name the column of the data set with column=NAME."
-        raise InputError(argument=name, rule=f"must be one value for each of {n} completions", value=got, step=step)
+        raise InputError(name, f"must be one value for each of {n} completions", got, step)
     return list(values)
 
 
@@ -358,10 +358,10 @@ def _key_of(value: Any, name: str) -> Any:
     elif type(value).__hash__ is not None and getattr(type(value), "__eq__", None) is not object.__eq__:
         return value, isinstance(value, bool)
     raise InputError(
-        argument=name,
-        rule="must hold texts, numbers, messages or arrays, whose content says which completions belong together",
-        value=type(value).__name__,
-        step="Name a column with the id of the study, with column=NAME.",
+        name,
+        "must hold texts, numbers, messages or arrays, whose content says which completions belong together",
+        type(value).__name__,
+        "Name a column with the id of the study, with column=NAME.",
     )
 
 
@@ -379,7 +379,7 @@ def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Calla
     if not callable(value):
         rule = f"must be a model or a function of texts for metric {record.name!r}"
         step = f"Pass its file, or what returns {source.record.plural} of a list of texts."
-        raise InputError(argument=source.argument, rule=rule, value=type(value).__name__, step=step)
+        raise InputError(source.argument, rule, type(value).__name__, step)
     return value
 
 

@@ -199,10 +199,10 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
     if given.get("path") is None:
         others = [option(CREPE[name], python=repr(name)) for name in given_of(given, ("config", "vocabulary"))]
         raise InputError(
-            argument="crepe",
-            rule="must name a checkpoint",
-            value=f"{' and '.join(others)} alone" if others else "none",
-            step="Add " + option("crepe", "FOLDER", python="'path': FOLDER") + ".",
+            "crepe",
+            "must name a checkpoint",
+            f"{' and '.join(others)} alone" if others else "none",
+            "Add " + option("crepe", "FOLDER", python="'path': FOLDER") + ".",
         )
     named = {CREPE[name]: value for name, value in given_of(given).items() if name in CREPE}
     return open_pair_models(named, str(given["device"]) if given.get("device") else device)
@@ -223,10 +223,7 @@ def shared_models(
         differing.append("encoder")
     if differing:
         raise InputError(
-            argument=differing[0],
-            rule="must be the same for both sides",
-            value="two different values",
-            step="Pass it with the references only.",
+            differing[0], "must be the same for both sides", "two different values", "Pass it with the references only."
         )
     encoded = next((side for side in (references, predictions) if side.encoding), None)
     return {**predictions.models, **references.models}, encoded

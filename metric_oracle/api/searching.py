@@ -94,10 +94,10 @@ def build_index(
         get_metric(name)
     if max_memory is not None and not given.encoding:
         raise InputError(
-            argument="encoder",
-            rule=f"must be given with {option('max_memory')}",
-            value="None",
-            step=f"Add {option('encoder', 'NAME')} or a folder.",
+            "encoder",
+            f"must be given with {option('max_memory')}",
+            "None",
+            f"Add {option('encoder', 'NAME')} or a folder.",
         )
     if shard_rows is not None:
         check_int("shard_rows", shard_rows, 1, "Choose one.")
@@ -119,10 +119,10 @@ def build_index(
         )
     if where is not None:
         raise InputError(
-            argument="reports",
-            rule=f"must be a file of Parquet, CSV or JSON Lines, and given with {option('shard_rows')}, for a runner",
-            value=f"{given.described} {'without it' if shard_rows is None else 'with it'}",
-            step=f"Add {option('shard_rows', 'N')}, or convert them.",
+            "reports",
+            f"must be a file of Parquet, CSV or JSON Lines, and given with {option('shard_rows')}, for a runner",
+            f"{given.described} {'without it' if shard_rows is None else 'with it'}",
+            f"Add {option('shard_rows', 'N')}, or convert them.",
         )
     corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:

@@ -386,38 +386,25 @@ def _check(
     """Raise InputError unless the arguments of `run_bench` fit together."""
     if (index is None) != (queries is None):
         got = "an index alone" if queries is None else "queries alone"
-        raise InputError(
-            argument="index and queries",
-            rule="must be given together",
-            value=got,
-            step="Add the other, or leave both out.",
-        )
+        raise InputError("index and queries", "must be given together", got, "Add the other, or leave both out.")
     unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
         raise InputError(
-            argument="backends",
-            rule=f"must be one of {', '.join(DEVICES)}",
-            value=", ".join(unknown) or "none",
-            step="Choose one of these.",
+            "backends", f"must be one of {', '.join(DEVICES)}", ", ".join(unknown) or "none", "Choose one of these."
         )
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
         if value is not None:
             check_int(name, value, 1, "Choose one.")
     if index is not None and size != (None, None):
         raise InputError(
-            argument="reports and tests",
-            rule="must be left out with an index",
-            value="a size",
-            step="Leave them out: they are the sizes of a synthetic corpus.",
+            "reports and tests",
+            "must be left out with an index",
+            "a size",
+            "Leave them out: they are the sizes of a synthetic corpus.",
         )
     given = [name for name, value in loading.items() if value is not None]
     if index is None and given:
-        raise InputError(
-            argument=", ".join(given),
-            rule="must be left out without an index",
-            value="a value",
-            step="Name INDEX and QUERIES.",
-        )
+        raise InputError(", ".join(given), "must be left out without an index", "a value", "Name INDEX and QUERIES.")
 
 
 def _synthetic(

@@ -175,12 +175,7 @@ def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
     names = split_names(metrics)
     for name in names:
         if name != COMPOSITE and find_metric(name) is None and not re.fullmatch(r"[\w:.-]{1,40}", name):
-            raise InputError(
-                argument="metric",
-                rule="must be a name that oracle metrics lists",
-                value="another text",
-                step="Choose one.",
-            )
+            raise InputError("metric", "must be a name that oracle metrics lists", "another text", "Choose one.")
         if name != COMPOSITE:
             get_metric(name)
     return names
@@ -199,12 +194,7 @@ def one_metric(metrics: Sequence[str]) -> str:
     names = split_names(metrics)
     metric_names([part for name in names for part in name.split("+")])
     if len(names) != 1:
-        raise InputError(
-            argument="metric",
-            rule="must be a single one",
-            value=len(names),
-            step="Run the command once for each metric.",
-        )
+        raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
     return names[0]
 
 
@@ -229,18 +219,13 @@ def named(
         name, separator, value = text.partition(mark)
         if not (name and separator and value):
             raise InputError(
-                argument=argument,
-                rule=f"must be {form}",
-                value=repr(text),
-                step="Write both parts, and quote the argument if it contains spaces.",
+                argument,
+                f"must be {form}",
+                repr(text),
+                "Write both parts, and quote the argument if it contains spaces.",
             )
         if not repeatable and name in dict(pairs):
-            raise InputError(
-                argument=argument,
-                rule="must have each name once",
-                value=f"{name!r} twice",
-                step="Give one of them another name.",
-            )
+            raise InputError(argument, "must have each name once", f"{name!r} twice", "Give one of them another name.")
         if "FILE" in form:
             check_path(argument, value)
         pairs.append((name, value))
@@ -254,9 +239,7 @@ def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
         name, mark, path = text.partition("=")
         name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
         if not name or not path:
-            raise InputError(
-                argument=argument, rule="must be FILE or NAME=FILE", value=repr(text), step="Write both parts."
-            )
+            raise InputError(argument, "must be FILE or NAME=FILE", repr(text), "Write both parts.")
         pairs.append((name, path))
     return pairs
 

@@ -32,10 +32,10 @@ def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
     names = [option(name) for name in options]
     if names:
         raise InputError(
-            argument=argument,
-            rule=f"must be given with {', '.join(names)}",
-            value="none",
-            step=f"Add {option(argument)}, whose reports they belong to{other}.",
+            argument,
+            f"must be given with {', '.join(names)}",
+            "none",
+            f"Add {option(argument)}, whose reports they belong to{other}.",
         )
 
 
@@ -132,10 +132,10 @@ def written_by(
         of_one = [value for value in values or () if value not in of_all]
         if of_all[1:]:
             raise InputError(
-                argument=argument,
-                rule="must be given once for all models",
-                value=f"{len(of_all)} values without NAME=",
-                step="Write NAME=VALUE.",
+                argument,
+                "must be given once for all models",
+                f"{len(of_all)} values without NAME=",
+                "Write NAME=VALUE.",
             )
         setting = argument.removeprefix("model_")
         form = "NAME=FILE" if argument in of_sources else "NAME=VALUE, or one VALUE for all models"
@@ -143,10 +143,10 @@ def written_by(
         for name, _ in pairs:
             if name not in options:
                 raise InputError(
-                    argument=argument,
-                    rule="must name a model",
-                    value=f"{name!r}, which has no file",
-                    step=f"Add its file{', or choose one of ' * bool(options)}{', '.join(options)}.",
+                    argument,
+                    "must name a model",
+                    f"{name!r}, which has no file",
+                    f"Add its file{', or choose one of ' * bool(options)}{', '.join(options)}.",
                 )
         for name, value in [*((name, value) for name in options for value in of_all), *pairs]:
             options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)

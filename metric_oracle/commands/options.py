@@ -67,12 +67,7 @@ def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
     def check(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> int | None:
         if value is not None and value < least and not context.resilient_parsing:
             with called(context.command_path):
-                raise InputError(
-                    argument=parameter.opts[-1],
-                    rule=f"must be an integer of at least {least}",
-                    value=value,
-                    step="Choose one.",
-                )
+                raise InputError(parameter.opts[-1], f"must be an integer of at least {least}", value, "Choose one.")
         return value
 
     return _option(*names, panel=panel, help=text, metavar="N", callback=check)

@@ -92,12 +92,7 @@ class Destination:
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
         """Raise unless the result can be written and printed in this form without overwriting an input."""
         if self.form is not None and self.form not in formats:
-            raise InputError(
-                argument="format",
-                rule=f"must be one of {', '.join(formats)} here",
-                value=repr(self.form),
-                step="Choose one.",
-            )
+            raise InputError("format", f"must be one of {', '.join(formats)} here", repr(self.form), "Choose one.")
         if self.out is not None and endings:
             from metric_oracle import api
 
@@ -110,7 +105,7 @@ class Destination:
     def file(self) -> Path:
         """Return the file of --out; raise InputError if it was not given."""
         if self.out is None:
-            raise InputError(argument="out", rule="must be given", value="none", step=f"Add {option('out', 'FILE')}.")
+            raise InputError("out", "must be given", "none", f"Add {option('out', 'FILE')}.")
         return self.out
 
     def deliver(

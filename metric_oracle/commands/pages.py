@@ -47,10 +47,7 @@ def explore(
     check_web()
     if not results and index is None:
         raise InputError(
-            argument="results or index",
-            rule="must be given",
-            value="neither",
-            step=f"Name result files, or an index with {option('index')}.",
+            "results or index", "must be given", "neither", f"Name result files, or an index with {option('index')}."
         )
     check_installed(inputs.files)
     from metric_oracle.explorer.images import Images
@@ -97,10 +94,10 @@ def report(
     check_web()
     if not results or to.out is None:
         raise InputError(
-            argument="results and out",
-            rule="must be given",
-            value="one of them or none",
-            step=f"Name result files, and {option('out', 'page.html')}.",
+            "results and out",
+            "must be given",
+            "one of them or none",
+            f"Name result files, and {option('out', 'page.html')}.",
         )
     check_installed(inputs.files)
     from metric_oracle.explorer.report import write_report
@@ -127,10 +124,10 @@ def _cases(
         check_owner("queries", given_options(inputs))
     if rated.ratings is None and (rated.samples or rated.scores):
         raise InputError(
-            argument="ratings",
-            rule=f"must be given with {option('samples')} or {option('scores')}",
-            value="none",
-            step=f"Add {option('ratings')}.",
+            "ratings",
+            f"must be given with {option('samples')} or {option('scores')}",
+            "none",
+            f"Add {option('ratings')}.",
         )
     opened = None if index is None else api.open_index(index)
     with progress("reading results"):

@@ -113,12 +113,7 @@ def compare_metrics(
     for argument, given in (("scores", scores), ("samples", samples)):
         for name, file in named(given, argument, repeatable=argument == "scores"):
             if name not in ratings:
-                raise InputError(
-                    argument=argument,
-                    rule=f"must name a set of {', '.join(ratings)}",
-                    value=repr(name),
-                    step="Add NAME=RATINGS.",
-                )
+                raise InputError(argument, f"must name a set of {', '.join(ratings)}", repr(name), "Add NAME=RATINGS.")
             if argument == "scores":
                 of_set[name]["scores"].append(file)
             else:

@@ -60,10 +60,10 @@ def score(
 
     if published_names and to.out is None:
         raise InputError(
-            argument=option("published_names"),
-            rule=f"must be given with {option('out')}",
-            value="none",
-            step=f"Add {option('out', 'FILE.csv')}.",
+            option("published_names"),
+            f"must be given with {option('out')}",
+            "none",
+            f"Add {option('out', 'FILE.csv')}.",
         )
     if published_names:
         to.check((".csv",), PLAIN)
@@ -172,10 +172,7 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
     files = named(foreign, "foreign", repeatable=True)
     if directions and not files:
         raise InputError(
-            argument="direction",
-            rule="must be given with foreign columns",
-            value=f"no {option('foreign')}",
-            step="Drop it, or add the file.",
+            "direction", "must be given with foreign columns", f"no {option('foreign')}", "Drop it, or add the file."
         )
     return [(name, read_foreign(name, file, directions)) for name, file in files]
 
@@ -229,10 +226,7 @@ def study(
         check_folder(out)
     elif overlap:
         raise InputError(
-            argument="out",
-            rule=f"must be given with {option('overlap')}",
-            value="none",
-            step=f"Add {option('out', 'FOLDER')}, or drop it.",
+            "out", f"must be given with {option('overlap')}", "none", f"Add {option('out', 'FOLDER')}, or drop it."
         )
     names = metric_names(metric)
     check_installed(inputs.files, inputs.models.encoder)

@@ -57,12 +57,7 @@ def build_index(
     names = metric_names(metric)
     check_models(inputs)
     if out.exists() and shard_rows is None:
-        raise InputError(
-            argument="out",
-            rule="must be a new folder",
-            value=f"{out}, which exists",
-            step="Remove it or name another folder.",
-        )
+        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another folder.")
     with progress("building") as step:
         encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
         corpus = attached(reports, inputs, **encoding)
@@ -116,18 +111,15 @@ def retrieve(
     ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
     if text is not None and ignored:
         raise InputError(
-            argument="options of a file",
-            rule=f"must be left out with {option('text')}",
-            value=", ".join(ignored),
-            step="Drop them.",
+            "options of a file", f"must be left out with {option('text')}", ", ".join(ignored), "Drop them."
         )
     name = one_metric(metric)
     if part is not None and to.out is None:
         raise InputError(
-            argument="out",
-            rule=f"must be given with {option('part')}",
-            value="none",
-            step=f"Add {option('out', 'FILE')}, which oracle merge takes.",
+            "out",
+            f"must be given with {option('part')}",
+            "none",
+            f"Add {option('out', 'FILE')}, which oracle merge takes.",
         )
     tests = queries or str(text)
     options = api.SearchOptions(

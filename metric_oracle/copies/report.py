@@ -231,9 +231,7 @@ def overlap(
     if not sets and references is None:
         raise InputError("there must be a set of reports; got none.", "Name the reports of a model, or references.")
     if HUMAN in sets and references is not None:
-        raise InputError(
-            argument="sets", rule=f"must not contain {HUMAN!r}", value=HUMAN, step="That is the name of the references."
-        )
+        raise InputError("sets", f"must not contain {HUMAN!r}", HUMAN, "That is the name of the references.")
     given = _read(index, sets, references)
     marked = {name: have_markers(reports.texts) for name, reports in given.items()}
     with tempfile.TemporaryDirectory() as folder:

@@ -59,10 +59,10 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
         else:
             return None, items
     raise InputError(
-        argument="reports",
-        rule="must be a path, texts, a dict of id -> text, a table or a dataset",
-        value=f"{type_name} of another layout" if isinstance(data, Iterable) else type_name,
-        step="Make a list or a table of it.",
+        "reports",
+        "must be a path, texts, a dict of id -> text, a table or a dataset",
+        f"{type_name} of another layout" if isinstance(data, Iterable) else type_name,
+        "Make a list or a table of it.",
     )
 
 
@@ -73,10 +73,7 @@ def in_order(data: Any) -> Any:
     """
     if _is_unordered(data):
         raise InputError(
-            argument="reports",
-            rule="must be in an order",
-            value=f"a {type(data).__name__}",
-            step="Pass a list, or a dict of id -> text.",
+            "reports", "must be in an order", f"a {type(data).__name__}", "Pass a list, or a dict of id -> text."
         )
     return list(data) if isinstance(data, Iterator) else data
 

@@ -59,10 +59,10 @@ def check_joined(
     """Raise InputError if only one side has ids, or they are of two kinds; tell if their columns have two names."""
     if one.by and other.by and (one.by == "place") != (other.by == "place"):
         raise InputError(
-            argument=f"{names[0]} and {names[1]}",
-            rule="must both have ids, or neither",
-            value=f"{one.described} and {other.described}",
-            step="Pass ids with both, such as a dict of id -> text, or two lists of texts in one order.",
+            f"{names[0]} and {names[1]}",
+            "must both have ids, or neither",
+            f"{one.described} and {other.described}",
+            "Pass ids with both, such as a dict of id -> text, or two lists of texts in one order.",
         )
     if not (one.by == other.by == "name") or folded(one.name) == folded(other.name):
         return
@@ -72,10 +72,10 @@ def check_joined(
     if None not in kinds and kinds[0] != kinds[1]:
         of_images = f", or pass {option('metadata')}, which joins images to studies"
         raise InputError(
-            argument=f"{names[0]} and {names[1]}",
-            rule="must have ids of one kind",
-            value=f"{kinds[0]} in {one.name!r} and {kinds[1]} in {other.name!r}",
-            step=f"Name the columns whose values are the same: {option('id_column', 'NAME')}"
+            f"{names[0]} and {names[1]}",
+            "must have ids of one kind",
+            f"{kinds[0]} in {one.name!r} and {kinds[1]} in {other.name!r}",
+            f"Name the columns whose values are the same: {option('id_column', 'NAME')}"
             f"{if_taken('metadata', of_images)}.",
         )
     tell(f"ids: {one.name} of the {names[0]} is joined with {other.name} of the {names[1]}")

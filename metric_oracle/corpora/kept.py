@@ -15,17 +15,15 @@ def check_kept(names: object) -> tuple[str, ...]:
     """Return the names of the columns to keep, from one name, names joined with commas, or a sequence of names."""
     listed = names.split(",") if isinstance(names, str) else names
     if not isinstance(listed, Iterable) or not all(isinstance(name, str) and name.strip() for name in listed):
-        raise InputError(
-            argument="keep", rule="must be names of columns", value=repr(names), step='Name them, such as "subject_id".'
-        )
+        raise InputError("keep", "must be names of columns", repr(names), 'Name them, such as "subject_id".')
     kept = tuple(dict.fromkeys(name.strip() for name in listed))
     reserved = [name for name in kept if name in (*RESERVED, *_OWN)]
     if reserved:
         raise InputError(
-            argument="keep",
-            rule=f"must be other columns than {', '.join((*RESERVED, *_OWN))}",
-            value=repr(reserved[0]),
-            step="Rename the column.",
+            "keep",
+            f"must be other columns than {', '.join((*RESERVED, *_OWN))}",
+            repr(reserved[0]),
+            "Rename the column.",
         )
     return kept
 

@@ -36,9 +36,9 @@ def checked_texts(texts: Sequence[object], where: str) -> list[str | None]:
     for position, text in enumerate(texts):
         if not isinstance(text, str) and not is_missing(text):
             raise InputError(
-                argument=where,
-                rule="must be text or None",
-                value=f"{type(text).__name__} at position {position}",
-                step="Convert it to text, or pass None for a missing report.",
+                where,
+                "must be text or None",
+                f"{type(text).__name__} at position {position}",
+                "Convert it to text, or pass None for a missing report.",
             )
     return [text if isinstance(text, str) else None for text in texts]

@@ -79,10 +79,7 @@ def read_rows(
         _check_no_columns(path, id_column, text_column)
         if separator is not None:
             raise InputError(
-                argument="separator",
-                rule="must be left out for text with one report per line",
-                value=f"a value for {path}",
-                step="Drop it.",
+                "separator", "must be left out for text with one report per line", f"a value for {path}", "Drop it."
             )
         return _read_lines(path, encoding)
     if ending == ".csv":
@@ -125,10 +122,10 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
     """Raise InputError if the caller named a column for a file without named columns."""
     if id_column is not None or text_column is not None:
         raise InputError(
-            argument=f"{option('id_column')} and {option('text_column')}",
-            rule="must be left out where the predictions have no such columns",
-            value=f"{shown_names([id_column or '', text_column or ''])} for {path}",
-            step="Drop them.",
+            f"{option('id_column')} and {option('text_column')}",
+            "must be left out where the predictions have no such columns",
+            f"{shown_names([id_column or '', text_column or ''])} for {path}",
+            "Drop them.",
         )
 
 

@@ -20,10 +20,7 @@ def text_of_chosen_image(
     """Choose one image per study by the rule of Yu et al., and return its text by study id."""
     if keys.images is None:
         raise InputError(
-            argument="metadata",
-            rule="must be left out for predictions without image ids",
-            value=f"{metadata} for {path}",
-            step="Drop it.",
+            "metadata", "must be left out for predictions without image ids", f"{metadata} for {path}", "Drop it."
         )
     study_of, view_of = _read_metadata(metadata)
     unknown = [image for image in keys.images if image not in study_of]

@@ -147,10 +147,10 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
         check_section(section)
     if after_impression and section not in (None, "impression"):
         raise InputError(
-            argument="section",
-            rule=f"must be impression with {option('after_impression', True)}",
-            value=section,
-            step=f"Leave {option('after_impression')} out: texts with both headings are cut to the section.",
+            "section",
+            f"must be impression with {option('after_impression', True)}",
+            section,
+            f"Leave {option('after_impression')} out: texts with both headings are cut to the section.",
         )
     what, keys, ids_from = rows.what, rows.keys, rows.ids_from
     if (keys is None) == (ids is None):

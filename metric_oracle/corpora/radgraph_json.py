@@ -194,10 +194,10 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(
-                argument="each graph",
-                rule="must have entities with tokens, label and relations",
-                value=f"another form for {shown_names([key])} in {path}",
-                step="Pass a RadGraph file.",
+                "each graph",
+                "must have entities with tokens, label and relations",
+                f"another form for {shown_names([key])} in {path}",
+                "Pass a RadGraph file.",
             ) from None
         keys.append(key)
         n_entities.append(len(entities))
@@ -215,12 +215,7 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
         ("text", same_text),
     ):
         if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
-            raise InputError(
-                argument=column,
-                rule="must be text everywhere",
-                value=f"another type in {path}",
-                step="Pass a RadGraph file.",
-            )
+            raise InputError(column, "must be text everywhere", f"another type in {path}", "Pass a RadGraph file.")
     by_position = _are_positions(keys)
     if not by_position:
         keys = canonical_ids(keys, f"the keys of {path}")
@@ -279,10 +274,7 @@ def align_graphs(
     """
     if len(ids) != len(texts):
         raise InputError(
-            argument="texts",
-            rule="must be as many as ids",
-            value=f"{len(texts)} texts and {len(ids)} ids",
-            step="Pass both of one corpus.",
+            "texts", "must be as many as ids", f"{len(texts)} texts and {len(ids)} ids", "Pass both of one corpus."
         )
     report_texts = [_without_blanks(text) for text in texts]
 
@@ -293,17 +285,17 @@ def align_graphs(
         equal = [_without_blanks(graph_text) == text for graph_text, text in pairs if graph_text is not None]
         if max(joined, default=-1) < 0 and not some:
             raise InputError(
-                argument="ids",
-                rule=f"must occur among the study ids of {graphs.path}",
-                value=f"none of {len(ids)} reports",
-                step="Pass the graphs of this corpus.",
+                "ids",
+                f"must occur among the study ids of {graphs.path}",
+                f"none of {len(ids)} reports",
+                "Pass the graphs of this corpus.",
             )
         if sum(equal) < _MIN_STUDY_AGREEMENT * len(equal):
             raise InputError(
-                argument="graphs",
-                rule="must describe the reports' own text",
-                value=f"{sum(equal)} equal texts among {len(equal)} joined by study id in {graphs.path}",
-                step="They describe other sections of these studies: pass graphs made from the same section.",
+                "graphs",
+                "must describe the reports' own text",
+                f"{sum(equal)} equal texts among {len(equal)} joined by study id in {graphs.path}",
+                "They describe other sections of these studies: pass graphs made from the same section.",
             )
         return np.array(joined, np.int64)
 
@@ -318,10 +310,10 @@ def align_graphs(
     joined = [first_of.get(text, -1) for text in report_texts]
     if max(joined, default=-1) < 0 and not some:
         raise InputError(
-            argument="graphs keyed by position",
-            rule="must carry the reports' texts",
-            value=f"no equal text among {len(graph_texts)} graphs of {graphs.path} and {len(report_texts)} reports",
-            step="Pass graphs made from the same section.",
+            "graphs keyed by position",
+            "must carry the reports' texts",
+            f"no equal text among {len(graph_texts)} graphs of {graphs.path} and {len(report_texts)} reports",
+            "Pass graphs made from the same section.",
         )
     return np.array(joined, np.int64)
 
@@ -420,10 +412,10 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
         raise KeyError
     listed = shown_names(names) or "no annotator level"
     raise InputError(
-        argument="annotator",
-        rule="must be one of those in the file",
-        value=f"{annotator!r} where {shown_names([key])} in {path} has {listed}",
-        step="Pass one of these, or leave annotator out if the graphs of a report are not listed by annotator.",
+        "annotator",
+        "must be one of those in the file",
+        f"{annotator!r} where {shown_names([key])} in {path} has {listed}",
+        "Pass one of these, or leave annotator out if the graphs of a report are not listed by annotator.",
     )
 
 
@@ -451,10 +443,7 @@ def _schema(labels: _Numbers, path: str | Path) -> str:
         schemas.add(schema)
     if len(schemas) > 1:
         raise InputError(
-            argument="labels",
-            rule="must be of one schema",
-            value=f"{' and '.join(sorted(schemas))} in {path}",
-            step="Split the file.",
+            "labels", "must be of one schema", f"{' and '.join(sorted(schemas))} in {path}", "Split the file."
         )
     return next(iter(schemas), "radgraph")
 

@@ -167,12 +167,7 @@ class Reports:
         """
         table, cells = in_memory(texts)
         if table is not None and (table.names != ["text"] or table.keys is None):
-            raise InputError(
-                argument="texts",
-                rule="must be texts alone",
-                value="a table",
-                step="Pass its column of texts, and ids.",
-            )
+            raise InputError("texts", "must be texts alone", "a table", "Pass its column of texts, and ids.")
         if table is not None:
             cells, ids = table.cells(0, is_text=True), table.keys if ids is None else ids
         return _from_texts(cells or [], ids, section, keep_empty, "the texts")
@@ -281,17 +276,14 @@ def read_reports(
         given = [name for name, value in {**of_table, "keep": keep or None}.items() if value is not None]
         if given:
             raise InputError(
-                argument=", ".join(given),
-                rule="must be left out for report files",
-                value=f"a value for {path}",
-                step=f"Choose the text with {option('section')}.",
+                ", ".join(given),
+                "must be left out for report files",
+                f"a value for {path}",
+                f"Choose the text with {option('section')}.",
             )
         if profile == "yu2023" and section not in (None, USUAL):
             raise InputError(
-                argument="section",
-                rule='must be "impression" for profile yu2023',
-                value=repr(section),
-                step=f"Use {option('profile', 'mit')}.",
+                "section", 'must be "impression" for profile yu2023', repr(section), f"Use {option('profile', 'mit')}."
             )
         source = _mimic_source(path, profile, section or USUAL)
     else:
@@ -362,10 +354,7 @@ def check_section(section: object) -> None:
     """Raise InputError unless `section` is the name of a section."""
     if section not in choices.SECTIONS:
         raise InputError(
-            argument="section",
-            rule=f"must be one of {', '.join(choices.SECTIONS)}",
-            value=repr(section),
-            step="Choose one of these.",
+            "section", f"must be one of {', '.join(choices.SECTIONS)}", repr(section), "Choose one of these."
         )
 
 
@@ -373,10 +362,7 @@ def check_profile(profile: object) -> None:
     """Raise InputError unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
     if profile not in choices.PROFILES:
         raise InputError(
-            argument="profile",
-            rule=f"must be one of {', '.join(choices.PROFILES)}",
-            value=repr(profile),
-            step="Choose one of these.",
+            "profile", f"must be one of {', '.join(choices.PROFILES)}", repr(profile), "Choose one of these."
         )
 
 

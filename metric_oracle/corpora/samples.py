@@ -87,10 +87,10 @@ class Samples(OneLine):
             groups = getattr(self, what)
             if groups is not None and ([*map(len, groups)] != sizes or len(groups) != len(self.ids)):
                 raise InputError(
-                    argument=what,
-                    rule="must have a list for each id, with a value for each text",
-                    value="lists of other lengths",
-                    step="Complete them.",
+                    what,
+                    "must have a list for each id, with a value for each text",
+                    "lists of other lengths",
+                    "Complete them.",
                 )
         if not all(sizes):
             raise InputError("a study has no sample.", "Leave its id out.")
@@ -276,10 +276,10 @@ def _in_memory(data: Any) -> Table:
         groups = list(data.values())
         if are_columns(data):
             raise InputError(
-                argument="candidates",
-                rule="must have study ids as keys where they are a dict of lists",
-                value="a dict of columns",
-                step="Pass the data set or the frame itself, or a list of records.",
+                "candidates",
+                "must have study ids as keys where they are a dict of lists",
+                "a dict of columns",
+                "Pass the data set or the frame itself, or a list of records.",
             )
         return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), list(data))
     if isinstance(data, Sequence) and data and all(isinstance(group, list | tuple) for group in data):
@@ -289,10 +289,10 @@ def _in_memory(data: Any) -> Table:
     table, _ = in_memory(data)
     if table is None:
         raise InputError(
-            argument="candidates",
-            rule="must be a list of reports for each study",
-            value=f"a {type_name} of texts",
-            step="Pass a dict of study id to list of reports.",
+            "candidates",
+            "must be a list of reports for each study",
+            f"a {type_name} of texts",
+            "Pass a dict of study id to list of reports.",
         )
     return table
 

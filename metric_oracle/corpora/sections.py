@@ -229,8 +229,8 @@ def check_sections(
             f"pass {option('section', other[0])}, or say by {option(option_of_other)} what the model writes"
         )
     raise InputError(
-        argument=f"{names[0]} and {names[1]}",
-        rule="must be of one section",
-        value=f"{one[0]} (by {one[1]}) and {other[0]} (by {other[1]})",
-        step=f"{step}." if step else f"Pass {option('section', other[0])}.",
+        f"{names[0]} and {names[1]}",
+        "must be of one section",
+        f"{one[0]} (by {one[1]}) and {other[0]} (by {other[1]})",
+        f"{step}." if step else f"Pass {option('section', other[0])}.",
     )

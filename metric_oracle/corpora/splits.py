@@ -61,10 +61,7 @@ def ids_of_split(
     for name in wanted:
         if name not in known:
             raise InputError(
-                argument="split",
-                rule=f"must be one of {shown_names(known)}",
-                value=f"{name!r} for {path}",
-                step="Join several with +.",
+                "split", f"must be one of {shown_names(known)}", f"{name!r} for {path}", "Join several with +."
             )
     return set(splits.filter(pl.col("split").is_in(wanted))["id"])
 

@@ -442,10 +442,7 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
     unsuited += ["separator"] * (separator is not None and kind not in SEPARATED)
     if unsuited:
         raise InputError(
-            argument=" and ".join(unsuited),
-            rule=f"must be left out for {kind} files",
-            value=f"a value for {path}",
-            step="Drop it.",
+            " and ".join(unsuited), f"must be left out for {kind} files", f"a value for {path}", "Drop it."
         )
     return kind
 
@@ -617,10 +614,10 @@ def are_columns(data: Mapping[Any, Any]) -> bool:
         return False
     if len(lengths) > 1:
         raise InputError(
-            argument="a dict of columns",
-            rule="must have lists of one length",
-            value=f"{min(lengths)} to {max(lengths)} cells in the columns {shown_names(map(str, data))}",
-            step="Complete the columns. A dict of studies has study ids as keys, not names of columns.",
+            "a dict of columns",
+            "must have lists of one length",
+            f"{min(lengths)} to {max(lengths)} cells in the columns {shown_names(map(str, data))}",
+            "Complete the columns. A dict of studies has study ids as keys, not names of columns.",
         )
     return True
 

@@ -101,10 +101,10 @@ def checked_encoding(encoding: str | None) -> str | None:
         return codecs.lookup(encoding).name
     except (LookupError, ValueError, TypeError):
         raise InputError(
-            argument="encoding",
-            rule="must be the name of a text encoding, such as utf-8, utf-16 or cp1252",
-            value=repr(encoding),
-            step="Correct it.",
+            "encoding",
+            "must be the name of a text encoding, such as utf-8, utf-16 or cp1252",
+            repr(encoding),
+            "Correct it.",
         ) from None
 
 
@@ -310,10 +310,10 @@ def checked_separator(separator: str | None) -> str | None:
         return None if separator is None else "\t"
     if not (isinstance(separator, str) and re.fullmatch(r"[\t !#-/:-@\[-`{-~]", separator)):
         raise InputError(
-            argument="separator",
-            rule="must be tab or one ASCII character other than letters, digits, quotes and line breaks",
-            value=repr(separator),
-            step="Choose one, such as ';'.",
+            "separator",
+            "must be tab or one ASCII character other than letters, digits, quotes and line breaks",
+            repr(separator),
+            "Choose one, such as ';'.",
         )
     return separator
 

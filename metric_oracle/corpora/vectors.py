@@ -130,7 +130,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
     own_ids, array = reader(path)
     if (own_ids is None) == (ids is None):
         rule = "given where the file holds no ids" if ids is None else "left out where the file holds ids"
-        raise InputError(argument="ids", rule=f"must be {rule}", value=f"{ids} for {path}", step="Pass ids once.")
+        raise InputError("ids", f"must be {rule}", f"{ids} for {path}", "Pass ids once.")
     if ids is not None:
         where = str(ids)
         id_list = read_ids(existing_file(Path(ids)))
@@ -260,10 +260,10 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
     if None in class_of_cell:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
         raise InputError(
-            argument=f"{what} of {path}",
-            rule=f"must hold {allowed}",
-            value=f"another value in row {class_of_cell.index(None) + 1}",
-            step="Repair it.",
+            f"{what} of {path}",
+            f"must hold {allowed}",
+            f"another value in row {class_of_cell.index(None) + 1}",
+            "Repair it.",
         )
     return class_of_cell  # type: ignore[return-value]
 
@@ -289,9 +289,7 @@ def read_ids(path: Path) -> list[str]:
     table = read_table(path)
     id_cells = table.id_cells()
     if id_cells is None:
-        raise InputError(
-            argument="ids", rule="must have a column with a usual id name", value=path, step=f"Columns: {table.header}."
-        )
+        raise InputError("ids", "must have a column with a usual id name", path, f"Columns: {table.header}.")
     return canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
 
 
@@ -299,24 +297,16 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
     """Return the vectors as float32 after all checks; a zero vector has no cosine."""
     if array.ndim != 2 or array.dtype.kind != "f":
         raise DtypeError(
-            argument="vectors",
-            rule="must be a floating 2-d array",
-            value=f"shape {array.shape} and dtype {array.dtype} in {path}",
-            step="Save one row for each report.",
+            "vectors",
+            "must be a floating 2-d array",
+            f"shape {array.shape} and dtype {array.dtype} in {path}",
+            "Save one row for each report.",
         )
     if not array.size:
-        raise InputError(
-            argument="vectors",
-            rule="must be at least one",
-            value=f"shape {array.shape} in {path}",
-            step="Check the file.",
-        )
+        raise InputError("vectors", "must be at least one", f"shape {array.shape} in {path}", "Check the file.")
     if len(ids) != len(array):
         raise InputError(
-            argument="ids",
-            rule="must be as many as vectors",
-            value=f"{len(ids)} in {where} and {len(array)} in {path}",
-            step="Pass its ids.",
+            "ids", "must be as many as vectors", f"{len(ids)} in {where} and {len(array)} in {path}", "Pass its ids."
         )
     check_unique(ids, where)
     with np.errstate(over="ignore"):
@@ -325,10 +315,10 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
         if is_bad.any():
             row = int(is_bad.argmax())
             raise InputError(
-                argument="every vector",
-                rule=f"must be {rule}",
-                value=f"row {row + 1} (id {shown_names([ids[row]])}) in {path}",
-                step="Repair or drop it.",
+                "every vector",
+                f"must be {rule}",
+                f"row {row + 1} (id {shown_names([ids[row]])}) in {path}",
+                "Repair or drop it.",
             )
     return values
 
@@ -387,17 +377,11 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
         id_list = None if ids is None else ids.astype(str).ravel().tolist()
     except UnicodeDecodeError:
         raise InputError(
-            argument="ids",
-            rule="must be text or numbers",
-            value=f"bytes beyond ASCII in {path}",
-            step="Save them as text.",
+            "ids", "must be text or numbers", f"bytes beyond ASCII in {path}", "Save them as text."
         ) from None
     if len(arrays) != 1:
         raise InputError(
-            argument="an .npz file",
-            rule="must hold ids and one array of vectors",
-            value=f"{len(arrays)} arrays in {path}",
-            step="Save it anew.",
+            "an .npz file", "must hold ids and one array of vectors", f"{len(arrays)} arrays in {path}", "Save it anew."
         )
     return id_list, next(iter(arrays.values()))
 
@@ -409,10 +393,10 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
     if id_cells is None or len(lists) != 1:
         raise InputError(
-            argument="a Parquet file",
-            rule="must have an id column and one column of lists",
-            value=f"{len(lists)} columns of lists in {path}",
-            step=f"Save both, and no other lists; columns: {table.header}.",
+            "a Parquet file",
+            "must have an id column and one column of lists",
+            f"{len(lists)} columns of lists in {path}",
+            f"Save both, and no other lists; columns: {table.header}.",
         )
     column = lists[0].combine_chunks()  # type: ignore[union-attr]
     # flatten() heeds the offset of a slice and drops missing lists; .values does neither.
@@ -453,19 +437,19 @@ def _read_pt(path: Path) -> tuple[None, Any]:
         rows = [data[row] for row in range(len(data))]
         if not all(_is_plain(torch, row) and row.shape == rows[0].shape for row in rows):
             raise DtypeError(
-                argument="a .pt object",
-                rule="must hold dense tensors of one shape",
-                value=f"other values in {path}",
-                step="Run encode.py without the logits flag.",
+                "a .pt object",
+                "must hold dense tensors of one shape",
+                f"other values in {path}",
+                "Run encode.py without the logits flag.",
             )
         data = torch.stack(rows)
     if not _is_plain(torch, data):
         got = f"a {data.layout} {data.dtype} tensor" if isinstance(data, torch.Tensor) else type(data).__name__
         raise DtypeError(
-            argument="a .pt file",
-            rule="must hold a dense tensor of numbers or an object row -> tensor",
-            value=f"{got} in {path}",
-            step="Convert it.",
+            "a .pt file",
+            "must hold a dense tensor of numbers or an object row -> tensor",
+            f"{got} in {path}",
+            "Convert it.",
         )
     # NumPy has no bfloat16, and no conjugates that are still to be taken.
     return None, (data.float() if data.is_floating_point() else data).detach().resolve_conj().resolve_neg().numpy()

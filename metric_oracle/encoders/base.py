@@ -76,10 +76,7 @@ class Encoder:
         """Raise InputError unless `is_finite`: a model with damaged weights can return NaN or infinity."""
         if not is_finite:
             raise InputError(
-                argument=argument,
-                rule="must give finite numbers",
-                value=f"{value} from {path or self._path}",
-                step="Fetch it again.",
+                argument, "must give finite numbers", f"{value} from {path or self._path}", "Fetch it again."
             )
 
     def _pack(self, output: Any) -> bytes:

@@ -29,10 +29,10 @@ def read_torch(path: Path, step: str) -> Any:
     # A damaged file can raise any error in PyTorch's reader: IndexError, AttributeError, ...
     except Exception:
         raise InputError(
-            argument="checkpoint",
-            rule="must be a whole PyTorch file of tensors without code",
-            value=f"a damaged or foreign one, {path}",
-            step=f"{step}.",
+            "checkpoint",
+            "must be a whole PyTorch file of tensors without code",
+            f"a damaged or foreign one, {path}",
+            f"{step}.",
         ) from None
 
 
@@ -78,8 +78,8 @@ def check_names(path: Path, published: Published, **problems: list[str]) -> None
     ]
     if lists:
         raise InputError(
-            argument=published.argument,
-            rule=f"must hold the tensors of {published.model} and no other",
-            value=f"{', '.join(lists)} in {path}",
-            step=f"Pass {published.file}.",
+            published.argument,
+            f"must hold the tensors of {published.model} and no other",
+            f"{', '.join(lists)} in {path}",
+            f"Pass {published.file}.",
         )

@@ -147,10 +147,7 @@ def _read_tensors(path: Path) -> dict[str, Any]:
     tensors = named_tensors(checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None)
     if tensors is None:
         raise InputError(
-            argument="checkpoint",
-            rule='must hold tensors under "model_state_dict"',
-            value=f"none in {path}",
-            step="Pass chexbert.pth.",
+            "checkpoint", 'must hold tensors under "model_state_dict"', f"none in {path}", "Pass chexbert.pth."
         )
     prefix = "module." if all(name.startswith("module.") for name in tensors) else ""
     return {name[len(prefix) :]: value for name, value in tensors.items()}
@@ -198,10 +195,10 @@ def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: 
         cached = [file for name in _VOCABULARY_NAMES if (file := cached_file(name, "vocab.txt"))]
         if not cached:
             raise InputError(
-                argument="vocabulary",
-                rule="must be the vocab.txt of bert-base-uncased",
-                value="none in the checkpoint's folder or in the Hugging Face cache",
-                step=f"Put it at {default}.",
+                "vocabulary",
+                "must be the vocab.txt of bert-base-uncased",
+                "none in the checkpoint's folder or in the Hugging Face cache",
+                f"Put it at {default}.",
             )
         path = cached[0]
     try:
@@ -210,10 +207,9 @@ def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: 
         pieces = []
     if len(pieces) != n_pieces or not set(_SPECIAL_PIECES) <= set(pieces):
         raise InputError(
-            argument="vocabulary",
-            rule=f"must have one word piece per line, {n_pieces} as in the checkpoint, with "
-            f"{' '.join(_SPECIAL_PIECES)}",
-            value=f"{len(pieces)} lines in {path}",
-            step="Pass the vocab.txt of bert-base-uncased.",
+            "vocabulary",
+            f"must have one word piece per line, {n_pieces} as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}",
+            f"{len(pieces)} lines in {path}",
+            "Pass the vocab.txt of bert-base-uncased.",
         )
     return path

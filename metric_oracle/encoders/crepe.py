@@ -189,11 +189,11 @@ def load_tokenizer(path: Path, config: Any) -> Any:
         n_pieces, is_pair, has_special = 0, False, False
     if n_pieces != config.vocab_size or not is_pair or not has_special:
         raise InputError(
-            argument="crepe_vocabulary",
-            rule=f"must have {config.vocab_size} word pieces as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}, "
+            "crepe_vocabulary",
+            f"must have {config.vocab_size} word pieces as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}, "
             "and join pairs of texts as BERT does",
-            value=f"{n_pieces} in {path}",
-            step="Pass the tokenizer.json or vocab.txt of the checkpoint.",
+            f"{n_pieces} in {path}",
+            "Pass the tokenizer.json or vocab.txt of the checkpoint.",
         )
     tokenizer.enable_truncation(min(MAX_PIECES, config.max_position_embeddings), strategy="longest_first")
     return tokenizer
@@ -219,10 +219,7 @@ def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument:
     paths = [folder / name for name in names if (folder / name).is_file()]
     if not paths:
         raise InputError(
-            argument=argument,
-            rule=f"must be {' or '.join(names)} in {folder}",
-            value="none",
-            step=f"Pass {option(argument, 'FILE')}.",
+            argument, f"must be {' or '.join(names)} in {folder}", "none", f"Pass {option(argument, 'FILE')}."
         )
     return paths[0]
 
@@ -236,10 +233,10 @@ def _read_config(path: Path) -> dict[str, Any]:
         kind, n, is_poisson = None, None, None
     if not isinstance(kind, str) or n != len(CATEGORIES) or not isinstance(is_poisson, bool):
         raise InputError(
-            argument="crepe_config",
-            rule="must be a config.json of CREPE, with model_type, num_error_categories 6 and use_poisson_loss",
-            value=f"another one, {path}",
-            step="Pass the config.json of the checkpoint.",
+            "crepe_config",
+            "must be a config.json of CREPE, with model_type, num_error_categories 6 and use_poisson_loss",
+            f"another one, {path}",
+            "Pass the config.json of the checkpoint.",
         )
     return content
 
@@ -258,10 +255,10 @@ def _build(settings: dict[str, Any], path: Path) -> Any:
     except Exception:
         pass
     raise InputError(
-        argument="crepe_config",
-        rule="must have a model_type and sizes that an encoder can have",
-        value=f"others in {path}",
-        step="Fetch it again.",
+        "crepe_config",
+        "must have a model_type and sizes that an encoder can have",
+        f"others in {path}",
+        "Fetch it again.",
     ) from None
 
 
@@ -275,17 +272,11 @@ def _read_tensors(path: Path) -> dict[str, Any]:
             return load_file(path)
         except (SafetensorError, ValueError, KeyError):
             raise InputError(
-                argument="crepe",
-                rule="must be a whole safetensors file",
-                value=f"a damaged one, {path}",
-                step="Fetch it again.",
+                "crepe", "must be a whole safetensors file", f"a damaged one, {path}", "Fetch it again."
             ) from None
     tensors = named_tensors(read_torch(path, "Fetch it again"))
     if tensors is None:
         raise InputError(
-            argument="crepe",
-            rule="must hold tensors by their names",
-            value=f"another content in {path}",
-            step=f"Pass {WEIGHTS[1]}.",
+            "crepe", "must hold tensors by their names", f"another content in {path}", f"Pass {WEIGHTS[1]}."
         )
     return tensors

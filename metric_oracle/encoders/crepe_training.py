@@ -116,15 +116,13 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
     """Raise InputError unless pairs, counts and settings are valid and `out` does not exist."""
     if counts.shape != (len(pairs), len(CATEGORIES)) or not len(pairs) or not (counts >= 0).all():
         raise InputError(
-            argument="counts",
-            rule=f"must be numbers from 0, six for each of {len(pairs)} pairs (at least one)",
-            value=f"others of shape {counts.shape}",
-            step="Pass the errors of categories A to F.",
+            "counts",
+            f"must be numbers from 0, six for each of {len(pairs)} pairs (at least one)",
+            f"others of shape {counts.shape}",
+            "Pass the errors of categories A to F.",
         )
     if out.exists():
-        raise InputError(
-            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
-        )
+        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
     for name, rule, is_right in (
         ("epochs", "at least 1", settings.epochs >= 1),
         ("batch_size", "at least 1", settings.batch_size >= 1),
@@ -132,7 +130,7 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
         ("presence_weight", "from 0 to 1", 0 <= settings.presence_weight <= 1),
     ):
         if not is_right:
-            raise InputError(argument=name, rule=f"must be {rule}", value=getattr(settings, name), step="Choose one.")
+            raise InputError(name, f"must be {rule}", getattr(settings, name), "Choose one.")
 
 
 def _initial_network(folder: Path) -> tuple[Any, Path]:
@@ -150,10 +148,10 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
         kind, bert = type(error).__name__, None
     if bert is None or not vocabularies:
         raise InputError(
-            argument="base",
-            rule="must be a BERT encoder with tokenizer.json or vocab.txt",
-            value=f"{kind if bert is None else 'no vocabulary'} in {folder}",
-            step="Pass the folder of a BERT model, such as BiomedBERT.",
+            "base",
+            "must be a BERT encoder with tokenizer.json or vocab.txt",
+            f"{kind if bert is None else 'no vocabulary'} in {folder}",
+            "Pass the folder of a BERT model, such as BiomedBERT.",
         )
     network = build_network(config)
     network["bert"] = bert.float()
@@ -203,10 +201,7 @@ def _fit(
         losses.append(total / n)
         if not np.isfinite(losses[-1]):
             raise InputError(
-                argument="loss",
-                rule="must stay finite",
-                value=f"{losses[-1]} in epoch {epoch + 1}",
-                step="Lower the learning rate.",
+                "loss", "must stay finite", f"{losses[-1]} in epoch {epoch + 1}", "Lower the learning rate."
             )
     network.eval()
     return losses

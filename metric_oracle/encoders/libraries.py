@@ -24,7 +24,7 @@ def choose_device(device: str) -> str:
     import torch
 
     if device not in ("auto", *DEVICES):
-        raise InputError(argument="device", rule="must be auto, cpu or cuda", value=repr(device), step='Use "auto".')
+        raise InputError("device", "must be auto, cpu or cuda", repr(device), 'Use "auto".')
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
         raise BackendError('device "cuda" is not usable: no CUDA device found.', 'Use "cpu" or "auto".')

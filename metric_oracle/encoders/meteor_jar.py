@@ -44,10 +44,10 @@ class MeteorJar:
             if folder is None:
                 lacking, step = f"{JAR} of pycocoevalcap", "it: pip install --no-deps pycocoevalcap"
             raise BackendError(
-                argument="meteor:1.5",
-                rule="must have Java and pycocoevalcap installed",
-                value=f"no {lacking}",
-                step=f"Install {step}. meteor:nltk is another metric.",
+                "meteor:1.5",
+                "must have Java and pycocoevalcap installed",
+                f"no {lacking}",
+                f"Install {step}. meteor:nltk is another metric.",
             )
         self._java, self._folder = java, folder
 
@@ -93,10 +93,10 @@ class MeteorJar:
         except (OSError, EOFError, ValueError) as error:
             event = "another answer" if isinstance(error, ValueError) else "an end"
             raise BackendError(
-                argument=JAR,
-                rule="must print numbers for each pair",
-                value=f"{event} before the last pair",
-                step=f"Run it by hand: java -Xmx2G -jar {JAR} in {self._folder}.",
+                JAR,
+                "must print numbers for each pair",
+                f"{event} before the last pair",
+                f"Run it by hand: java -Xmx2G -jar {JAR} in {self._folder}.",
             ) from None
         return [(value, {}) for value in values], {"corpus": corpus}
 

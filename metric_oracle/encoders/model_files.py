@@ -37,10 +37,7 @@ def find(model: str | Path) -> tuple[Path, str]:
         is_name = False
     if not is_name:
         raise InputError(
-            argument="encoder",
-            rule="must be an existing folder or the name of a Hugging Face model",
-            value=model,
-            step="Check the path.",
+            "encoder", "must be an existing folder or the name of a Hugging Face model", model, "Check the path."
         )
     return _find_on_hub(str(model)), str(model)
 
@@ -51,10 +48,10 @@ def whole_folder(model: str | Path, argument: str) -> Path:
     lacking = _lacking(folder)
     if lacking:
         raise InputError(
-            argument=argument,
-            rule=f"must be a folder with {lacking[0]}",
-            value=f"none in {folder}",
-            step="Save the whole model there, tokenizer included.",
+            argument,
+            f"must be a folder with {lacking[0]}",
+            f"none in {folder}",
+            "Save the whole model there, tokenizer included.",
         )
     return folder
 
@@ -90,10 +87,10 @@ def _find_on_hub(name: str) -> Path:
     lacking = _lacking(folder)
     if lacking:
         raise InputError(
-            argument="encoder",
-            rule="must be a local folder, or the name of a model in the Hugging Face cache or on its hub",
-            value=f"{name} without {', '.join(lacking)} in {folder}, and no download{reason}",
-            step="Pass a local folder, or run once with network.",
+            "encoder",
+            "must be a local folder, or the name of a model in the Hugging Face cache or on its hub",
+            f"{name} without {', '.join(lacking)} in {folder}, and no download{reason}",
+            "Pass a local folder, or run once with network.",
         )
     return folder
 
@@ -167,17 +164,17 @@ def read(folder: Path, kind: Any, argument: str) -> tuple[Any, Any, list[str]]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         raise InputError(
-            argument=argument,
-            rule="must be a model and a tokenizer that transformers can read without running its code",
-            value=f"{folder} ({reason})",
-            step="Save it anew.",
+            argument,
+            "must be a model and a tokenizer that transformers can read without running its code",
+            f"{folder} ({reason})",
+            "Save it anew.",
         ) from error
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise InputError(
-            argument=argument,
-            rule="must have a tokenizer with cls and sep tokens",
-            value=f"none in {folder}",
-            step="Use a model of BERT's kind.",
+            argument,
+            "must have a tokenizer with cls and sep tokens",
+            f"none in {folder}",
+            "Use a model of BERT's kind.",
         )
     return tokenizer, model, sorted(info["missing_keys"])
 
@@ -188,10 +185,10 @@ def check_weights(model: Any, missing: list[str], folder: Path, argument: str) -
     random = [name for name in missing if name in model.state_dict() and "pooler" not in name]
     if random:
         raise InputError(
-            argument=argument,
-            rule="must have weights for every tensor it uses",
-            value=f"none for {len(random)} ({random[0]}) in {folder}",
-            step="Use the files that belong to its config.json.",
+            argument,
+            "must have weights for every tensor it uses",
+            f"none for {len(random)} ({random[0]}) in {folder}",
+            "Use the files that belong to its config.json.",
         )
 
 
@@ -218,20 +215,19 @@ def _cut(model: Any, layer: int, folder: Path) -> None:
         if isinstance(layers, nn.ModuleList):
             if not 0 <= layer <= len(layers):
                 raise InputError(
-                    argument="layer",
-                    rule=f"must be from 0 to {len(layers)} (layers of this encoder)",
-                    value=f"{layer} for {folder}",
-                    step=f"Change {option('layer')}.",
+                    "layer",
+                    f"must be from 0 to {len(layers)} (layers of this encoder)",
+                    f"{layer} for {folder}",
+                    f"Change {option('layer')}.",
                 )
             parent, _, name = path.rpartition(".")
             modules[parent].register_module(name, layers[:layer])
             return
     raise InputError(
-        argument="encoder",
-        rule="must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, ModernBERT and BART "
-        "have",
-        value=f"{type(model).__name__} in {folder}",
-        step="Use a model of such a family.",
+        "encoder",
+        "must have a plain list of layers, as BERT, RoBERTa, DistilBERT, ELECTRA, DeBERTa, ModernBERT and BART have",
+        f"{type(model).__name__} in {folder}",
+        "Use a model of such a family.",
     )
 
 

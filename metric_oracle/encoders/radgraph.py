@@ -195,25 +195,20 @@ class RadGraph(Encoder):
 
     def _check_texts(self, texts: Sequence[str]) -> None:
         if isinstance(texts, str):
-            raise InputError(
-                argument="texts", rule="must be a list of texts", value="one text", step="Put it into a list."
-            )
+            raise InputError("texts", "must be a list of texts", "one text", "Put it into a list.")
         for row, text in enumerate(texts):
             if not isinstance(text, str):
                 raise InputError(
-                    argument="texts",
-                    rule="must all be str",
-                    value=f"{type(text).__name__} at position {row}",
-                    step="Remove the missing ones.",
+                    "texts", "must all be str", f"{type(text).__name__} at position {row}", "Remove the missing ones."
                 )
             try:
                 text.encode()
             except UnicodeEncodeError:
                 raise InputError(
-                    argument="texts",
-                    rule="must be valid Unicode",
-                    value=f"half of a surrogate pair in text {row} (counted from 0)",
-                    step="Correct this text.",
+                    "texts",
+                    "must be valid Unicode",
+                    f"half of a surrogate pair in text {row} (counted from 0)",
+                    "Correct this text.",
                 ) from None
 
     def _split_pieces(self, words: Iterable[str]) -> dict[str, list[int]]:

@@ -65,17 +65,10 @@ def read_files(path: Path) -> tuple[dict[str, bytes], str]:
     elif path.is_file():
         files = _read_archive(path)
     else:
-        raise InputError(
-            argument="archive", rule="must be an existing .tar.gz file or folder", value=path, step="Check the name."
-        )
+        raise InputError("archive", "must be an existing .tar.gz file or folder", path, "Check the name.")
     for name in ("config.json", "weights.th"):
         if name not in files:
-            raise InputError(
-                argument="archive",
-                rule=f"must hold {name}",
-                value=f"none in {path}",
-                step="Pass a published RadGraph archive.",
-            )
+            raise InputError("archive", f"must hold {name}", f"none in {path}", "Pass a published RadGraph archive.")
     return files, sha256(path / "weights.th" if path.is_dir() else path)
 
 
@@ -86,12 +79,7 @@ def _is_needed(name: str) -> bool:
 def _read_whole(file: IO[bytes], size: int, name: str, path: Path) -> bytes:
     most = _MOST_WEIGHT_BYTES if name == "weights.th" else _MOST_BYTES
     if size > most:
-        raise InputError(
-            argument="archive",
-            rule=f"must have at most {most} bytes in {name}",
-            value=f"{size} in {path}",
-            step="Fetch it again.",
-        )
+        raise InputError("archive", f"must have at most {most} bytes in {name}", f"{size} in {path}", "Fetch it again.")
     return file.read()
 
 
@@ -117,10 +105,7 @@ def _read_archive(path: Path) -> dict[str, bytes]:
                 file = tar.extractfile(member) if member.isreg() else None
                 if file is None:
                     raise InputError(
-                        argument="archive",
-                        rule=f"must hold {name} as a plain file",
-                        value=f"a link or folder in {path}",
-                        step="Fetch it again.",
+                        "archive", f"must hold {name} as a plain file", f"a link or folder in {path}", "Fetch it again."
                     )
                 files[name] = _read_whole(file, member.size, name, path)
             # Read to the end, where gzip stores its checksum.
@@ -130,10 +115,7 @@ def _read_archive(path: Path) -> dict[str, bytes]:
         raise
     except (tarfile.TarError, ValueError, EOFError, OSError, zlib.error):
         raise InputError(
-            argument="archive",
-            rule="must be a whole .tar.gz file",
-            value=f"a damaged, cut or foreign one, {path}",
-            step="Fetch it again.",
+            "archive", "must be a whole .tar.gz file", f"a damaged, cut or foreign one, {path}", "Fetch it again."
         ) from None
     return files
 
@@ -145,10 +127,10 @@ def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[s
     types = [name for name in MODEL_TYPES if name in names]
     if len(types) != 1:
         raise InputError(
-            argument="archive",
-            rule=f"must hold vocabulary/TYPE{ending} for one TYPE of {', '.join(MODEL_TYPES)}",
-            value=f"{shown_names(sorted(names)) or 'none'} in {path}",
-            step="Pass a published RadGraph archive.",
+            "archive",
+            f"must hold vocabulary/TYPE{ending} for one TYPE of {', '.join(MODEL_TYPES)}",
+            f"{shown_names(sorted(names)) or 'none'} in {path}",
+            "Pass a published RadGraph archive.",
         )
     lists = []
     for kind in ("ner_labels", "relation_labels"):
@@ -160,10 +142,10 @@ def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[s
     labels, relation_types = lists
     if labels[0] or len(labels) < 2 or not all(labels[1:]) or not all(relation_types):
         raise InputError(
-            argument="archive",
-            rule="must have one name per line in its vocabulary, after an empty first line of the entity labels",
-            value=f"another form in {path}",
-            step="Pass a published RadGraph archive.",
+            "archive",
+            "must have one name per line in its vocabulary, after an empty first line of the entity labels",
+            f"another form in {path}",
+            "Pass a published RadGraph archive.",
         )
     return types[0], labels, relation_types
 
@@ -181,10 +163,10 @@ def read_settings(raw: bytes, path: Path) -> Settings:
             content = content.get(part, default) if isinstance(content, dict) else None
         if not is_valid(content):
             raise InputError(
-                argument="archive",
-                rule=f"must have {rule} as {key} in config.json",
-                value=f"{content!r:.60} in {path}",
-                step="Pass a published RadGraph archive.",
+                "archive",
+                f"must have {rule} as {key} in config.json",
+                f"{content!r:.60} in {path}",
+                "Pass a published RadGraph archive.",
             )
         return content
 
@@ -238,10 +220,10 @@ def read_weights(content: bytes, path: Path) -> dict[str, Any]:
         tensors = None
     if tensors is None:
         raise InputError(
-            argument="archive",
-            rule="must hold a PyTorch file of tensors without code as weights.th",
-            value=f"a damaged or foreign one in {path}",
-            step="Fetch it again.",
+            "archive",
+            "must hold a PyTorch file of tensors without code as weights.th",
+            f"a damaged or foreign one in {path}",
+            "Fetch it again.",
         )
     return {name: value for name, value in tensors.items() if not name.startswith(_UNUSED)}
 
@@ -263,10 +245,10 @@ def find_encoder(encoder: str | Path | None, name: str) -> Path:
     ):
         got = folder or "nothing of that name here or in the Hugging Face cache"
         raise InputError(
-            argument="encoder",
-            rule=f"must be a folder with config.json and tokenizer.json or vocab.txt of {name}",
-            value=got,
-            step="Fetch these files and pass their folder.",
+            "encoder",
+            f"must be a folder with config.json and tokenizer.json or vocab.txt of {name}",
+            got,
+            "Fetch these files and pass their folder.",
         )
     return folder
 
@@ -289,17 +271,17 @@ def build_encoder(folder: Path) -> tuple[Any, Any, tuple[int, int]]:
     # transformers and its tokenizers raise many errors for files of another kind, even Exception itself.
     except Exception as error:
         raise InputError(
-            argument="encoder",
-            rule=f"must hold files that transformers {transformers.__version__} reads",
-            value=f"{type(error).__name__} from {folder}",
-            step="Fetch config.json and the tokenizer's files again.",
+            "encoder",
+            f"must hold files that transformers {transformers.__version__} reads",
+            f"{type(error).__name__} from {folder}",
+            "Fetch config.json and the tokenizer's files again.",
         ) from error
     if not is_usable:
         raise InputError(
-            argument="encoder",
-            rule="must have a tokenizer that adds a start and an end token and has no more word pieces than "
+            "encoder",
+            "must have a tokenizer that adds a start and an end token and has no more word pieces than "
             "config.json says",
-            value=f"another in {folder}",
-            step="Fetch config.json and the tokenizer's files again.",
+            f"another in {folder}",
+            "Fetch config.json and the tokenizer's files again.",
         )
     return model.float(), tokenizer, (start, end)

@@ -96,10 +96,10 @@ class EntityModels(Encoder):
 
         if encoder is None:
             raise InputError(
-                argument="entity_encoder",
-                rule="must be given if entities names a model",
-                value="None",
-                step=f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C.",
+                "entity_encoder",
+                "must be given if entities names a model",
+                "None",
+                f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C.",
             )
         self._path = whole_folder(self._path, "entities")
         self._encoder_path = whole_folder(encoder, "entity_encoder")
@@ -172,10 +172,10 @@ class EntityModels(Encoder):
         labels = [str(names[i]) for i in range(len(names))]
         if not set(labels) <= _LABELS or "O" not in labels:
             raise InputError(
-                argument="entities",
-                rule=f"must be a model with the labels O, B-TYPE and I-TYPE, types {', '.join(TYPES)}",
-                value=f"others in {self._path}",
-                step="Pass the folder of RaTE-NER-Deberta.",
+                "entities",
+                f"must be a model with the labels O, B-TYPE and I-TYPE, types {', '.join(TYPES)}",
+                f"others in {self._path}",
+                "Pass the folder of RaTE-NER-Deberta.",
             )
         return labels
 

@@ -357,10 +357,10 @@ def _find_rules() -> Path:
     paths = [path for folder in folders or () if (path := Path(folder).parent / "resources/en" / RULES).is_file()]
     if not paths:
         raise BackendError(
-            argument="sentences",
-            rule=f"must have medspaCy's {RULES}, in the folder of the model or of an installed medspaCy",
-            value="none",
-            step="Install it: pip install --no-deps medspacy.",
+            "sentences",
+            f"must have medspaCy's {RULES}, in the folder of the model or of an installed medspaCy",
+            "none",
+            "Install it: pip install --no-deps medspacy.",
         )
     return paths[0]
 
@@ -377,10 +377,10 @@ def _read_rules(path: Path) -> _Rules:
         rules = []
     if {kind for _, kind, _ in rules} != {_BEGIN, _END}:
         raise InputError(
-            argument="sentences",
-            rule=f"must have rules with a pattern, a score and {_BEGIN} or {_END}, separated by tabs",
-            value=f"another file, {path}",
-            step=f"Pass medspaCy's {RULES}.",
+            "sentences",
+            f"must have rules with a pattern, a score and {_BEGIN} or {_END}, separated by tabs",
+            f"another file, {path}",
+            f"Pass medspaCy's {RULES}.",
         )
     for rule in rules:
         root.add(*rule)

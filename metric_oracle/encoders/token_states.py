@@ -103,15 +103,13 @@ class TokenEncoder:
             layer = PUBLISHED.get(str(model), (None,))[0]
         if layer is None:
             raise InputError(
-                argument="layer",
-                rule=f"must be given for an encoder other than {', '.join(PUBLISHED)}",
-                value=f"none for {model}",
-                step=f"Add {option('layer', 'N')}.",
+                "layer",
+                f"must be given for an encoder other than {', '.join(PUBLISHED)}",
+                f"none for {model}",
+                f"Add {option('layer', 'N')}.",
             )
         if dtype not in ("float32", "bfloat16"):
-            raise InputError(
-                argument="dtype", rule="must be float32 or bfloat16", value=repr(dtype), step="Use float32."
-            )
+            raise InputError("dtype", "must be float32 or bfloat16", repr(dtype), "Use float32.")
         self.layer = layer
         self.dtype = dtype
         try:
@@ -225,10 +223,10 @@ class TokenEncoder:
         if not states.isfinite().all():
             step = "Check its weights" if self.dtype == "float32" else "Use float32"
             raise InputError(
-                argument="encoder",
-                rule="must give finite token states other than zero",
-                value=f"NaN from {self.name}, layer {self.layer}, in {self.dtype}",
-                step=f"{step}.",
+                "encoder",
+                "must give finite token states other than zero",
+                f"NaN from {self.name}, layer {self.layer}, in {self.dtype}",
+                f"{step}.",
             )
         return states.cpu().numpy()
 
@@ -330,9 +328,7 @@ def write_states(
     part_tokens = part_tokens or _PART_TOKENS[encoder.device]
     shape = (len(tokens.ids), encoder.width)
     if not len(tokens.ids):
-        raise InputError(
-            argument="texts", rule="must be at least one", value="0 to encode", step="Check the file and the section."
-        )
+        raise InputError("texts", "must be at least one", "0 to encode", "Check the file and the section.")
     row_bytes = encoder.width * storage.itemsize
     bounds = part_bounds(tokens.ptr, part_tokens)
     record = path.with_suffix(".json")

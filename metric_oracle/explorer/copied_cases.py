@@ -53,18 +53,18 @@ class CopiedCases:
         """Raise unless a test report is in the file, and the file was made with the index."""
         if self._rows.keys().isdisjoint(ids):
             raise InputError(
-                argument="copies",
-                rule="must have the ids of the test reports",
-                value="none of them",
-                step="Check that the files belong together.",
+                "copies",
+                "must have the ids of the test reports",
+                "none of them",
+                "Check that the files belong together.",
             )
         made_with = str(self.signature.get("index"))
         if index is not None and made_with != index.fingerprint:
             raise InputError(
-                argument="copies",
-                rule=f"must be made with index {index.fingerprint[:12]} ({index.folder})",
-                value=f"one made with {made_with[:12]}",
-                step="Pass the other index, or run overlap with this one.",
+                "copies",
+                f"must be made with index {index.fingerprint[:12]} ({index.folder})",
+                f"one made with {made_with[:12]}",
+                "Pass the other index, or run overlap with this one.",
             )
 
     @property

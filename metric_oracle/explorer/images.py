@@ -23,10 +23,10 @@ class Images:
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
             raise InputError(
-                argument="images",
-                rule="must be an existing folder",
-                value=self.folder,
-                step=f"Pass the folder with the files of the images as {option('images', 'FOLDER')}.",
+                "images",
+                "must be an existing folder",
+                self.folder,
+                f"Pass the folder with the files of the images as {option('images', 'FOLDER')}.",
             )
 
     def of(self, study: str) -> Path | None:

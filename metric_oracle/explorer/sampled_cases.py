@@ -33,10 +33,10 @@ class SampledCases:
         """Raise InputError if none of the test reports has samples."""
         if not any(study in self._position for study in ids):
             raise InputError(
-                argument="sampled",
-                rule="must have the ids of the test reports",
-                value="none of them",
-                step="Check that the files belong together.",
+                "sampled",
+                "must have the ids of the test reports",
+                "none of them",
+                "Check that the files belong together.",
             )
 
     def of(self, study: str, reference: str | None, metrics: Sequence[str]) -> dict[str, Any] | None:

@@ -349,10 +349,10 @@ class TokenStateIndex(Documents):
         baseline = self.description["baseline"]
         if rescale and baseline is None:
             raise InputError(
-                argument="rescale",
-                rule="must be left out where the encoder has no baseline",
-                value=f"True for {self.description['encoder']['model']}",
-                step=f"Drop it, or build the index with {option('rescale_table', 'FILE')}.",
+                "rescale",
+                "must be left out where the encoder has no baseline",
+                f"True for {self.description['encoder']['model']}",
+                f"Drop it, or build the index with {option('rescale_table', 'FILE')}.",
             )
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless:
@@ -369,10 +369,10 @@ class TokenStateIndex(Documents):
         if not totals[words > 0].all():
             lacking = [names[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
             raise InputError(
-                argument="idf",
-                rule="must give each query a token with a weight above 0",
-                value=f"{len(lacking)} without ({shown_names(lacking[:3])})",
-                step=f"Pass more queries, or {option('idf', 'corpus')}.",
+                "idf",
+                "must give each query a token with a weight above 0",
+                f"{len(lacking)} without ({shown_names(lacking[:3])})",
+                f"Pass more queries, or {option('idf', 'corpus')}.",
             )
         is_rescaled = baseline is not None and rescale is not False
         return TokenQueries(
@@ -402,10 +402,7 @@ class TokenStateIndex(Documents):
         assert not isinstance(idf, np.ndarray)
         if not Path(idf).is_file():
             raise InputError(
-                argument="idf",
-                rule="must be off, tests, corpus or a file",
-                value=f"{str(idf)!r}, which is none",
-                step="Check the name.",
+                "idf", "must be off, tests, corpus or a file", f"{str(idf)!r}, which is none", "Check the name."
             )
         return idf_weights.read(Path(idf), n_ids)
 
@@ -420,10 +417,10 @@ class TokenStateIndex(Documents):
         encoder = TokenEncoder(model, layer=wanted["layer"], dtype=wanted["compute"])
         if encoder.signature["sha256"] != wanted["sha256"]:
             raise BackendError(
-                argument="encoder",
-                rule=f"must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}",
-                value=f"{encoder.name}, sha256 {encoder.signature['sha256'][:12]}",
-                step=f"Pass {option('encoder', 'FOLDER')} with it, or build another index.",
+                "encoder",
+                f"must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}",
+                f"{encoder.name}, sha256 {encoder.signature['sha256'][:12]}",
+                f"Pass {option('encoder', 'FOLDER')} with it, or build another index.",
             )
         return self._encoders.setdefault(str(model), encoder)
 
@@ -486,10 +483,10 @@ def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
     lacking = [names[i] for i in np.flatnonzero(words == 0).tolist()]
     if lacking:
         raise InputError(
-            argument="queries",
-            rule="must have at least one ordinary token each for BERTScore",
-            value=f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
-            step="Remove these reports from the test file: every candidate would score the same.",
+            "queries",
+            "must have at least one ordinary token each for BERTScore",
+            f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
+            "Remove these reports from the test file: every candidate would score the same.",
         )
 
 
@@ -497,10 +494,10 @@ def check_size(width: int, longest: int) -> None:
     """Raise InputError if the states are wider, or a report longer, than the proof of the rounding margins allows."""
     if width > WIDEST or longest > LONGEST:
         raise InputError(
-            argument="token states",
-            rule=f"must have at most {WIDEST:,} components and a report at most {LONGEST:,} tokens",
-            value=f"{width:,} and {longest:,}",
-            step="Take another layer or encoder, or cut reports with its max length.",
+            "token states",
+            f"must have at most {WIDEST:,} components and a report at most {LONGEST:,} tokens",
+            f"{width:,} and {longest:,}",
+            "Take another layer or encoder, or cut reports with its max length.",
         )
 
 
@@ -517,10 +514,10 @@ def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
     least = _memory(n_tokens, width, block) / 1e9
     if max_memory is not None and least > max_memory:
         raise InputError(
-            argument="max_memory",
-            rule=f"must be at least {least + 0.005:.2f} GB for {n_tokens:,} tokens x {width}",
-            value=max_memory,
-            step="Give more, or index fewer reports.",
+            "max_memory",
+            f"must be at least {least + 0.005:.2f} GB for {n_tokens:,} tokens x {width}",
+            max_memory,
+            "Give more, or index fewer reports.",
         )
     return block
 

@@ -98,9 +98,7 @@ def build_index(
     kinds = kinds_of(inputs, metrics)
     _check_new(out)
     if not len(inputs.ids):
-        raise InputError(
-            argument="reports", rule="must be at least one", value="0", step="Check the file and the section."
-        )
+        raise InputError("reports", "must be at least one", "0", "Check the file and the section.")
     building = out.with_name(out.name + BUILDING)
     _check_own(building)
     try:
@@ -122,10 +120,10 @@ def build_index(
             raise  # the error concerns an input file, a model or the network, not `out`
         step = "Make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Repair it"
         raise InputError(
-            argument="out",
-            rule="must be a folder that can be written",
-            value=f"{out} ({error.strerror or error})",
-            step=f"{step} and run the same command again: finished parts are kept.",
+            "out",
+            "must be a folder that can be written",
+            f"{out} ({error.strerror or error})",
+            f"{step} and run the same command again: finished parts are kept.",
         ) from error
     return open_index(out)
 
@@ -161,9 +159,7 @@ def _check_new(out: Path) -> None:
         if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
             with suppress(OSError, InputError), exclusive(out, LOCK, "build"):
                 _finish(out)
-        raise InputError(
-            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
-        )
+        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
 
 
 def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
@@ -178,12 +174,7 @@ def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
         if kind in lacking:
             needs = REPRESENTATIONS[kind].source
             assert needs is not None  # a representation without a source is made of the texts, which are always there
-            raise InputError(
-                argument=needs.plural,
-                rule=f"must be given for metric {name!r}",
-                value="none",
-                step=f"Add {needs.option}.",
-            )
+            raise InputError(needs.plural, f"must be given for metric {name!r}", "none", f"Add {needs.option}.")
     return [kind for kind in STORED if kind in kinds]
 
 
@@ -238,10 +229,7 @@ def _check_own(building: Path) -> None:
             return
         got = f"one with {foreign[0]}" if foreign else f"one without {LOCK}"
     raise InputError(
-        argument=str(building),
-        rule="must be what an earlier build left",
-        value=got,
-        step="Move it, or name another folder for the index.",
+        str(building), "must be what an earlier build left", got, "Move it, or name another folder for the index."
     )
 
 
@@ -341,12 +329,7 @@ def inputs_digest(inputs: Inputs) -> str:
     for name in ("ids", "texts"):
         strings = Strings(getattr(inputs, name)).arrow
         if strings.null_count:
-            raise InputError(
-                argument=name,
-                rule="must be strings",
-                value=f"{strings.null_count} missing",
-                step="Leave these reports out.",
-            )
+            raise InputError(name, "must be strings", f"{strings.null_count} missing", "Leave these reports out.")
         hasher.update(hash_strings(strings))
     for name, values in inputs.columns.items():
         hasher.update(name.encode() + hash_strings(Strings(values).arrow))

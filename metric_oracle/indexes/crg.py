@@ -133,8 +133,8 @@ def _check(prevalence: dict[str, int], n_labels: int) -> None:
         if reports > 0 and labels == reports * n_labels and 0 <= positives <= labels:  # type: ignore[operator]
             return
     raise InputError(
-        argument="prevalence",
-        rule=f"must be counts of positives, labels and reports, with {n_labels} labels a report",
-        value=repr(prevalence),
-        step="Copy it from the signature of the whole test set, or leave it out.",
+        "prevalence",
+        f"must be counts of positives, labels and reports, with {n_labels} labels a report",
+        repr(prevalence),
+        "Copy it from the signature of the whole test set, or leave it out.",
     )

@@ -83,10 +83,10 @@ class EmbeddingIndex(VectorDocuments):
         width = inputs.attached[self.kind].values.shape[1]
         if width != self.vectors.shape[1]:
             raise BackendError(
-                argument="embeddings",
-                rule=f"must have the index's width {self.vectors.shape[1]}",
-                value=width,
-                step="Encode queries and corpus with one model.",
+                "embeddings",
+                f"must have the index's width {self.vectors.shape[1]}",
+                width,
+                "Encode queries and corpus with one model.",
             )
         vectors, which = _distinct_vectors(self.kind, inputs)
         if self.basis is None:
@@ -127,10 +127,10 @@ def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray
     values, of_row = inputs.attached[kind].both
     if values.shape[1] > WIDEST:
         raise InputError(
-            argument="embeddings",
-            rule=f"must have at most {WIDEST} numbers each, for which the bounds of a search are proven",
-            value=values.shape[1],
-            step="Reduce their width, for example by principal components.",
+            "embeddings",
+            f"must have at most {WIDEST} numbers each, for which the bounds of a search are proven",
+            values.shape[1],
+            "Reduce their width, for example by principal components.",
         )
     used, used_of_row = in_order_of_use(of_row)
     vectors = np.empty((len(used), values.shape[1]), np.float32)

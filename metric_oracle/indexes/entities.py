@@ -84,10 +84,10 @@ class EntityIndex(Documents):
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
             raise InputError(
-                argument="vectors of entities",
-                rule=f"must have the index's width {widths[1]}",
-                value=widths[0],
-                step="Encode queries and corpus with one model.",
+                "vectors of entities",
+                f"must have the index's width {widths[1]}",
+                widths[0],
+                "Encode queries and corpus with one model.",
             )
         return EntityQueries(which, lists)
 

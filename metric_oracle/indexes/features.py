@@ -231,10 +231,10 @@ def check_features(n: int) -> None:
     """Raise InputError if there are more features than 32-bit ids."""
     if n > MOST_FEATURES:
         raise InputError(
-            argument="reports",
-            rule=f"must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, relations)",
-            value=f"{n:,} or more",
-            step="Build several indexes of fewer reports.",
+            "reports",
+            f"must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, relations)",
+            f"{n:,} or more",
+            "Build several indexes of fewer reports.",
         )
 
 

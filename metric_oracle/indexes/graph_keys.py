@@ -39,10 +39,10 @@ def pack_keys(
     kind = _numbers(graphs.relation_types, types)
     if max(token.max(initial=0), lower.max(initial=0)) >> 24 or label.max(initial=0) >> 5 or kind.max(initial=0) >> 4:
         raise InputError(
-            argument="graphs",
-            rule="must have at most 2**24 entity strings, 32 labels and 16 relation types",
-            value=f"{len(graphs.tokens)}, {len(graphs.labels)} and {len(graphs.relation_types)}",
-            step="Check the graph file.",
+            "graphs",
+            "must have at most 2**24 entity strings, 32 labels and 16 relation types",
+            f"{len(graphs.tokens)}, {len(graphs.labels)} and {len(graphs.relation_types)}",
+            "Check the graph file.",
         )
 
     n_entities, n_relations = len(graphs.entity_token), len(graphs.relation_type)

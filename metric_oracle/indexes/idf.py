@@ -52,10 +52,10 @@ def read(path: Path, n_ids: int) -> np.ndarray:
     numbers, times = np.unique(ids, return_counts=True)
     if (times > 1).any():
         raise InputError(
-            argument="idf",
-            rule="must have each token id once",
-            value=f"{numbers[times > 1][0]} more than once in {path}",
-            step="Keep one row of each.",
+            "idf",
+            "must have each token id once",
+            f"{numbers[times > 1][0]} more than once in {path}",
+            "Keep one row of each.",
         )
     # A token that the table lacks gets the greatest weight of the table, as in bert_score.
     weight = np.full(max(n_ids, int(ids.max()) + 1), values.max())

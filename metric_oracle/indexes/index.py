@@ -156,10 +156,10 @@ class Index:
             raise
         except _DAMAGE as error:
             raise DamagedIndexError(
-                argument=what,
-                rule="must be unchanged since the index was built",
-                value=f"a damaged file in {self.folder}",
-                step="Rebuild the index.",
+                what,
+                "must be unchanged since the index was built",
+                f"a damaged file in {self.folder}",
+                "Rebuild the index.",
             ) from error
 
     def representation(self, metric: Metric) -> Representation:
@@ -178,10 +178,10 @@ class Index:
             sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
             options = dict.fromkeys(source.option for source in sources if source is not None)
             raise InputError(
-                argument="metric",
-                rule=f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
-                value=repr(shown),
-                step=f"Build an index with {' and '.join([option('metrics', ','.join(names)), *options])}.",
+                "metric",
+                f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
+                repr(shown),
+                f"Build an index with {' and '.join([option('metrics', ','.join(names)), *options])}.",
             )
 
     @property
@@ -200,10 +200,10 @@ class Index:
         if kind not in self._opened:
             if kind not in REPRESENTATIONS:
                 raise InputError(
-                    argument="kind",
-                    rule=f"must be one of {', '.join(REPRESENTATIONS)}",
-                    value=repr(kind),
-                    step="Choose one that the index holds.",
+                    "kind",
+                    f"must be one of {', '.join(REPRESENTATIONS)}",
+                    repr(kind),
+                    "Choose one that the index holds.",
                 )
             record = REPRESENTATIONS[kind]
             if record.parts:
@@ -261,11 +261,10 @@ class Index:
         ]
         if name not in kinds:
             raise InputError(
-                argument="name",
-                rule=f"must be one of {', '.join(kinds) or 'none'} (the vectors that {self.folder} holds)",
-                value=repr(name),
-                step="Build an index with "
-                f"{option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
+                "name",
+                f"must be one of {', '.join(kinds) or 'none'} (the vectors that {self.folder} holds)",
+                repr(name),
+                f"Build an index with {option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
             )
         return self.part(name).faiss()
 

@@ -52,9 +52,7 @@ def check_name(folder: Path, argument: str) -> None:
     try:
         str(folder).encode()
     except UnicodeEncodeError:
-        raise InputError(
-            argument=argument, rule="must be a name in UTF-8", value=folder, step="Rename the folder."
-        ) from None
+        raise InputError(argument, "must be a name in UTF-8", folder, "Rename the folder.") from None
 
 
 def check_outside(path: Path, argument: str) -> None:
@@ -64,10 +62,10 @@ def check_outside(path: Path, argument: str) -> None:
             with suppress(OSError):
                 if (folder / name).is_file() and parse((folder / name).read_bytes(), form) is not None:
                     raise InputError(
-                        argument=argument,
-                        rule="must be outside of an index",
-                        value=f"{path}, which is in the index {folder}",
-                        step="Name another folder.",
+                        argument,
+                        "must be outside of an index",
+                        f"{path}, which is in the index {folder}",
+                        "Name another folder.",
                     )
 
 
@@ -85,10 +83,10 @@ class Files:
         check_name(folder, "index")
         if folder.suffix == ".building":
             raise IndexFormatError(
-                argument="index",
-                rule="must be finished",
-                value=f"{folder}, which is a build under way or killed",
-                step=f"Run {as_called('build-index')} again to resume it.",
+                "index",
+                "must be finished",
+                f"{folder}, which is a build under way or killed",
+                f"Run {as_called('build-index')} again to resume it.",
             )
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -119,19 +117,16 @@ class Files:
             descriptor = _open_file(directory, name)
         if descriptor is None:
             raise DamagedIndexError(
-                argument=name,
-                rule="must be in the index",
-                value=f"no such file in {self.folder}",
-                step="Rebuild the index.",
+                name, "must be in the index", f"no such file in {self.folder}", "Rebuild the index."
             )
         try:
             status = os.fstat(descriptor)
             if status.st_size != entry["bytes"]:
                 raise DamagedIndexError(
-                    argument=name,
-                    rule=f"must have {entry['bytes']} bytes",
-                    value=f"{status.st_size} in {self.folder}",
-                    step="The file was cut or replaced: rebuild the index.",
+                    name,
+                    f"must have {entry['bytes']} bytes",
+                    f"{status.st_size} in {self.folder}",
+                    "The file was cut or replaced: rebuild the index.",
                 )
             self._maps[name] = map_file(descriptor)
         finally:
@@ -220,10 +215,7 @@ def parse(text: bytes, form: str) -> Any:
 def _no_index(folder: Path) -> IndexFormatError:
     """Return the error for a folder without a manifest."""
     return IndexFormatError(
-        argument="index",
-        rule=f"must be a folder with {NAME}",
-        value=folder,
-        step=f"Build one with {as_called('build-index')}.",
+        "index", f"must be a folder with {NAME}", folder, f"Build one with {as_called('build-index')}."
     )
 
 
@@ -237,19 +229,11 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
     version = manifest.get("format_version")
     if version != FORMAT_VERSION:
         step = "Upgrade metric-oracle" if isinstance(version, int) and version > FORMAT_VERSION else "Rebuild it"
-        raise IndexFormatError(
-            argument="format_version",
-            rule=f"must be {FORMAT_VERSION}",
-            value=f"{version!r} in {folder}",
-            step=f"{step}.",
-        )
+        raise IndexFormatError("format_version", f"must be {FORMAT_VERSION}", f"{version!r} in {folder}", f"{step}.")
     content: Any = manifest.get("content")
     if manifest.get("checksum") != checksum(content):
         raise DamagedIndexError(
-            argument=NAME,
-            rule="must match its own checksum",
-            value=f"an altered one in {folder}",
-            step="Rebuild the index.",
+            NAME, "must match its own checksum", f"an altered one in {folder}", "Rebuild the index."
         )
     if not _is_whole(content):
         raise IndexFormatError(
@@ -257,10 +241,7 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
         )
     if manifest.get("fingerprint") != fingerprint(content):
         raise DamagedIndexError(
-            argument=NAME,
-            rule="must match its own fingerprint",
-            value=f"an altered one in {folder}",
-            step="Rebuild the index.",
+            NAME, "must match its own fingerprint", f"an altered one in {folder}", "Rebuild the index."
         )
     return manifest
 

@@ -467,10 +467,10 @@ def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> 
     """
     if graphs.schema != index.schema and len(graphs.labels):
         raise InputError(
-            argument="the queries' graphs",
-            rule=f"must have the index's label schema {index.schema!r}",
-            value=repr(graphs.schema),
-            step="Annotate both with one RadGraph model.",
+            "the queries' graphs",
+            f"must have the index's label schema {index.schema!r}",
+            repr(graphs.schema),
+            "Annotate both with one RadGraph model.",
         )
     queries, features = [], []
     sizes = np.zeros((len(chosen), len(FAMILIES)), np.int64)

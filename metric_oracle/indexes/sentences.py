@@ -70,10 +70,10 @@ class SentenceIndex(Documents):
         longest = int(np.diff(ptr).max(initial=0))
         if vectors.shape[1] > WIDEST or longest > LONGEST:
             raise InputError(
-                argument="sentence vectors",
-                rule=f"must have at most {WIDEST:,} components, and a report at most {LONGEST - COPIES:,} sentences",
-                value=f"{vectors.shape[1]:,} and {longest - COPIES:,}",
-                step="Use another encoder, or shorten the report.",
+                "sentence vectors",
+                f"must have at most {WIDEST:,} components, and a report at most {LONGEST - COPIES:,} sentences",
+                f"{vectors.shape[1]:,} and {longest - COPIES:,}",
+                "Use another encoder, or shorten the report.",
             )
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
@@ -83,10 +83,10 @@ class SentenceIndex(Documents):
         width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
         if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
             raise InputError(
-                argument="sentence vectors",
-                rule=f"must have the index's width {corpus_width}",
-                value=width,
-                step="Encode queries and corpus with one model.",
+                "sentence vectors",
+                f"must have the index's width {corpus_width}",
+                width,
+                "Encode queries and corpus with one model.",
             )
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))

@@ -140,18 +140,16 @@ def _begin(out: Path, plan: str) -> bool:
     if finished is not None and finished == plan:
         return True
     if finished is not None or (begun is None and not is_new):
-        raise InputError(
-            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
-        )
+        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
     if begun is None:
         write_json(out / PLAN, {"plan": plan})
         sync(out.parent)
     elif begun != plan:
         raise InputError(
-            argument="out",
-            rule="must be a new folder, or an unfinished set of the same reports, files and options",
-            value=f"{out}, which was begun with others",
-            step="Pass what it was begun with, or name another folder.",
+            "out",
+            "must be a new folder, or an unfinished set of the same reports, files and options",
+            f"{out}, which was begun with others",
+            "Pass what it was begun with, or name another folder.",
         )
     return False
 
@@ -197,10 +195,10 @@ def has_shard(folder: Path, piece: Slice) -> bool:
         reports[name].equals(Strings(given).arrow) for name, given in (("study_id", piece.ids), ("text", piece.texts))
     ):
         raise InputError(
-            argument=str(folder),
-            rule="must hold the reports of this shard",
-            value="other reports",
-            step="Remove the folder and run the same command again.",
+            str(folder),
+            "must hold the reports of this shard",
+            "other reports",
+            "Remove the folder and run the same command again.",
         )
     return True
 

@@ -50,10 +50,10 @@ class Shard(Index):
         self._counted = shard_set
         if self.fingerprint != record["fingerprint"] or self.n_reports != record["reports"]:
             raise IndexFormatError(
-                argument=record["path"],
-                rule=f"must be the shard that {shard_set.folder} was made of, fingerprint {record['fingerprint'][:12]}",
-                value=self.fingerprint[:12],
-                step="Build the set again.",
+                record["path"],
+                f"must be the shard that {shard_set.folder} was made of, fingerprint {record['fingerprint'][:12]}",
+                self.fingerprint[:12],
+                "Build the set again.",
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,12 +74,7 @@ class ShardSet(Index):
         self._kept: OrderedDict[int, Shard] = OrderedDict()
         lacking = [record["path"] for record in self.content["shards"] if not _is_index(folder / record["path"])]
         if lacking:
-            raise IndexFormatError(
-                argument=lacking[0],
-                rule="must be in the set",
-                value=f"no such index in {folder}",
-                step="Build it again.",
-            )
+            raise IndexFormatError(lacking[0], "must be in the set", f"no such index in {folder}", "Build it again.")
 
     def __repr__(self) -> str:
         size = f"{self.n_reports:,} reports in {self.n_shards} shards"
@@ -338,10 +333,10 @@ def _check_studies(shards: Sequence[Index]) -> None:
         places = sorted(set(twice.filter(pl.col("id") == study)["shard"].to_list()))
         where = " and ".join(shard_name(place) for place in places[:2])
         raise InputError(
-            argument="reports",
-            rule="must have unique ids over all shards",
-            value=f"{shown_names([study])} in {where}",
-            step="Keep one row each and build the set again.",
+            "reports",
+            "must have unique ids over all shards",
+            f"{shown_names([study])} in {where}",
+            "Keep one row each and build the set again.",
         )
 
 
@@ -368,10 +363,10 @@ def _without(value: Any) -> Any:
 def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
     """Raise InputError: a shard was built in another way than the first one."""
     raise InputError(
-        argument=f"shards of {folder}",
-        rule="must be built from the same kind of files with the same options",
-        value=f"other {what} in {shard.folder.name} than in {shard_name(0)}",
-        step="Remove that shard and build again.",
+        f"shards of {folder}",
+        "must be built from the same kind of files with the same options",
+        f"other {what} in {shard.folder.name} than in {shard_name(0)}",
+        "Remove that shard and build again.",
     )
 
 
@@ -390,27 +385,24 @@ def _read_set(folder: Path) -> dict[str, Any]:
     manifest.check_name(folder, "index")
     if not (folder / NAME).is_file():
         raise IndexFormatError(
-            argument="index",
-            rule="must be finished",
-            value=f"{folder}, a set of shards under way or killed",
-            step=f"Run {as_called('build-index')} again to resume it.",
+            "index",
+            "must be finished",
+            f"{folder}, a set of shards under way or killed",
+            f"Run {as_called('build-index')} again to resume it.",
         )
     written = manifest.parse((folder / NAME).read_bytes(), FORMAT)
     if written is None:
         raise IndexFormatError(f"{NAME} in {folder} is not that of a set of shards.", "Build the set again.")
     if written.get("format_version") != FORMAT_VERSION:
         raise IndexFormatError(
-            argument="format_version of a set",
-            rule=f"must be {FORMAT_VERSION}",
-            value=f"{written.get('format_version')!r} in {folder}",
-            step="Build it again, or upgrade metric-oracle.",
+            "format_version of a set",
+            f"must be {FORMAT_VERSION}",
+            f"{written.get('format_version')!r} in {folder}",
+            "Build it again, or upgrade metric-oracle.",
         )
     content: Any = written.get("content")
     if written.get("checksum") != checksum(content) or written.get("fingerprint") != _fingerprint(content):
         raise IndexFormatError(
-            argument=NAME,
-            rule="must match its own checksum",
-            value=f"an altered one in {folder}",
-            step="Build the set again.",
+            NAME, "must match its own checksum", f"an altered one in {folder}", "Build the set again."
         )
     return written

@@ -37,10 +37,10 @@ def wordnet_synonyms() -> Callable[[str], Collection[str]]:
         wordnet.ensure_loaded()
     except LookupError as error:
         raise BackendError(
-            argument="METEOR with synonyms",
-            rule="must have WordNet where nltk finds it",
-            value="none",
-            step='Run "python -m nltk.downloader wordnet" once, or ask for meteor:nltk-stems.',
+            "METEOR with synonyms",
+            "must have WordNet where nltk finds it",
+            "none",
+            'Run "python -m nltk.downloader wordnet" once, or ask for meteor:nltk-stems.',
         ) from error
 
     def synonyms(word: str) -> Collection[str]:

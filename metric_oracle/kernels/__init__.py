@@ -15,10 +15,7 @@ def _check_environment() -> None:
     threads = os.environ.get("NUMBA_NUM_THREADS", "1")
     if not threads.isdecimal() or int(threads) == 0:
         raise BackendError(
-            argument="NUMBA_NUM_THREADS",
-            rule="must be a whole number of at least 1",
-            value=repr(threads),
-            step="Change or unset it.",
+            "NUMBA_NUM_THREADS", "must be a whole number of at least 1", repr(threads), "Change or unset it."
         )
 
 

@@ -202,10 +202,10 @@ def in_one_line() -> Iterator[None]:
         if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in _NO_ROOM):
             raise NoRoomError(text) from error
         raise DeviceError(
-            argument="the GPU",
-            rule="must run this metric's kernels",
-            value=f"{type(error).__name__}: {text[:200]}",
-            step='Check it with nvidia-smi, or use backend "cpu".',
+            "the GPU",
+            "must run this metric's kernels",
+            f"{type(error).__name__}: {text[:200]}",
+            'Check it with nvidia-smi, or use backend "cpu".',
         ) from error
 
 

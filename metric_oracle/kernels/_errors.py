@@ -136,18 +136,10 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
     for stage, distance in closest.items():
         if not distance >= 0.0:
             raise ExactnessError(
-                argument=f"the bound of stage {stage!r}",
-                rule="must not lie below a score",
-                value=f"one {-distance:.3g} below",
-                step=advice,
+                f"the bound of stage {stage!r}", "must not lie below a score", f"one {-distance:.3g} below", advice
             )
     if n_missed:
-        raise ExactnessError(
-            argument="no dropped candidate",
-            rule="must score among the best",
-            value=f"{n_missed} of a sample",
-            step=advice,
-        )
+        raise ExactnessError("no dropped candidate", "must score among the best", f"{n_missed} of a sample", advice)
 
 
 def check_dropped(

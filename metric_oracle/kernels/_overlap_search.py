@@ -507,17 +507,17 @@ def require_bounds(work: Workspace) -> None:
     for stage, ratio in zip(STAGES, (warm_start, passed), strict=False):
         if ratio < SLACK:
             raise ExactnessError(
-                argument="the bound of a document",
-                rule="must be at least its score",
-                value=f"{ratio:.12g} times its score ({stage})",
-                step="This is a defect: please report it with the index fingerprint.",
+                "the bound of a document",
+                "must be at least its score",
+                f"{ratio:.12g} times its score ({stage})",
+                "This is a defect: please report it with the index fingerprint.",
             )
     if dropped <= 1.0:
         raise ExactnessError(
-            argument="a dropped document",
-            rule="must score below the last one listed",
-            value=f"one whose score times {dropped:.12g} is that of the last one listed",
-            step="This is a defect: please report it with the index fingerprint.",
+            "a dropped document",
+            "must score below the last one listed",
+            f"one whose score times {dropped:.12g} is that of the last one listed",
+            "This is a defect: please report it with the index fingerprint.",
         )
 
 

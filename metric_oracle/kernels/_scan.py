@@ -286,10 +286,10 @@ class Scan(ABC):
                     n_pieces = min(2 * n_pieces, n_documents)
                 else:
                     raise _device.DeviceError(
-                        argument="the GPU",
-                        rule="must have room for one query and a part of the corpus",
-                        value="too little",
-                        step='Free its memory, or use backend "cpu".',
+                        "the GPU",
+                        "must have room for one query and a part of the corpus",
+                        "too little",
+                        'Free its memory, or use backend "cpu".',
                     ) from error
                 continue
             finish(block, record, self.score(block, record), self.corpus, k, answers)

@@ -41,12 +41,7 @@ class MinedFile:
 
         self._path, self._argument = path, argument
         if not path.is_file():
-            raise InputError(
-                argument=argument,
-                rule="must be an existing file",
-                value=path,
-                step=f"Write one with {as_called('mine')}.",
-            )
+            raise InputError(argument, "must be an existing file", path, f"Write one with {as_called('mine')}.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
             record = json.loads(self._file.schema_arrow.metadata[METADATA])
@@ -71,10 +66,10 @@ class MinedFile:
     def _wrong(self, how: str) -> InputError:
         """Return the error for a file that `mine` did not write, or that was changed since."""
         return InputError(
-            argument=self._argument,
-            rule=f"must be a file that {as_called('mine')} wrote",
-            value=f"{self._path}, which is {how}",
-            step="Write it again.",
+            self._argument,
+            f"must be a file that {as_called('mine')} wrote",
+            f"{self._path}, which is {how}",
+            "Write it again.",
         )
 
     def block(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:

@@ -192,10 +192,7 @@ def mine(
     exclude = given.exclude.split(",") if isinstance(given.exclude, str) else list(given.exclude)
     if given.part is not None and given.runner is not None:
         raise InputError(
-            argument="part",
-            rule="must be left out with a runner",
-            value="both",
-            step=f"Leave {option('part')} or {option('runner')} out.",
+            "part", "must be left out with a runner", "both", f"Leave {option('part')} or {option('runner')} out."
         )
     planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
     check_selection(selection, planned.options.k)
@@ -275,10 +272,10 @@ def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[
     place, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
     if not place <= n <= n_blocks:
         raise InputError(
-            argument="part",
-            rule=f"must be I/N, I from 1 to N and N at most the {n_blocks:,} blocks of anchors",
-            value=repr(part),
-            step="Choose such numbers.",
+            "part",
+            f"must be I/N, I from 1 to N and N at most the {n_blocks:,} blocks of anchors",
+            repr(part),
+            "Choose such numbers.",
         )
     return {"place": place, "of": n}, np.array_split(np.arange(n_blocks), n)[place - 1].tolist()
 
@@ -290,17 +287,17 @@ def _check_metric(planned: SearchPlan) -> None:
     counting = [metric.name for metric in read if REPRESENTATIONS[metric.representation].counts_queries]
     if counting:
         raise InputError(
-            argument="metric",
-            rule="must be such that the score of a pair depends on this pair alone, as must the metrics of where",
-            value=repr(counting[0]),
-            step="Choose another metric.",
+            "metric",
+            "must be such that the score of a pair depends on this pair alone, as must the metrics of where",
+            repr(counting[0]),
+            "Choose another metric.",
         )
     if planned.options.idf == "tests":
         raise InputError(
-            argument="idf",
-            rule="must be off, corpus or a table of weights for mining",
-            value="'tests'",
-            step="Use corpus: the anchors are reports of the corpus.",
+            "idf",
+            "must be off, corpus or a table of weights for mining",
+            "'tests'",
+            "Use corpus: the anchors are reports of the corpus.",
         )
 
 
@@ -321,10 +318,10 @@ def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarra
     wrong = np.flatnonzero(~np.isin(rows, scored))
     if len(wrong) or not len(rows):
         raise InputError(
-            argument="anchors",
-            rule="must be ids of reports of the index that the metric can score",
-            value=shown_names([ids[int(place)].as_py() for place in wrong[:3]]) or "none",
-            step="Correct them.",
+            "anchors",
+            "must be ids of reports of the index that the metric can score",
+            shown_names([ids[int(place)].as_py() for place in wrong[:3]]) or "none",
+            "Correct them.",
         )
     return np.unique(rows), n_left_out
 
@@ -388,10 +385,10 @@ def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
         write_json(description, identity)
     elif read_json(description, f"Remove the folder {work}.") != identity:
         raise InputError(
-            argument="out",
-            rule="must be a name for which no other search is unfinished",
-            value=f"{path}, with blocks of another search in {work}",
-            step="Remove that folder, or name another file.",
+            "out",
+            "must be a name for which no other search is unfinished",
+            f"{path}, with blocks of another search in {work}",
+            "Remove that folder, or name another file.",
         )
 
 
@@ -656,9 +653,7 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
     398
     """
     if not parts:
-        raise InputError(
-            argument="parts", rule="must be at least one file", value="none", step="Name the files of all parts."
-        )
+        raise InputError("parts", "must be at least one file", "none", "Name the files of all parts.")
     path, files = Path(out), [MinedFile(Path(part), "parts") for part in parts]
     check_out(path, parts, endings=(".parquet",))
     signatures = [file.signature for file in files]
@@ -667,19 +662,19 @@ def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
     if any(one != shared[0] for one in shared) or None in parts_given or len({one["of"] for one in parts_given}) > 1:
         names = sorted({name for one in shared for name in one if one[name] != shared[0].get(name)}) or ["part"]
         raise InputError(
-            argument="parts",
-            rule=f"must be of one search by {as_called('mine')}",
-            value=f"files that differ in {', '.join(names)}",
-            step="Leave the others out, or mine them again.",
+            "parts",
+            f"must be of one search by {as_called('mine')}",
+            f"files that differ in {', '.join(names)}",
+            "Leave the others out, or mine them again.",
         )
     order = sorted(range(len(files)), key=lambda number: parts_given[number]["place"])
     places, n = [parts_given[number]["place"] for number in order], parts_given[0]["of"]
     if places != list(range(1, n + 1)):
         raise InputError(
-            argument="parts",
-            rule=f"must be all of 1/{n} to {n}/{n}, each once",
-            value=", ".join(f"{place}/{n}" for place in places[:9]),
-            step="Mine the others, too.",
+            "parts",
+            f"must be all of 1/{n} to {n}/{n}, each once",
+            ", ".join(f"{place}/{n}" for place in places[:9]),
+            "Mine the others, too.",
         )
     joined = {**signature}
     for name in ("counts", "skipped"):

@@ -110,15 +110,11 @@ def pairs(
     2
     """
     if shape not in SHAPES:
-        raise InputError(
-            argument="shape", rule=f"must be one of {', '.join(SHAPES)}", value=repr(shape), step="Choose one."
-        )
+        raise InputError("shape", f"must be one of {', '.join(SHAPES)}", repr(shape), "Choose one.")
     path = Path(out)
     check_out(path, [positives, negatives], endings=(".txt", ".qrels") if shape == TREC else (".parquet",))
     if negatives is None and shape in _WITH_NEGATIVES:
-        raise InputError(
-            argument="negatives", rule=f"must be given for the shape {shape}", value="None", step="Mine them first."
-        )
+        raise InputError("negatives", f"must be given for the shape {shape}", "None", "Mine them first.")
     sides = [MinedFile(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
     corpus = None if index is None else opened(index)
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
@@ -127,12 +123,7 @@ def pairs(
             "positives, negatives and index must be of one index; they are of several.", "Mine both in the same index."
         )
     if corpus is None and not all(side.has_texts for side in sides):
-        raise InputError(
-            argument="index",
-            rule="must be given for files without texts",
-            value="None",
-            step="Name the index that was searched.",
-        )
+        raise InputError("index", "must be given for files without texts", "None", "Name the index that was searched.")
     n_negatives = sides[1].signature["k"] if len(sides) > 1 else 0
     counts = {"rows": 0, "equal to the positive": 0, "equal to the anchor": 0, "too few negatives": 0}
     count = counter(progress, "", len(sides[0]))
@@ -291,10 +282,10 @@ class _Block:
             wrong = column.filter(pc.match_substring_regex(column, r"\s"))
             if len(wrong):
                 raise InputError(
-                    argument="ids",
-                    rule="must be without white space for the shape trec",
-                    value=f"{len(wrong):,} others",
-                    step="Rename the reports.",
+                    "ids",
+                    "must be without white space for the shape trec",
+                    f"{len(wrong):,} others",
+                    "Rename the reports.",
                 )
         text = pa.large_string()
         gains = to_arrow(gain).cast(text)

@@ -94,27 +94,24 @@ def check_selection(selection: Selection, k: int) -> None:
         wrong = isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)
         if value is not None and (wrong or (is_margin and value < 0)):
             rule = f"must be a number{' of at least 0' if is_margin else ''}"
-            raise InputError(argument=name, rule=rule, value=repr(value), step="Choose another.")
+            raise InputError(name, rule, repr(value), "Choose another.")
     if selection.sampling_strategy not in STRATEGIES:
         raise InputError(
-            argument="sampling_strategy",
-            rule=f"must be {' or '.join(STRATEGIES)}",
-            value=repr(selection.sampling_strategy),
-            step="Choose one.",
+            "sampling_strategy", f"must be {' or '.join(STRATEGIES)}", repr(selection.sampling_strategy), "Choose one."
         )
     if selection.sampling_strategy == "random" and selection.range_max is None:
         raise InputError(
-            argument="range_max",
-            rule="must be given for random sampling",
-            value="None",
-            step="Say how many of the best candidates to draw from.",
+            "range_max",
+            "must be given for random sampling",
+            "None",
+            "Say how many of the best candidates to draw from.",
         )
     if (selection.positives is None) == bool(selection.margins):
         raise InputError(
-            argument="positives",
-            rule="must be given with a margin, and only then",
-            value="None" if selection.positives is None else "no margin",
-            step="Give both, or neither: a margin is the least distance to the score of a positive.",
+            "positives",
+            "must be given with a margin, and only then",
+            "None" if selection.positives is None else "no margin",
+            "Give both, or neither: a margin is the least distance to the score of a positive.",
         )
 
 
@@ -183,17 +180,15 @@ def pairs_of(path: str | Path, fingerprint: str) -> tuple[np.ndarray, np.ndarray
     file = MinedFile(Path(path), "positives")
     if file.signature["index"] != fingerprint:
         raise InputError(
-            argument="positives",
-            rule="must be mined in the index that is searched",
-            value=f"{path}, which is of another index",
-            step="Mine them in this index.",
+            "positives",
+            "must be mined in the index that is searched",
+            f"{path}, which is of another index",
+            "Mine them in this index.",
         )
     names = ["anchor_row", "candidate_row"]
     tables = [file.block(number, names).replace_schema_metadata(None) for number in range(len(file))]
     if not tables:
-        raise InputError(
-            argument="positives", rule="must have a pair", value=f"{path}, which is empty", step="Mine others."
-        )
+        raise InputError("positives", "must have a pair", f"{path}, which is empty", "Mine others.")
     table = pa.concat_tables(tables)
     anchor, candidate = (to_numpy(table[name]) for name in names)
     return anchor, candidate

@@ -40,10 +40,10 @@ def read_counted_pairs(
     rated = read_ratings(ratings)
     if len(rated.categories) != len(COMPONENTS):
         raise InputError(
-            argument="ratings",
-            rule="must have six categories of errors, A to F",
-            value=f"{len(rated.categories)} in {ratings}",
-            step="Leave out, or join, the others.",
+            "ratings",
+            "must have six categories of errors, A to F",
+            f"{len(rated.categories)} in {ratings}",
+            "Leave out, or join, the others.",
         )
     rows, predicted_rows, _ = join_ids(reference_reports, predicted_reports, True, tell)
     row_of = {pair: row for row, pair in enumerate(rated.pairs)}
@@ -53,12 +53,7 @@ def read_counted_pairs(
         if reference_reports.ids[row] in row_of
     ]
     if not counted:
-        raise InputError(
-            argument="ratings",
-            rule="must be of these pairs",
-            value=f"none of {len(rows)} in {ratings}",
-            step="Check the ids.",
-        )
+        raise InputError("ratings", "must be of these pairs", f"none of {len(rows)} in {ratings}", "Check the ids.")
     if len(counted) < len(rows):
         tell(f"left out: {len(rows) - len(counted):,} pairs without counts")
     counts = rated.errors("total").mean(axis=1)[[rated_row for *_, rated_row in counted]]

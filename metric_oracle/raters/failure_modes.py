@@ -118,31 +118,26 @@ def failure_modes(
     ['bleu', 's_emb', 'bertscore', 'radgraph']
     """
     if direction not in DIRECTIONS:
-        raise InputError(
-            argument="direction",
-            rule=f"must be one of {', '.join(DIRECTIONS)}",
-            value=repr(direction),
-            step="Choose one.",
-        )
+        raise InputError("direction", f"must be one of {', '.join(DIRECTIONS)}", repr(direction), "Choose one.")
     if not 0 < rate < 1:
-        raise InputError(argument="rate", rule="must be between 0 and 1", value=str(rate), step="Yu et al. take 0.01.")
+        raise InputError("rate", "must be between 0 and 1", str(rate), "Yu et al. take 0.01.")
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     candidates = list(dict.fromkeys(rated.candidates or ()))
     if len(candidates) < 2:
         raise InputError(
-            argument="ratings",
-            rule="must hold at least 2 candidate types to compare",
-            value=f"{len(candidates)}",
-            step="Add a column candidate_type.",
+            "ratings",
+            "must hold at least 2 candidate types to compare",
+            f"{len(candidates)}",
+            "Add a column candidate_type.",
         )
     wanted = list(dict.fromkeys(rated.categories if categories is None else categories))
     unknown = [category for category in wanted if category not in rated.categories]
     if unknown or not wanted:
         raise InputError(
-            argument="categories",
-            rule=f"must be among {shown_names(rated.categories)}",
-            value=f"{shown_names(unknown) or 'none'}",
-            step=f"Correct {option('category', python='categories')}.",
+            "categories",
+            f"must be among {shown_names(rated.categories)}",
+            f"{shown_names(unknown) or 'none'}",
+            f"Correct {option('category', python='categories')}.",
         )
     points = {}  # float64[n, C], a row for each rater and study
     for kind, candidate in product(KINDS, candidates):
@@ -151,10 +146,10 @@ def failure_modes(
     few = min(len(values) for values in points.values())
     if few < 2:
         raise InputError(
-            argument="ratings",
-            rule="must hold at least 2 points (rater x study) of each candidate type",
-            value=str(few),
-            step="Rate more studies.",
+            "ratings",
+            "must hold at least 2 points (rater x study) of each candidate type",
+            str(few),
+            "Rate more studies.",
         )
 
     means_of = _study_means(rated, candidates)

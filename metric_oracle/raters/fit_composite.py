@@ -140,18 +140,15 @@ def fit_composite(
         rated, scored, source = read_rated(table, scores, samples, None if scores else metrics)
         if TAU not in rated.statistics:
             raise InputError(
-                argument="ratings",
-                rule="must be counts or grades for a composite, which predicts a number",
-                value=f"preferences or orders in {rated.source}",
-                step="Use compare-metrics for such ratings.",
+                "ratings",
+                "must be counts or grades for a composite, which predicts a number",
+                f"preferences or orders in {rated.source}",
+                "Use compare-metrics for such ratings.",
             )
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
             raise InputError(
-                argument="errors",
-                rule=f"must be one of {', '.join(rated.kinds)} of ratings",
-                value=repr(errors),
-                step="Choose one.",
+                "errors", f"must be one of {', '.join(rated.kinds)} of ratings", repr(errors), "Choose one."
             )
         where = rated.source if isinstance(table, Rated) else str(table)
         chosen = _columns(list(scored), metrics, where)
@@ -276,10 +273,10 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
             metrics_of_chosen = [metric_of[name] for name in chosen]
             got = f"{next(m for m in metrics_of_chosen if metrics_of_chosen.count(m) > 1)!r} twice"
         raise InputError(
-            argument="metrics",
-            rule=f"must be columns called {', '.join(COMPOSABLE)}, each once",
-            value=f"{got} for {where}",
-            step=f"Columns: {shown_names(names)}.",
+            "metrics",
+            f"must be columns called {', '.join(COMPOSABLE)}, each once",
+            f"{got} for {where}",
+            f"Columns: {shown_names(names)}.",
         )
     # A metric may be asked for by one name and have another name in the file.
     in_file = {metric_of[name]: name for name in names if name in metric_of}
@@ -289,12 +286,7 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
 def _text(cell: object, row: int, path: Path) -> str:
     """Return a cell as text; raise InputError if it is empty."""
     if is_missing(cell) or not str(cell).strip():
-        raise InputError(
-            argument="study",
-            rule="must be given in every row",
-            value=f"none in row {row} of {path}",
-            step="Complete it.",
-        )
+        raise InputError("study", "must be given in every row", f"none in row {row} of {path}", "Complete it.")
     return str(cell).strip()
 
 
@@ -305,10 +297,10 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
         value = number_of(cell)
         if not np.isfinite(value):
             raise InputError(
-                argument=f"column {column!r}",
-                rule="must hold a finite number in every row",
-                value=f"none in row {row} of {path}",
-                step="Leave out pairs without a score.",
+                f"column {column!r}",
+                "must hold a finite number in every row",
+                f"none in row {row} of {path}",
+                "Leave out pairs without a score.",
             )
         values.append(value)
     return np.array(values, np.float64)
@@ -318,25 +310,25 @@ def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str],
     """Raise InputError unless the pairs determine the weights of a composite."""
     if len(set(studies)) < 2:
         raise InputError(
-            argument="pairs",
-            rule="must be of at least two studies, because each is left out once",
-            value=f"{len(set(studies))} in {where}",
-            step=f"Add pairs, or name the right column with {option('study')}.",
+            "pairs",
+            "must be of at least two studies, because each is left out once",
+            f"{len(set(studies))} in {where}",
+            f"Add pairs, or name the right column with {option('study')}.",
         )
     if len(y) <= x.shape[1] + 1:
         raise InputError(
-            argument="pairs",
-            rule=f"must be more than the metrics and the intercept, {x.shape[1] + 1}",
-            value=f"{len(y)} in {where}",
-            step="Add pairs, or fit fewer metrics.",
+            "pairs",
+            f"must be more than the metrics and the intercept, {x.shape[1] + 1}",
+            f"{len(y)} in {where}",
+            "Add pairs, or fit fewer metrics.",
         )
     constant = [column for column, values in zip([*columns, "errors"], [*x.T, y], strict=True) if not varies(values)]
     if constant:
         raise InputError(
-            argument="columns",
-            rule="must vary between pairs",
-            value=f"one value in {', '.join(map(repr, constant))} of {where}",
-            step="Leave it out.",
+            "columns",
+            "must vary between pairs",
+            f"one value in {', '.join(map(repr, constant))} of {where}",
+            "Leave it out.",
         )
     standardised = (x - x.mean(axis=0)) / x.std(axis=0)
     if np.linalg.matrix_rank(standardised) < x.shape[1]:

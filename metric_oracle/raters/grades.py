@@ -85,10 +85,10 @@ def read_refisco(table: Table) -> Grades:
     bad = [row for row, value in enumerate(severity) if value is None]
     if bad or not severity:
         raise InputError(
-            argument=f"column {names['severity']!r}",
-            rule=f"must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row",
-            value=f"{f'none of them in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
-            step="Repair it.",
+            f"column {names['severity']!r}",
+            f"must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row",
+            f"{f'none of them in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
+            "Repair it.",
         )
     by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
     lines = [[_corrected(cells["original"][row], cells["edited"][row]) for row in rows] for rows in rows_of.values()]
@@ -130,20 +130,15 @@ def read_grades(table: Table) -> Grades:
     """Read one number for each pair and rater, in the column ``errors`` or ``quality``."""
     columns = [name for name in (WORSE, BETTER) if name in table.names]
     if len(columns) > 1:
-        raise InputError(
-            argument=str(table.path),
-            rule="must have errors or quality",
-            value="both columns",
-            step="Keep or rename one.",
-        )
+        raise InputError(str(table.path), "must have errors or quality", "both columns", "Keep or rename one.")
     labels = labels_by_role(table, "pair", "study", "candidate", "rater")
     if "pair" not in labels:
         if "study" not in labels:
             raise InputError(
-                argument=str(table.path),
-                rule="must say the pair of each row by a column pair_id, or by study_id and candidate_type",
-                value=f"columns {table.header}",
-                step="Add or rename one.",
+                str(table.path),
+                "must say the pair of each row by a column pair_id, or by study_id and candidate_type",
+                f"columns {table.header}",
+                "Add or rename one.",
             )
         sides = [labels[role] for role in ("study", "candidate") if role in labels]
         labels["pair"] = ["/".join(key) for key in zip(*sides, strict=True)]
@@ -169,10 +164,10 @@ def numbers_of(table: Table, column: str) -> list[float]:
     for row, number in enumerate(numbers, start=1):
         if not np.isfinite(number):
             raise InputError(
-                argument=f"column {column!r} of {table.path}",
-                rule="must hold a finite number in every row",
-                value=f"none in row {row}",
-                step="Repair it.",
+                f"column {column!r} of {table.path}",
+                "must hold a finite number in every row",
+                f"none in row {row}",
+                "Repair it.",
             )
     return numbers
 
@@ -214,10 +209,10 @@ def assemble(
     )
     if len(pair_of_row) != len(pairs) * len(names) or not pairs:
         raise InputError(
-            argument=str(table.path),
-            rule=f"must have one row for each pair and rater ({len(pairs)} x {len(names)})",
-            value=f"{len(pair_of_row)}",
-            step="Complete it: an absent grade is no grade.",
+            str(table.path),
+            f"must have one row for each pair and rater ({len(pairs)} x {len(names)})",
+            f"{len(pair_of_row)}",
+            "Complete it: an absent grade is no grade.",
         )
     array = np.empty((len(names), len(pairs)))
     rater_codes, pair_codes = ({name: i for i, name in enumerate(axis)} for axis in (names, pairs))
@@ -256,9 +251,9 @@ def _of_pairs(
             cell_of[pair] = cell
         elif cell is not None and cell != cell_of[pair]:
             raise InputError(
-                argument=f"the {name} of each pair in {table.path}",
-                rule="must be the same in all its rows",
-                value=f"two for pair {shown_names([pair])}, the second in row {row}",
-                step="Repair it.",
+                f"the {name} of each pair in {table.path}",
+                "must be the same in all its rows",
+                f"two for pair {shown_names([pair])}, the second in row {row}",
+                "Repair it.",
             )
     return cell_of

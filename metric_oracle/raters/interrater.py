@@ -144,10 +144,7 @@ def agreement(
     again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)
     if len(rated.raters) < 2 and again is None:
         raise InputError(
-            argument="ratings",
-            rule="must be of at least 2 raters",
-            value=f"{len(rated.raters)}",
-            step=f"Add raters, or {option('repeated')}.",
+            "ratings", "must be of at least 2 raters", f"{len(rated.raters)}", f"Add raters, or {option('repeated')}."
         )
     n_resamples = checked_resamples(resamples, RESAMPLES)
     records: list[dict[str, Any]] = []
@@ -203,10 +200,7 @@ def _twice(
         foreign = [name for name in repeated if name not in rated_names]
         if foreign:
             raise InputError(
-                argument="repeated",
-                rule=f"must be {noun} of the ratings",
-                value=shown_names(foreign),
-                step="Give both files of one export.",
+                "repeated", f"must be {noun} of the ratings", shown_names(foreign), "Give both files of one export."
             )
     rows = [row_of[pair] for pair in again.pairs]
     for i, rater in enumerate(again.raters):

@@ -227,9 +227,7 @@ class MetricComparison(OneLine):
         """Return the view with this name."""
         views = {view.name: view for view in self.views}
         if name not in views:
-            raise InputError(
-                argument="name", rule=f"must be one of {', '.join(views)}", value=repr(name), step="Choose a rated set."
-            )
+            raise InputError("name", f"must be one of {', '.join(views)}", repr(name), "Choose a rated set.")
         return views[name]
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
@@ -515,9 +513,7 @@ def compare_metrics(
     """
     resamples = check_resampling(resamples, seed)
     if not sets:
-        raise InputError(
-            argument="sets", rule="must be at least one rated set", value="none", step="Give NAME=RATINGS."
-        )
+        raise InputError("sets", "must be at least one rated set", "none", "Give NAME=RATINGS.")
     read: dict[str, tuple[Rated, dict[str, Array]]] = {}
     sources: dict[str, Any] = {}
     measured: dict[str, float] = {}
@@ -527,10 +523,10 @@ def compare_metrics(
         measured = {**_measure(rated, sources[name]), **measured}
         if resample_raters and len(rated.raters) < 2:
             raise InputError(
-                argument="resample_raters",
-                rule="must be left out for sets with fewer than 2 raters",
-                value=f"{len(rated.raters)} in {name}",
-                step=f"Leave out the set or {option('resample_raters', True)}.",
+                "resample_raters",
+                "must be left out for sets with fewer than 2 raters",
+                f"{len(rated.raters)} in {name}",
+                f"Leave out the set or {option('resample_raters', True)}.",
             )
         read[name] = rated, columns
     names = list(dict.fromkeys(metric for _, columns in read.values() for metric in columns))
@@ -578,7 +574,7 @@ def compare_metrics(
 def check_resampling(resamples: int, seed: int) -> int:
     """Return the number of resamples; raise InputError unless it and the seed are valid."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(argument="seed", rule="must be an int from 0", value=repr(seed), step="Take 0.")
+        raise InputError("seed", "must be an int from 0", repr(seed), "Take 0.")
     return checked_resamples(resamples, RESAMPLES)
 
 
@@ -587,17 +583,14 @@ def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
     n = len(set(rated.studies))
     if n < 2:
         raise InputError(
-            argument="ratings",
-            rule="must hold at least 2 studies, which the bootstrap resamples",
-            value=str(n),
-            step="Rate more studies.",
+            "ratings", "must hold at least 2 studies, which the bootstrap resamples", str(n), "Rate more studies."
         )
     if not any(map(varies, columns.values())):
         raise InputError(
-            argument="scores",
-            rule="must differ between pairs",
-            value=f"one value for all {len(rated.pairs)} in every column",
-            step=f"Choose other columns with {option('metric')}.",
+            "scores",
+            "must differ between pairs",
+            f"one value for all {len(rated.pairs)} in every column",
+            f"Choose other columns with {option('metric')}.",
         )
 
 
@@ -608,19 +601,16 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
     for a, b in paired:
         if a == b or a not in names or b not in names:
             raise InputError(
-                argument="paired",
-                rule=f"must name two metrics of {', '.join(names)}",
-                value=f"{a!r} and {b!r}",
-                step="Correct the names.",
+                "paired", f"must name two metrics of {', '.join(names)}", f"{a!r} and {b!r}", "Correct the names."
             )
     pairs = [frozenset(pair) for pair in paired]
     for (a, b), pair in zip(paired, pairs, strict=True):
         if pairs.count(pair) > 1:
             raise InputError(
-                argument="paired",
-                rule="must name each pair once",
-                value=f"{a!r} and {b!r} twice",
-                step="Remove one: a repeated test changes the adjusted p-values.",
+                "paired",
+                "must name each pair once",
+                f"{a!r} and {b!r} twice",
+                "Remove one: a repeated test changes the adjusted p-values.",
             )
     return [(a, b) for a, b in paired]
 
@@ -725,10 +715,10 @@ def _read_variants(
         columns = [name for name in part.scores if name in table.names]
         if len(columns) != 1:
             raise InputError(
-                argument="ablations",
-                rule=f"must have one of the metrics as a column ({shown_names(names)})",
-                value=f"{shown_names(columns) or 'none'} in {path}",
-                step="Give the column of the variant the name of the metric.",
+                "ablations",
+                f"must have one of the metrics as a column ({shown_names(names)})",
+                f"{shown_names(columns) or 'none'} in {path}",
+                "Give the column of the variant the name of the metric.",
             )
         _, scores, _ = read_rated(part.rated, path, None, columns)
         variants[variant] = (columns[0], scores[columns[0]])
@@ -784,11 +774,11 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
                 else:
                     got = "no time above 0" if str(metric) in names else "another metric"
                 raise InputError(
-                    argument="times",
-                    rule=f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
+                    "times",
+                    f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
                     "ms_per_pair",
-                    value=f"{got} in row {row} of {path}",
-                    step="Correct it.",
+                    f"{got} in row {row} of {path}",
+                    "Correct it.",
                 )
             given[str(metric)] = value, None if is_missing(device) else str(device)
     device = f"{machine()['cores']} cores" if measured else None

@@ -98,13 +98,13 @@ def _labels(table: Table) -> dict[str, list[str]]:
     labels = labels_by_role(table, "study", "candidate", "rater")
     if "study" not in labels:
         raise InputError(
-            argument=str(table.path),
-            rule="must have a column study_id, as candidates are compared within a study",
-            value=f"columns {table.header}",
-            step="Add or rename one.",
+            str(table.path),
+            "must have a column study_id, as candidates are compared within a study",
+            f"columns {table.header}",
+            "Add or rename one.",
         )
     if not table.n_rows:
-        raise InputError(argument=str(table.path), rule="must have rows", value="none", step="Fetch the file again.")
+        raise InputError(str(table.path), "must have rows", "none", "Fetch the file again.")
     return {"rater": ["all"] * table.n_rows, **labels}
 
 
@@ -113,10 +113,10 @@ def _candidates(table: Table) -> list[list[str]]:
     named = [name for name in _CANDIDATES if name in table.names]
     if len(named) == 1:
         raise InputError(
-            argument=str(table.path),
-            rule="must have both columns candidate_a and candidate_b, or neither",
-            value=f"{named[0]}",
-            step="Add the other one.",
+            str(table.path),
+            "must have both columns candidate_a and candidate_b, or neither",
+            f"{named[0]}",
+            "Add the other one.",
         )
     if named:
         return [labels_of(table, name) for name in _CANDIDATES]
@@ -128,15 +128,13 @@ def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
     n_raters = len(set(raters))
     if table.n_rows != n * n_raters:
         raise InputError(
-            argument=str(table.path),
-            rule=f"must have one row for each {noun} and rater ({n} x {n_raters})",
-            value=str(table.n_rows),
-            step="Complete it, or leave out what not all raters judged.",
+            str(table.path),
+            f"must have one row for each {noun} and rater ({n} x {n_raters})",
+            str(table.n_rows),
+            "Complete it, or leave out what not all raters judged.",
         )
 
 
 def _broken(table: Table, column: str, rule: str, got: str, row: int, step: str = "Repair it.") -> InputError:
     """Return the error for a cell that breaks a rule."""
-    return InputError(
-        argument=f"column {column!r} of {table.path}", rule=f"must {rule}", value=f"{got} in row {row + 1}", step=step
-    )
+    return InputError(f"column {column!r} of {table.path}", f"must {rule}", f"{got} in row {row + 1}", step)

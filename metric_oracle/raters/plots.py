@@ -51,10 +51,10 @@ def _scatter(
     names = list(scores)
     if not records:
         raise InputError(
-            argument="ratings",
-            rule="must be counts or grades for a figure of errors against scores",
-            value="preferences or orders",
-            step="Leave the figure out.",
+            "ratings",
+            "must be counts or grades for a figure of errors against scores",
+            "preferences or orders",
+            "Leave the figure out.",
         )
     figure = new_figure(max(3.0 * len(names), 4.5), 6)
     panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")

@@ -47,9 +47,7 @@ def read_rated(
         Description of the files for the signature.
     """
     if samples is not None and isinstance(ratings, Rated):
-        raise InputError(
-            argument="samples", rule="must be left out with Ratings", value="both", step="Give them to read_ratings."
-        )
+        raise InputError("samples", "must be left out with Ratings", "both", "Give them to read_ratings.")
     rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]
     columns: dict[str, Array] = {}
@@ -79,10 +77,10 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
     if not absent or not is_known:
         got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
         raise InputError(
-            argument="scores",
-            rule="must have a column of numbers for each metric",
-            value=f"{got} in {', '.join(map(str, paths)) or 'no file'}",
-            step=f"Check the file, and the names after {option('metric')}.",
+            "scores",
+            "must have a column of numbers for each metric",
+            f"{got} in {', '.join(map(str, paths)) or 'no file'}",
+            f"Check the file, and the names after {option('metric')}.",
         )
 
 
@@ -92,17 +90,17 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
     for name, direction in directions.items():
         if name not in names or direction not in DIRECTIONS:
             raise InputError(
-                argument="direction",
-                rule=f"must be NAME=higher or NAME=lower, of columns of the scores ({shown_names(names)})",
-                value=f"{shown_names([name]) or repr(name)}={direction}",
-                step="Correct it.",
+                "direction",
+                f"must be NAME=higher or NAME=lower, of columns of the scores ({shown_names(names)})",
+                f"{shown_names([name]) or repr(name)}={direction}",
+                "Correct it.",
             )
         if direction_by_name[name] not in (None, direction):
             raise InputError(
-                argument="direction",
-                rule="must be left out for columns whose direction follows from their name",
-                value=f"{name!r}={direction}, of which {direction_by_name[name]} is better",
-                step="Drop it, or rename a column that holds something else.",
+                "direction",
+                "must be left out for columns whose direction follows from their name",
+                f"{name!r}={direction}, of which {direction_by_name[name]} is better",
+                "Drop it, or rename a column that holds something else.",
             )
         direction_by_name[name] = direction  # type: ignore[assignment]
     unknown = [name for name, direction in direction_by_name.items() if direction is None]
@@ -110,10 +108,10 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
         first = shown_names(unknown[:1]).strip("'")
         direction = option("direction", f"{first}=higher", python=f"directions={{{first!r}: 'higher'}}")
         raise InputError(
-            argument="direction",
-            rule="must be given for columns that no known tool owns",
-            value=f"none for {shown_names(unknown)}",
-            step=f"Add {direction} or {first}=lower, or choose columns with {option('metric')}.",
+            "direction",
+            "must be given for columns that no known tool owns",
+            f"none for {shown_names(unknown)}",
+            f"Add {direction} or {first}=lower, or choose columns with {option('metric')}.",
         )
     return {name for name, direction in direction_by_name.items() if direction == "lower"}
 
@@ -131,10 +129,10 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
     counting = [record.name for name in metrics or () if (record := get_metric(name)).counts_corpus]
     if counting:
         raise InputError(
-            argument="metric",
-            rule="must not count the documents of a corpus, which rated pairs do not have",
-            value=repr(counting[0]),
-            step=f"Score them with {as_called('score')} and an index, and pass the file: {option('scores', 'FILE')}.",
+            "metric",
+            "must not count the documents of a corpus, which rated pairs do not have",
+            repr(counting[0]),
+            f"Score them with {as_called('score')} and an index, and pass the file: {option('scores', 'FILE')}.",
         )
     without = [
         pair
@@ -143,10 +141,10 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
     ]
     if without:
         raise InputError(
-            argument="samples",
-            rule="must hold both texts of every pair to score them",
-            value=f"{len(without)} without, first {shown_names(without[:3])}",
-            step="Complete the file.",
+            "samples",
+            "must hold both texts of every pair to score them",
+            f"{len(without)} without, first {shown_names(without[:3])}",
+            "Complete the file.",
         )
     sides = [
         Reports(rated.pairs, [str(text) for text in texts or []], "samples", {}, {})
@@ -187,18 +185,18 @@ def _read_columns(
                 continue  # a column of text
             if lacking:
                 raise InputError(
-                    argument="scores",
-                    rule="must be a finite number for every pair",
-                    value=f"none in column {shown_names([name])} of {path} for {len(lacking)} of {len(values)} pairs, "
+                    "scores",
+                    "must be a finite number for every pair",
+                    f"none in column {shown_names([name])} of {path} for {len(lacking)} of {len(values)} pairs, "
                     f"first {shown_names(lacking[:3])}",
-                    step=f"Complete the column, or name the columns to use with {option('metric')}.",
+                    f"Complete the column, or name the columns to use with {option('metric')}.",
                 )
             if name in columns:
                 raise InputError(
-                    argument="scores",
-                    rule="must have each column in one file",
-                    value=f"{shown_names([name])} twice, the second time in {path}",
-                    step="Rename one.",
+                    "scores",
+                    "must have each column in one file",
+                    f"{shown_names([name])} twice, the second time in {path}",
+                    "Rename one.",
                 )
             columns[name] = values
     return columns, [name for name in wanted or () if name not in columns and ALIASES.get(name) not in columns]

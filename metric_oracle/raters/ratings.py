@@ -122,19 +122,19 @@ class Rated:
         """
         if self.references is None or self.predictions is None:
             raise InputError(
-                argument="samples",
-                rule="must be given to find identical pairs",
-                value="None",
-                step=f"Add {option('samples', '50_samples_gt_and_candidates.csv')}.",
+                "samples",
+                "must be given to find identical pairs",
+                "None",
+                f"Add {option('samples', '50_samples_gt_and_candidates.csv')}.",
             )
         texts = list(zip(self.references, self.predictions, strict=True))
         without = [pair for pair, both in zip(self.pairs, texts, strict=True) if None in both]
         if without:
             raise InputError(
-                argument="samples",
-                rule="must hold both texts of every pair to find identical ones",
-                value=f"{len(without)} without, first {shown_names(without[:3])}",
-                step="Complete the file.",
+                "samples",
+                "must hold both texts of every pair to find identical ones",
+                f"{len(without)} without, first {shown_names(without[:3])}",
+                "Complete the file.",
             )
         return np.array([str(a).split() != str(b).split() for a, b in texts])
 
@@ -256,21 +256,21 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
         named = [name] if name else [study] if study else [n for n in table.names if n.lower() in _ID_NAMES]
         if len(named) != 1 or named[0] is None:
             raise InputError(
-                argument=str(table.path),
-                rule="must say the pair of each row by a column pair_id, or by study_id and candidate_type",
-                value=f"columns {table.header}",
-                step="Add or rename one.",
+                str(table.path),
+                "must say the pair of each row by a column pair_id, or by study_id and candidate_type",
+                f"columns {table.header}",
+                "Add or rename one.",
             )
         ids, names = labels_of(table, named[0], mimic=named[0] == study), {named[0]}
     check_unique(ids, where)
     row_of = {pair: row for row, pair in enumerate(ids)}
     if row_of.keys().isdisjoint(rated):
         raise InputError(
-            argument=where,
-            rule="must contain ids of the rated pairs",
-            value=f"none of {len(rated)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
+            where,
+            "must contain ids of the rated pairs",
+            f"none of {len(rated)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
             f"{shown_names(rated[:1])}",
-            step="Join them by the same ids.",
+            "Join them by the same ids.",
         )
     for names_of_pairs, rule, got in (
         (sorted(row_of.keys() - set(rated)), "must be among the rated ones", "{} that are not"),
@@ -278,10 +278,10 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
     ):
         if names_of_pairs:
             raise InputError(
-                argument=where,
-                rule=rule,
-                value=f"{got.format(len(names_of_pairs))}, first {shown_names(names_of_pairs[:3])}",
-                step="Repair the file, or check that it is of these ratings.",
+                where,
+                rule,
+                f"{got.format(len(names_of_pairs))}, first {shown_names(names_of_pairs[:3])}",
+                "Repair the file, or check that it is of these ratings.",
             )
     return np.array([row_of[pair] for pair in rated], np.int64), names
 
@@ -294,10 +294,10 @@ def _read_long(table: Table) -> Ratings:
         absent.insert(0, "pair")
     if absent:
         raise InputError(
-            argument="ratings",
-            rule="must have a column for each of pair or study, rater, category, significance and count",
-            value=f"none for {', '.join(absent)} in {table.path}",
-            step=f"Name it like {' or like '.join(_NAMES[role][0] for role in absent)}.",
+            "ratings",
+            "must have a column for each of pair or study, rater, category, significance and count",
+            f"none for {', '.join(absent)} in {table.path}",
+            f"Name it like {' or like '.join(_NAMES[role][0] for role in absent)}.",
         )
     labels = {
         role: labels_of(table, name, mimic=role == "study")
@@ -316,10 +316,10 @@ def _read_green(table: Table) -> Ratings:
     raters = [[table.names[column].strip().removesuffix(".1") for column in block] for block in blocks]
     if not raters[0] or raters[0] != raters[1]:
         raise InputError(
-            argument="ratings",
-            rule="must have the same raters before sig_mean_errors and before insig_mean_errors",
-            value=f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}",
-            step="Fetch the file again.",
+            "ratings",
+            "must have the same raters before sig_mean_errors and before insig_mean_errors",
+            f"{len(raters[0])} and {len(raters[1])} columns, or other names, in {table.path}",
+            "Fetch the file again.",
         )
     check_unique(raters[0], f"the raters of {table.path}")
     names = {role: name_of(table, role) for role in ("study", "candidate", "category")}
@@ -357,9 +357,7 @@ def _assemble(
 ) -> Ratings:
     """Put counts given by row into an array, after a check that each cell of the design occurs once."""
     if not count:
-        raise InputError(
-            argument="ratings", rule="must have rows", value=f"none in {table.path}", step="Fetch the file again."
-        )
+        raise InputError("ratings", "must have rows", f"none in {table.path}", "Fetch the file again.")
     by_candidate = "pair" not in labels and "candidate" in labels
     if by_candidate:
         labels["pair"] = _joined(labels["study"], labels["candidate"])
@@ -370,10 +368,10 @@ def _assemble(
     for pair, *others in zip(*(labels[role] for role in ("pair", "study", "candidate") if role in labels), strict=True):
         if of_pair.setdefault(pair, tuple(others)) != tuple(others):
             raise InputError(
-                argument=f"every pair of {table.path}",
-                rule="must be of one study and one candidate type",
-                value=f"several for {shown_names([pair])}",
-                step="Repair the file.",
+                f"every pair of {table.path}",
+                "must be of one study and one candidate type",
+                f"several for {shown_names([pair])}",
+                "Repair the file.",
             )
 
     candidates = _candidate_order(labels["candidate"]) if "candidate" in labels else []
@@ -398,12 +396,12 @@ def _assemble(
         i, j, k, s = (int(part) for part in np.unravel_index(first, shape))
         got = f"{times[first]} rows" if times[first] else "none"
         raise InputError(
-            argument=str(table.path),
-            rule=f"must have one row for each pair, rater, category and significance ({times.size:,})",
-            value=f"{got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, category "
+            str(table.path),
+            f"must have one row for each pair, rater, category and significance ({times.size:,})",
+            f"{got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, category "
             f"{shown_names([axes[2][k]])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} absent, "
             f"{(times > 1).sum():,} doubled)",
-            step="Repair the file: no error is a row with 0.",
+            "Repair the file: no error is a row with 0.",
         )
     counts = np.zeros(times.size, np.int64)
     counts[cells] = count
@@ -429,10 +427,10 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
         numbers = {str(row) for row in range(table.n_rows)}
         if set(ratings.studies) != numbers:
             raise InputError(
-                argument="samples",
-                rule="must have one row for each study_number from 0",
-                value=f"{table.n_rows} rows in {table.path} for {len(set(ratings.studies))} studies",
-                step="Use the samples file of these ratings.",
+                "samples",
+                "must have one row for each study_number from 0",
+                f"{table.n_rows} rows in {table.path} for {len(set(ratings.studies))} studies",
+                "Use the samples file of these ratings.",
             )
         ids = canonical_ids(table.column("study_id"), f"the studies of {table.path}")
         check_unique(ids, f"the studies of {table.path}")
@@ -447,11 +445,10 @@ def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
     columns_of = {role: [n for n in table.names if n.lower() in names] for role, names in _TEXT_NAMES.items()}
     if any(len(names) != 1 for names in columns_of.values()):
         raise InputError(
-            argument="samples",
-            rule="must have the columns gt_report and one for each candidate type, or the pair, reference and "
-            "prediction",
-            value=f"columns {table.header} in {table.path}",
-            step="Rename them.",
+            "samples",
+            "must have the columns gt_report and one for each candidate type, or the pair, reference and prediction",
+            f"columns {table.header} in {table.path}",
+            "Rename them.",
         )
     rows, _ = match_pairs(ratings, table)
     references, predictions = (texts_of(table, names[0]) for names in columns_of.values())
@@ -471,10 +468,7 @@ def name_of(table: Table, role: str) -> str | None:
     names = [name for name in table.names if name.lower() in _NAMES[role]]
     if len(names) > 1:
         raise InputError(
-            argument=str(table.path),
-            rule=f"must have one column for the {role}",
-            value=shown_names(names),
-            step="Keep or rename one.",
+            str(table.path), f"must have one column for the {role}", shown_names(names), "Keep or rename one."
         )
     return names[0] if names else None
 
@@ -492,10 +486,10 @@ def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> l
         value = convert(cell)
         if value is None:
             raise InputError(
-                argument=f"column {shown_names([table.names[column]])} of {table.path}",
-                rule=f"must hold {rule} in every row",
-                value=f"none in row {row + 1}",
-                step="Repair it.",
+                f"column {shown_names([table.names[column]])} of {table.path}",
+                f"must hold {rule} in every row",
+                f"none in row {row + 1}",
+                "Repair it.",
             )
         values.append(value)
     return values

@@ -161,25 +161,25 @@ def nearest_rows(
     lacking = [queries.ids[i] for i in np.flatnonzero(of_query < 0).tolist()]
     if lacking:
         raise InputError(
-            argument="query_vectors",
-            rule="must have a vector for each query",
-            value=f"{len(lacking)} of {len(queries.ids)} without ({shown_names(lacking[:3])})",
-            step="Add them to the file or leave these queries out.",
+            "query_vectors",
+            "must have a vector for each query",
+            f"{len(lacking)} of {len(queries.ids)} without ({shown_names(lacking[:3])})",
+            "Add them to the file or leave these queries out.",
         )
     if not (of_row >= 0).any():
         raise InputError(
-            argument="corpus_vectors",
-            rule="must have a vector for at least one report that the metric can score",
-            value="none",
-            step="Pass the file that belongs to the index.",
+            "corpus_vectors",
+            "must have a vector for at least one report that the metric can score",
+            "none",
+            "Pass the file that belongs to the index.",
         )
     widths = corpus_vectors.values.shape[1], query_vectors.values.shape[1]
     if widths[0] != widths[1]:
         raise InputError(
-            argument="query_vectors",
-            rule=f"must have the width of the corpus's, {widths[0]}",
-            value=widths[1],
-            step="Encode both with one model.",
+            "query_vectors",
+            f"must have the width of the corpus's, {widths[0]}",
+            widths[1],
+            "Encode both with one model.",
         )
     space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     encoded = space.encode(_of_vectors(query_vectors, of_query))
@@ -246,9 +246,7 @@ def plan_baseline(
         If an argument is wrong, or the index does not hold what the metric reads.
     """
     if kind not in KINDS:
-        raise InputError(
-            argument="kind", rule=f"must be one of {', '.join(KINDS)}", value=repr(kind), step="Choose one."
-        )
+        raise InputError("kind", f"must be one of {', '.join(KINDS)}", repr(kind), "Choose one.")
     own = {name: value for name, value in own.items() if value is not None}
     check_left_out(own, OPTIONS.get(kind, ()), f"kind {kind!r}")
     for name, least, most in (("seed", 0, None), ("draws", 1, MOST_DRAWS)):
@@ -256,7 +254,7 @@ def plan_baseline(
         is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_int or value < least or (most is not None and value > most):
             rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise InputError(argument=name, rule=f"must be an int {rule}", value=repr(value), step="Choose one.")
+            raise InputError(name, f"must be an int {rule}", repr(value), "Choose one.")
     if kind == "nearest":
         check_image_vectors(own)
     scores = plan_scores(index, metric, options)
@@ -267,12 +265,7 @@ def check_image_vectors(given: Mapping[str, Any]) -> None:
     """Raise unless the image embeddings of both corpus and queries are given."""
     lacking = [name for name in OPTIONS["nearest"] if given.get(name) is None]
     if lacking:
-        raise InputError(
-            argument=lacking[0],
-            rule="must be given for kind 'nearest'",
-            value="None",
-            step="Pass a file of embeddings.",
-        )
+        raise InputError(lacking[0], "must be given for kind 'nearest'", "None", "Pass a file of embeddings.")
 
 
 def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
@@ -299,10 +292,10 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
     positions = np.array([position_of.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
     if positions.max() < 0:
         raise InputError(
-            argument=name,
-            rule="must share ids with the reports",
-            value=f"none of {len(ids)} report ids among {len(vectors.ids)}",
-            step=f"Pass the file that belongs to these reports.{ids_hint(ids, vectors.ids)}",
+            name,
+            "must share ids with the reports",
+            f"none of {len(ids)} report ids among {len(vectors.ids)}",
+            f"Pass the file that belongs to these reports.{ids_hint(ids, vectors.ids)}",
         )
     return positions
 

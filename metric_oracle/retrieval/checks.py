@@ -17,9 +17,7 @@ from metric_oracle.sources.inputs import Inputs
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
     """Raise InputError unless every query has the sources that the metric reads, and its section fits the index."""
     if not queries.ids:
-        raise InputError(
-            argument="queries", rule="must be at least one report", value="0", step="Check the file and the section."
-        )
+        raise InputError("queries", "must be at least one report", "0", "Check the file and the section.")
     check_section(queries, index)
     for kind in record.representations:
         _check_queries(queries, record, index, kind)
@@ -54,10 +52,10 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
     made = [one.content["representations"].get(kind, {}).get("encoder", {}) for one in (index, corpus)]
     if _counts(idf) and any(made[0].get(name) != made[1].get(name) for name in ("sha256", "layer", "compute")):
         raise InputError(
-            argument="encoder",
-            rule=f"must be the one of the index whose frequencies count, {made[1].get('model')}",
-            value=made[0].get("model"),
-            step="Pass that encoder, or an index that was built with this one.",
+            "encoder",
+            f"must be the one of the index whose frequencies count, {made[1].get('model')}",
+            made[0].get("model"),
+            "Pass that encoder, or an index that was built with this one.",
         )
     return index.counted_in(corpus)
 
@@ -70,10 +68,10 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
     for what, record in counting:
         if corpus is None:
             raise InputError(
-                argument="index",
-                rule=f"must be given for {what}, which counts the documents of a corpus",
-                value="none",
-                step=f"Add {option('index', 'INDEX')}, the corpus whose frequencies count.",
+                "index",
+                f"must be given for {what}, which counts the documents of a corpus",
+                "none",
+                f"Add {option('index', 'INDEX')}, the corpus whose frequencies count.",
             )
         corpus.check_holds(record)
 
@@ -102,35 +100,29 @@ def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> 
     attachment = queries.attached.get(kind)
     if attachment is None:
         raise InputError(
-            argument="queries",
-            rule=f"must have {needs.noun} each for metric {record.name!r}",
-            value="none",
-            step=f"Add {needs.option}.",
+            "queries", f"must have {needs.noun} each for metric {record.name!r}", "none", f"Add {needs.option}."
         )
     lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
         shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         raise InputError(
-            argument="queries",
-            rule=f"must have {needs.noun} each for metric {record.name!r}",
-            value=f"{len(lacking)} of {len(queries.ids)} without ({shown})",
-            step="Add them to the file or leave these queries out.",
+            "queries",
+            f"must have {needs.noun} each for metric {record.name!r}",
+            f"{len(lacking)} of {len(queries.ids)} without ({shown})",
+            "Add them to the file or leave these queries out.",
         )
     recorded = index.content["representations"][kind].get("encoder", {})
     given = attachment.made_by
     if {"sha256"} <= recorded.keys() & given.keys() and recorded["sha256"] != given["sha256"]:
         raise InputError(
-            argument=needs.plural,
-            rule=f"must come from the model of the index, sha256 {recorded['sha256'][:12]}",
-            value=given["sha256"][:12],
-            step="Pass that model, or build another index.",
+            needs.plural,
+            f"must come from the model of the index, sha256 {recorded['sha256'][:12]}",
+            given["sha256"][:12],
+            "Pass that model, or build another index.",
         )
     for name, value in attachment.settings.items():
         wanted = index.content["representations"][kind].get(name)
         if value != wanted:
             raise InputError(
-                argument=name,
-                rule=f"must be {wanted!r} as in the index",
-                value=repr(value),
-                step="Pass the same value or build another index.",
+                name, f"must be {wanted!r} as in the index", repr(value), "Pass the same value or build another index."
             )

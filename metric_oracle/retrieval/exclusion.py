@@ -174,10 +174,10 @@ class Excluded:
         texts = None if (rows < 0).any() else self._index.take("text", rows)
         if texts is None or not texts.combine_chunks().equals(Strings(queries.texts).arrow.combine_chunks()):
             raise InputError(
-                argument="exclude",
-                rule="must be other than same for test reports that are no rows of the index",
-                value="reports with other ids or texts",
-                step=f"Give {option('exclude', 'text')}, or the reports of the index.",
+                "exclude",
+                "must be other than same for test reports that are no rows of the index",
+                "reports with other ids or texts",
+                f"Give {option('exclude', 'text')}, or the reports of the index.",
             )
         document_of_row = representation_of(self._index, self._record).document_of_row
         documents = np.full(max(len(document_of_row), self._index.n_reports), -1, np.int64)
@@ -238,9 +238,9 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
     wrong = [name for name in listed if not isinstance(name, str) or name.strip() not in known]
     if wrong:
         raise InputError(
-            argument="exclude",
-            rule=f"must be among {', '.join(known)}",
-            value=repr(wrong[0]),
-            step=f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
+            "exclude",
+            f"must be among {', '.join(known)}",
+            repr(wrong[0]),
+            f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
         )
     return tuple(dict.fromkeys(name.strip() for name in listed))

@@ -190,9 +190,7 @@ def plan_expectation(
     """
     names = _quantile_names(quantiles)
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
-        raise InputError(
-            argument="bins", rule=f"must be an int from 2 to {MOST_BINS}", value=repr(bins), step="Choose one."
-        )
+        raise InputError("bins", f"must be an int from 2 to {MOST_BINS}", repr(bins), "Choose one.")
     return ExpectationPlan(plan_scores(index, metric, options), quantiles, names, int(bins))
 
 
@@ -220,16 +218,12 @@ def _quantile_names(quantiles: Sequence[float]) -> list[str]:
     names = []
     for p in quantiles:
         if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
-            raise InputError(
-                argument="quantiles", rule="must be numbers from 0 to 1", value=repr(p), step="Leave it out."
-            )
+            raise InputError("quantiles", "must be numbers from 0 to 1", repr(p), "Leave it out.")
         whole, point, rest = f"{100 * p:.10g}".partition(".")
         names.append(f"q{whole:0>2}{point}{rest}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(
-            argument="quantiles", rule="must differ", value=f"two that are called {twice}", step="Leave one out."
-        )
+        raise InputError("quantiles", "must differ", f"two that are called {twice}", "Leave one out.")
     return names
 
 

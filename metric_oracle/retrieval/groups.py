@@ -170,10 +170,10 @@ def _check_complete(
         source = REPRESENTATIONS[kind].source
         noun = "words" if source is None else source.noun
         raise InputError(
-            argument="every report",
-            rule=f"must have {noun} for metric {record.name!r}",
-            value=f"{len(unusable)} without ({shown_names(unusable[:3])})",
-            step="Give them, or leave these reports out.",
+            "every report",
+            f"must have {noun} for metric {record.name!r}",
+            f"{len(unusable)} without ({shown_names(unusable[:3])})",
+            "Give them, or leave these reports out.",
         )
 
 

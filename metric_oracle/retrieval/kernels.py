@@ -53,9 +53,7 @@ def check_backend(name: str, metric: Metric) -> str:
     Raise InputError if the metric does not have it, or BackendError if this machine cannot run it.
     """
     if name not in BACKENDS:
-        raise InputError(
-            argument="backend", rule=f"must be one of {', '.join(BACKENDS)}", value=repr(name), step="Choose one."
-        )
+        raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", repr(name), "Choose one.")
     if name not in ("auto", "reference"):
         if find_spec(f"{home(metric)}.{name}") is None:
             titled = {"cuda": "CUDA"}.get(name, name)

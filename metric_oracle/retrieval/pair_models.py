@@ -56,10 +56,10 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
         needs = REPRESENTATIONS[record.representation]
         if needs.source is not None and needs.source.arguments:
             raise InputError(
-                argument=needs.source.arguments[0],
-                rule=f"must be given for metric {record.name!r}",
-                value="None",
-                step=f"Add {needs.source.option}.",
+                needs.source.arguments[0],
+                f"must be given for metric {record.name!r}",
+                "None",
+                f"Add {needs.source.option}.",
             )
         opened[needs.name] = needs.load_class()()
     return opened

@@ -105,10 +105,10 @@ def score_rows(
         is_array = rows.dtype.kind in "iu" and rows.shape == (n,) and n
         got = f"{rows.min()} to {rows.max()}" if is_array else f"{rows.dtype} of shape {rows.shape}"
         raise InputError(
-            argument="rows",
-            rule=f"must be an int from 0 to {index.n_reports - 1} for each of {n} queries",
-            value=got,
-            step="Pass rows of this index.",
+            "rows",
+            f"must be an int from 0 to {index.n_reports - 1} for each of {n} queries",
+            got,
+            "Pass rows of this index.",
         )
     records = _chosen(index, queries, metrics, pair_models)
     pair_models = with_pair_models(records, pair_models)
@@ -117,10 +117,7 @@ def score_rows(
     settings = options.settings
     if settings and not any(set(settings) <= set(record.settings) for record in records):
         raise InputError(
-            argument=", ".join(settings),
-            rule="must be left out without BERTScore among the metrics",
-            value="a value",
-            step="Drop it.",
+            ", ".join(settings), "must be left out without BERTScore among the metrics", "a value", "Drop it."
         )
     pairs: dict[str, list[_Pair]] = {}
     used: dict[str, Any] = {}
@@ -172,10 +169,10 @@ def _chosen(
         names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
         if not names:
             raise InputError(
-                argument="metrics",
-                rule="must be at least one",
-                value="none",
-                step="Name at least one, or leave the argument out for the default metrics.",
+                "metrics",
+                "must be at least one",
+                "none",
+                "Name at least one, or leave the argument out for the default metrics.",
             )
         return [METRICS[name] for name in names]
     available = [*index.metrics, *pair_models]
@@ -500,10 +497,7 @@ def _check_files(
         if any(sides) and not all(sides) and (name in files or name in predicted_files):
             lacking = "references" if sides[1] else "predictions"
             raise InputError(
-                argument=source.plural,
-                rule="must be given for both sides",
-                value=f"none for the {lacking}",
-                step=f"Add {source.both_sides}.",
+                source.plural, "must be given for both sides", f"none for the {lacking}", f"Add {source.both_sides}."
             )
         given |= {kind} if all(sides) else set()
     for typed in metrics or ():
@@ -512,10 +506,10 @@ def _check_files(
             needs = REPRESENTATIONS[kind].source
             if needs is not None and kind not in given and record.is_searched:
                 raise InputError(
-                    argument=f"{needs.plural} of both sides",
-                    rule=f"must be given for metric {record.name!r}",
-                    value="none",
-                    step=f"Add {needs.both_sides}.",
+                    f"{needs.plural} of both sides",
+                    f"must be given for metric {record.name!r}",
+                    "none",
+                    f"Add {needs.both_sides}.",
                 )
 
 
@@ -532,10 +526,10 @@ def join_ids(
         lengths = [reports.counts.get("rows", len(reports.ids)) for reports in (references, predictions)]
         if lengths[0] != lengths[1]:
             raise InputError(
-                argument="texts without ids",
-                rule="must be as many on both sides",
-                value=f"{lengths[0]} references and {lengths[1]} predictions",
-                step="They belong together by their place: complete the shorter list, or pass ids.",
+                "texts without ids",
+                "must be as many on both sides",
+                f"{lengths[0]} references and {lengths[1]} predictions",
+                "They belong together by their place: complete the shorter list, or pass ids.",
             )
     usable = set(references.ids)
     unusable = {study: state for state, studies in references.states.items() for study in studies}
@@ -571,10 +565,10 @@ def join_ids(
         columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
         of_images = f", or {option('metadata')} where the predictions are of images"
         raise InputError(
-            argument="references and predictions",
-            rule="must share ids",
-            value=f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
-            step=f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
+            "references and predictions",
+            "must share ids",
+            f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
+            f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
         )
     unscorable = "with a missing or empty reference"
     if left_out.keys() - {unscorable} and not inner:
@@ -584,10 +578,10 @@ def join_ids(
             of_split if f", {ALL_SPLITS}, " in references.source and apart["without a prediction"] else ids_hint(*keys)
         )
         raise InputError(
-            argument=f"{len(keys[0])} references and {len(keys[1])} predictions",
-            rule="must have the same ids",
-            value=listed,
-            step=f"Complete them, or pass {option('inner', True)} to score the ids that have both.{hint}",
+            f"{len(keys[0])} references and {len(keys[1])} predictions",
+            "must have the same ids",
+            listed,
+            f"Complete them, or pass {option('inner', True)} to score the ids that have both.{hint}",
         )
     if left_out:
         tell("left out: " + ", ".join(f"{count:,} {what}" for what, count in left_out.items()))

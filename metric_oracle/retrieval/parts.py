@@ -34,19 +34,14 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     """Parse a part such as "3/16": return its number (from 1), the number of parts, and the numbers of its shards."""
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
-        raise InputError(
-            argument="part",
-            rule="must be left out for an index that is no set of shards",
-            value=repr(part),
-            step="Drop it.",
-        )
+        raise InputError("part", "must be left out for an index that is no set of shards", repr(part), "Drop it.")
     number, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
     if not number <= n <= index.n_shards:
         raise InputError(
-            argument="part",
-            rule=f"must be I/N, I from 1 to N and N at most the {index.n_shards} shards",
-            value=repr(part),
-            step="Choose such numbers.",
+            "part",
+            f"must be I/N, I from 1 to N and N at most the {index.n_shards} shards",
+            repr(part),
+            "Choose such numbers.",
         )
     return number, n, np.array_split(np.arange(index.n_shards), n)[number - 1].tolist()
 
@@ -77,12 +72,7 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
         If a part is missing, occurs twice, or belongs to another search.
     """
     if not paths:
-        raise InputError(
-            argument="parts",
-            rule="must be at least one file",
-            value="none",
-            step="Name the files of all parts of a search.",
-        )
+        raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
     parts = [(Path(path), read_part(path)) for path in paths]
     parts.sort(key=lambda given: not given[1].table.num_rows)  # parts without answers last
     _check(parts)
@@ -117,28 +107,22 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
         names = sorted(name for name in shared if first.signature.get(name) != part.signature.get(name))
         if names or part.signature["part"]["of"] != n:
             raise InputError(
-                argument="parts",
-                rule="must be of one search",
-                value=f"{other}, which differs from {path} in {', '.join(names) or 'the number of parts'}",
-                step="Leave it out, or make it again.",
+                "parts",
+                "must be of one search",
+                f"{other}, which differs from {path} in {', '.join(names) or 'the number of parts'}",
+                "Leave it out, or make it again.",
             )
         number = part.signature["part"]["place"]
         if number in path_of:
             raise InputError(
-                argument="each part",
-                rule="must come once",
-                value=f"part {number}/{n} in {path_of[number]} and {other}",
-                step="Drop one.",
+                "each part", "must come once", f"part {number}/{n} in {path_of[number]} and {other}", "Drop one."
             )
         path_of[number] = other
     lacking = [f"{number}/{n}" for number in range(1, n + 1) if number not in path_of]
     if lacking:
         shown = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
         raise InputError(
-            argument=f"all {n} parts",
-            rule="must be given",
-            value=f"{len(parts)}, without {shown}",
-            step="Search these parts, too.",
+            f"all {n} parts", "must be given", f"{len(parts)}, without {shown}", "Search these parts, too."
         )
 
 
@@ -179,8 +163,8 @@ def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str])
 def _altered(path: Path) -> None:
     """Raise InputError: a part file was changed after it was written."""
     raise InputError(
-        argument="parts",
-        rule="must be unchanged since retrieve wrote them",
-        value=f"{path}, whose lines were changed",
-        step="Search this part again.",
+        "parts",
+        "must be unchanged since retrieve wrote them",
+        f"{path}, whose lines were changed",
+        "Search this part again.",
     )

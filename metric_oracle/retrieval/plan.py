@@ -142,10 +142,7 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     runner = open_runner(options.runner, options.address, options.num_gpus, options.threads)
     if runner is not None and options.part is not None:
         raise InputError(
-            argument="part",
-            rule="must be left out with a runner",
-            value="both",
-            step=f"Leave {option('part')} or {option('runner')} out.",
+            "part", "must be left out with a runner", "both", f"Leave {option('part')} or {option('runner')} out."
         )
     names = metric if isinstance(metric, str) and options.weights is None else ""
     is_sum = "+" in names
@@ -158,41 +155,36 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
         options = replace(options, where=tuple(f"{name}{sign}{value!r}" for name, sign, value in conditions))
     if (options.where or is_sum) and options.backend == "cuda":
         raise InputError(
-            argument="backend",
-            rule='must be "cpu" or "auto" for a sum of metrics and for conditions, which have no CUDA kernels',
-            value="'cuda'",
-            step="Leave it out.",
+            "backend",
+            'must be "cpu" or "auto" for a sum of metrics and for conditions, which have no CUDA kernels',
+            "'cuda'",
+            "Leave it out.",
         )
     backend = check_backend(options.backend, record)
     if options.where and backend == "reference":
-        raise InputError(
-            argument="where", rule='must be left out with backend "reference"', value="a value", step="Leave it out."
-        )
+        raise InputError("where", 'must be left out with backend "reference"', "a value", "Leave it out.")
     opened = _checked(index, record, options)
     k, n_rows = options.k, n_scorable(opened, record)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
         raise InputError(
-            argument="k",
-            rule=f"must be an int from 1 to {n_rows} (reports that {record.name} can score)",
-            value=repr(k),
-            step="Choose one.",
+            "k", f"must be an int from 1 to {n_rows} (reports that {record.name} can score)", repr(k), "Choose one."
         )
     if options.part is not None:
         shards_of(options.part, opened)
     if runner is not None and not isinstance(opened, ShardSet):
         raise InputError(
-            argument="runner",
-            rule="must be left out for an index that is no set of shards",
-            value=opened.folder,
-            step=f"Build one with {option('shard_rows')}, or drop it.",
+            "runner",
+            "must be left out for an index that is no set of shards",
+            opened.folder,
+            f"Build one with {option('shard_rows')}, or drop it.",
         )
     ignored = [name for name in ("threads", "max_memory") if getattr(options, name) is not None]
     if ignored and backend != "reference" and load_kernel(record, backend).capabilities.batched:
         raise InputError(
-            argument=", ".join(ignored),
-            rule=f"must be left out for {record.name} on backend {backend!r}, which takes all queries at once",
-            value="a value",
-            step="Drop it.",
+            ", ".join(ignored),
+            f"must be left out for {record.name} on backend {backend!r}, which takes all queries at once",
+            "a value",
+            "Drop it.",
         )
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
     return SearchPlan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
@@ -222,9 +214,7 @@ def _check_values(options: SearchOptions) -> None:
     check_max_memory(options.max_memory)
     least = options.min_score
     if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not isfinite(least)):
-        raise InputError(
-            argument="min_score", rule="must be a number", value=repr(least), step="Give a score of the metric."
-        )
+        raise InputError("min_score", "must be a number", repr(least), "Give a score of the metric.")
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
@@ -244,10 +234,7 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
         given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
         if given:
             raise InputError(
-                argument=", ".join(given),
-                rule="must be left out without a runner",
-                value="a value",
-                step=f"Add {option('runner', 'ray')}.",
+                ", ".join(given), "must be left out without a runner", "a value", f"Add {option('runner', 'ray')}."
             )
         return None
     from metric_oracle.cluster import runner_of

@@ -97,10 +97,10 @@ class MemoryLimit:
                 before = resident()
                 if before > self._bytes:
                     raise InputError(
-                        argument="max_memory",
-                        rule=f"must be at least {before / 1e9 + 0.005:.2f} GB (memory in use without mapped files)",
-                        value=f"{self._bytes / 1e9:g}",
-                        step="Allow more memory, or search fewer queries at once.",
+                        "max_memory",
+                        f"must be at least {before / 1e9 + 0.005:.2f} GB (memory in use without mapped files)",
+                        f"{self._bytes / 1e9:g}",
+                        "Allow more memory, or search fewer queries at once.",
                     )
             self._running += 1
         try:

@@ -57,10 +57,10 @@ def opened_set(folder: str, fingerprint: str) -> Index:
     index = open_index(folder)
     if index.fingerprint != fingerprint:
         raise IndexFormatError(
-            argument="workers",
-            rule=f"must see the set of this process, fingerprint {fingerprint[:12]}",
-            value=f"{index.fingerprint[:12]} in {folder}",
-            step="Share the folder between the machines.",
+            "workers",
+            f"must see the set of this process, fingerprint {fingerprint[:12]}",
+            f"{index.fingerprint[:12]} in {folder}",
+            "Share the folder between the machines.",
         )
     return index
 

@@ -138,12 +138,7 @@ class RerankPlan:
         report = silent if progress is None else progress
         check_section(queries, index)
         if pool.audit > n:
-            raise InputError(
-                argument="audit",
-                rule=f"must be an int from 0 to {n} (test reports)",
-                value=pool.audit,
-                step="Choose one.",
-            )
+            raise InputError("audit", f"must be an int from 0 to {n} (test reports)", pool.audit, "Choose one.")
         reader, k = _Reader(index, self.model), int(pool.options.k)
         every, best_of = np.arange(index.n_reports), dict[int, _Best]()
         size, audited = pool.size, dict[str, Any]()
@@ -285,12 +280,7 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
 def _check_k(k: Any, n_pool: int) -> None:
     """Raise InputError unless k is an int from 1 to the size of the pool."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
-        raise InputError(
-            argument="k",
-            rule=f"must be an int from 1 to {n_pool} (reports of the pool)",
-            value=repr(k),
-            step="Choose one.",
-        )
+        raise InputError("k", f"must be an int from 1 to {n_pool} (reports of the pool)", repr(k), "Choose one.")
 
 
 def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
@@ -313,34 +303,24 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
     n_rows = opened.n_reports if search is None else n_scorable(opened, search.metric)
     if pool.size is not None and not 1 <= pool.size <= n_rows and pool.prefix is not None:
         raise InputError(
-            argument="pool",
-            rule=f"must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score)",
-            value=pool.size,
-            step="Choose one.",
+            "pool",
+            f"must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score)",
+            pool.size,
+            "Choose one.",
         )
     if pool.audit and pool.prefix is None:
-        raise InputError(
-            argument="audit",
-            rule="must be left out where the pool is the whole corpus",
-            value="a number",
-            step="Drop it.",
-        )
+        raise InputError("audit", "must be left out where the pool is the whole corpus", "a number", "Drop it.")
     if pool.audit < 0:
-        raise InputError(argument="audit", rule="must be an int of at least 0", value=pool.audit, step="Choose one.")
+        raise InputError("audit", "must be an int of at least 0", pool.audit, "Choose one.")
     if pool.recall is not None and not 0 < pool.recall < 1:
-        raise InputError(
-            argument="recall",
-            rule="must be a number between 0 and 1",
-            value=pool.recall,
-            step="Choose one, such as 0.95.",
-        )
+        raise InputError("recall", "must be a number between 0 and 1", pool.recall, "Choose one, such as 0.95.")
     if pool.recall is not None and (pool.size is not None or not pool.audit):
         got = "no audit" if pool.size is None else f"{pool.size}"
         raise InputError(
-            argument="recall",
-            rule=f"must be given with {option('audit')} and without the size of a pool",
-            value=got,
-            step=f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
+            "recall",
+            f"must be given with {option('audit')} and without the size of a pool",
+            got,
+            f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )
     _check_k(pool.options.k, opened.n_reports if pool.size is None else pool.size)
     return RerankPlan(opened, pool, search, open_model())

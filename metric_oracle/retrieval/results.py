@@ -91,39 +91,32 @@ def check_out(
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
-        raise InputError(argument=argument, rule=f"must end with {named}", value=path, step=f"{step}.")
+        raise InputError(argument, f"must end with {named}", path, f"{step}.")
     if not path.parent.is_dir():
-        raise InputError(
-            argument=argument, rule="must be in an existing folder", value=path, step="Make the folder first."
-        )
+        raise InputError(argument, "must be in an existing folder", path, "Make the folder first.")
     check_outside(path, argument)
     if path.is_dir():
-        raise InputError(
-            argument=argument, rule="must be a file", value=f"the folder {path}", step="Name a file in it."
-        )
+        raise InputError(argument, "must be a file", f"the folder {path}", "Name a file in it.")
     for out in [path, signature_path(path)] if has_signature_file(path) else [path]:
         for given in [Path(given) for given in inputs if given]:
             # "." and "/" have no name, so they have no signature file.
             if _is_same(out, given) or (given.name and _is_same(out, signature_path(given))):
                 raise InputError(
-                    argument=argument,
-                    rule="must be another file than the inputs",
-                    value=f"{path}, which is one{'' if out == path else f' by its signature file {out}'}",
-                    step="Name another file.",
+                    argument,
+                    "must be another file than the inputs",
+                    f"{path}, which is one{'' if out == path else f' by its signature file {out}'}",
+                    "Name another file.",
                 )
         if out.is_symlink() or (out.exists() and not out.is_file()):
             raise InputError(
-                argument=argument,
-                rule="must be a new name or a regular file",
-                value=f"{out}, a link, pipe or device",
-                step="Name another file.",
+                argument, "must be a new name or a regular file", f"{out}, a link, pipe or device", "Name another file."
             )
     if path.exists() and not is_ours(path):
         raise InputError(
-            argument=argument,
-            rule="must be a new name, or a file that metric-oracle wrote",
-            value=f"{path}, another file",
-            step="Name another file, or move this one.",
+            argument,
+            "must be a new name, or a file that metric-oracle wrote",
+            f"{path}, another file",
+            "Name another file, or move this one.",
         )
 
 
@@ -244,12 +237,7 @@ class Scores(Frames):
         # Columns of other tools (`read_foreign`) are not in the registry.
         name = metric if metric in self.metrics else get_metric(metric).name
         if name not in self.metrics:
-            raise InputError(
-                argument="metric",
-                rule=f"must be one of {', '.join(self.metrics)}",
-                value=repr(metric),
-                step="Score it too.",
-            )
+            raise InputError("metric", f"must be one of {', '.join(self.metrics)}", repr(metric), "Score it too.")
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:
@@ -397,10 +385,7 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Return the table with the right column types; raise an error if it is not a whole result."""
     if "part" in signature:
         raise InputError(
-            argument="results",
-            rule="must be whole",
-            value="a part of a search",
-            step=f"Join all parts first, with {as_called('merge')}.",
+            "results", "must be whole", "a part of a search", f"Join all parts first, with {as_called('merge')}."
         )
     typed = _typed(table)
     ranks, draws = typed["rank"].to_numpy(), signature.get("draws")
@@ -412,12 +397,7 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Return the table with the right column types; raise an error if it is not a part of a result."""
     if "part" not in signature:
-        raise InputError(
-            argument="parts",
-            rule="must be files of parts of a search",
-            value=f"{path}, a whole result",
-            step="Leave it out.",
-        )
+        raise InputError("parts", "must be files of parts of a search", f"{path}, a whole result", "Leave it out.")
     numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
     if any(type(n) is not int or n < 0 for n in numbers) or not 1 <= numbers[0] <= numbers[1]:
         raise ValueError
@@ -489,9 +469,7 @@ def read_signed(
     argument, command = names
     rule = f"must be a file that {command} wrote, with its signature"
     if not path.is_file():
-        raise InputError(
-            argument=argument, rule="must be an existing file", value=path, step=f"Write one with {as_called(command)}."
-        )
+        raise InputError(argument, "must be an existing file", path, f"Write one with {as_called(command)}.")
     try:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -508,12 +486,7 @@ def read_signed(
             table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
             other = signature_path(path)
             if not other.exists():
-                raise InputError(
-                    argument=argument,
-                    rule=rule,
-                    value=f"{path} without {other.name}",
-                    step="Copy both, or write it again.",
-                )
+                raise InputError(argument, rule, f"{path} without {other.name}", "Copy both, or write it again.")
             signature = opened(read_signature(other), hashlib.sha256(raw).hexdigest())
             altered = (
                 f"{argument} must be the table that its signature was written for; got {path}, altered or of another "
@@ -523,21 +496,13 @@ def read_signed(
             raise InputError(f"{altered}.", "Write it again.")
         wrong = mistyped(signature)
         if wrong is not None:
-            raise InputError(
-                argument=argument,
-                rule=rule,
-                value=f"one whose {wrong!r} has another type in {path}",
-                step="Write it again.",
-            )
+            raise InputError(argument, rule, f"one whose {wrong!r} has another type in {path}", "Write it again.")
         table = checked(table, signature)
     except (PermissionError, InputError):
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise InputError(
-            argument=argument,
-            rule=rule,
-            value=f"{path}, which is another file or damaged",
-            step=f"Write it again with {as_called(command)}.",
+            argument, rule, f"{path}, which is another file or damaged", f"Write it again with {as_called(command)}."
         ) from error
     return table, signature
 

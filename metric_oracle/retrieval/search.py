@@ -492,8 +492,8 @@ def check_pairs(
             row = representation.row_id[representation.row_ptr[documents[i]]]
             name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
             raise ExactnessError(
-                argument=f"{record.name} of row {row}",
-                rule=f"must be {wanted} for query {name}, as the plain scorer computes it",
-                value=scored,
-                step="This is a defect: please report it with the index fingerprint.",
+                f"{record.name} of row {row}",
+                f"must be {wanted} for query {name}, as the plain scorer computes it",
+                scored,
+                "This is a defect: please report it with the index fingerprint.",
             )

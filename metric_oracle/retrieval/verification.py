@@ -90,10 +90,10 @@ def verify(
     signature = results.signature
     if signature.get("index") != index.fingerprint:
         raise InputError(
-            argument="results",
-            rule=f"must belong to this index, fingerprint {index.fingerprint[:12]}",
-            value=str(signature.get("index"))[:12],
-            step="Pass the index that they were made with.",
+            "results",
+            f"must belong to this index, fingerprint {index.fingerprint[:12]}",
+            str(signature.get("index"))[:12],
+            "Pass the index that they were made with.",
         )
     check_section(queries, index)
     record = _record(signature)
@@ -101,19 +101,14 @@ def verify(
     kind = signature.get("baseline")
     if kind is not None and kind not in tuple(baselines.KINDS):
         kinds = ", ".join(baselines.KINDS)
-        raise InputError(
-            argument="baseline in the signature",
-            rule=f"must be one of {kinds}",
-            value=repr(kind),
-            step="Retrieve again.",
-        )
+        raise InputError("baseline in the signature", f"must be one of {kinds}", repr(kind), "Retrieve again.")
     if vectors is not None and kind != "nearest":
         what = "an oracle's answers" if kind is None else f"baseline {kind!r}"
         raise InputError(
-            argument="vectors",
-            rule=f"must be left out for {what}",
-            value="a value",
-            step="Leave them out: only results of baseline 'nearest' need them.",
+            "vectors",
+            f"must be left out for {what}",
+            "a value",
+            "Leave them out: only results of baseline 'nearest' need them.",
         )
     for name, value in (("sample", sample), ("seed", seed)):
         check_int(name, value, 0, "Choose one.", kind=Integral)
@@ -154,12 +149,7 @@ def _record(signature: Mapping[str, Any]) -> Metric:
     if not where and not (isinstance(name, str) and "+" in name):
         return get_metric(name)
     if not isinstance(name, str) or not isinstance(where, list | tuple) or any(not isinstance(x, str) for x in where):
-        raise InputError(
-            argument="where in the signature",
-            rule="must be a list of texts",
-            value=_shown(where),
-            step="Retrieve again.",
-        )
+        raise InputError("where in the signature", "must be a list of texts", _shown(where), "Retrieve again.")
     return conditioned(summands(name), parsed(where))
 
 
@@ -172,26 +162,26 @@ def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any]
     unknown = sorted(answered - of_queries)
     if unknown:
         raise InputError(
-            argument="results",
-            rule="must be of these queries",
-            value=f"{len(unknown)} query ids that are not among them ({shown_names(unknown[:3])})",
-            step="Pass the queries that they were made with.",
+            "results",
+            "must be of these queries",
+            f"{len(unknown)} query ids that are not among them ({shown_names(unknown[:3])})",
+            "Pass the queries that they were made with.",
         )
     lacking = [query for query in queries.ids if query not in answered]
     if lacking and not may_lack:
         raise InputError(
-            argument="results",
-            rule="must answer every query",
-            value=f"none for {len(lacking)} of {len(queries.ids)} ({shown_names(lacking[:3])})",
-            step="The file was cut, or made with other queries: retrieve again.",
+            "results",
+            "must answer every query",
+            f"none for {len(lacking)} of {len(queries.ids)} ({shown_names(lacking[:3])})",
+            "The file was cut, or made with other queries: retrieve again.",
         )
     made_of = signature.get("references")
     if made_of is not None and made_of != digest(queries):
         raise InputError(
-            argument="results",
-            rule=f"must be of these queries, SHA-256 {digest(queries)[:12]}",
-            value=f"{str(made_of)[:12]}: other texts under the same ids",
-            step="Pass the queries that they were made with.",
+            "results",
+            f"must be of these queries, SHA-256 {digest(queries)[:12]}",
+            f"{str(made_of)[:12]}: other texts under the same ids",
+            "Pass the queries that they were made with.",
         )
 
 
@@ -205,10 +195,10 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
         f"{name} {before.get(name)!r} then, {value!r} now" for name, value in here.items() if before.get(name) != value
     ]
     raise BackendError(
-        argument="token states of the queries",
-        rule=f"must be those that the results were made of, SHA-256 {str(then)[:12]}",
-        value=f"{str(now)[:12]} ({'; '.join(differ) or 'in the same environment'})",
-        step="The file is not to blame: verify it where it was made, or retrieve again here.",
+        "token states of the queries",
+        f"must be those that the results were made of, SHA-256 {str(then)[:12]}",
+        f"{str(now)[:12]} ({'; '.join(differ) or 'in the same environment'})",
+        "The file is not to blame: verify it where it was made, or retrieve again here.",
     )
 
 
@@ -453,10 +443,10 @@ class _Check:
             digest_then = str(then.get(side)) if isinstance(then, Mapping) else "none"
             if digest_then != digest_now:
                 raise InputError(
-                    argument=f"{side}_vectors",
-                    rule=f"must be those that the rows were chosen by, SHA-256 {digest_then[:12]}",
-                    value=digest_now[:12],
-                    step="Pass the file that the baseline was made with, or make it again.",
+                    f"{side}_vectors",
+                    f"must be those that the rows were chosen by, SHA-256 {digest_then[:12]}",
+                    digest_now[:12],
+                    "Pass the file that the baseline was made with, or make it again.",
                 )
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 

@@ -131,9 +131,7 @@ class BestOf(OneLine):
         largest = max(self.samples.sizes)
         n = largest if n is None else n
         if type(n) is not int or not 1 <= n <= largest:
-            raise InputError(
-                argument="n", rule=f"must be an int from 1 to {largest:,}", value=n, step="Choose another number."
-            )
+            raise InputError("n", f"must be an int from 1 to {largest:,}", n, "Choose another number.")
         columns: dict[str, Any] = {"query_id": pa.array(self.samples.ids, pa.large_string())}
         for metric, how in self.signature["metrics"].items():
             is_higher = how["direction"] == "higher"
@@ -320,10 +318,10 @@ def best_of(
     twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
     if twice:
         raise InputError(
-            argument="results",
-            rule="must have each row once under each metric",
-            value=f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
-            step="Leave one of them out.",
+            "results",
+            "must have each row once under each metric",
+            f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
+            "Leave one of them out.",
         )
     signature["results"] = [other.signature for other in others]
     return replace(best, levels=pa.Table.from_pylist(levels, _LEVELS))

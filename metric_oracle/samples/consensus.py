@@ -215,9 +215,7 @@ class Consensus(OneLine):
         """Return the registry's name of a metric of the consensus; raise InputError for any other metric."""
         name = get_metric(metric).name
         if name not in self.chosen:
-            raise InputError(
-                argument="metric", rule=f"must be one of {', '.join(self.chosen)}", value=repr(name), step="Choose one."
-            )
+            raise InputError("metric", f"must be one of {', '.join(self.chosen)}", repr(name), "Choose one.")
         return name
 
 
@@ -284,10 +282,10 @@ def consensus(
     samples = given.read_samples()
     if weighted and samples.logprobs is None:
         raise InputError(
-            argument="weighted",
-            rule="must be left out for samples without log-probabilities",
-            value="True",
-            step="Add the column logprobs, or logprob in a table with one row for each sample.",
+            "weighted",
+            "must be left out for samples without log-probabilities",
+            "True",
+            "Add the column logprobs, or logprob in a table with one row for each sample.",
         )
     reports = samples.distinct()
     inputs = load_inputs(

@@ -56,23 +56,23 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
     """
     records = [*{record.name: record for name in names_of(metrics) or () for record in [get_metric(name)]}.values()]
     if not records:
-        raise InputError(argument="metrics", rule="must be at least one", value="none", step="Name one.")
+        raise InputError("metrics", "must be at least one", "none", "Name one.")
     for record in records:
         check_searched(record)
         if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
             raise InputError(
-                argument="metrics",
-                rule="must be such that the score of a pair depends on this pair alone",
-                value=repr(record.name),
-                step="Choose another metric, such as cider-d:corpus with an index.",
+                "metrics",
+                "must be such that the score of a pair depends on this pair alone",
+                repr(record.name),
+                "Choose another metric, such as cider-d:corpus with an index.",
             )
     options.check_used(("idf", "rescale", "threads"), "samples")
     if options.idf == "tests":
         raise InputError(
-            argument="idf",
-            rule="must be off, corpus or a table of weights for samples",
-            value="'tests'",
-            step="Use one of these: with tests, every group would have weights of its own.",
+            "idf",
+            "must be off, corpus or a table of weights for samples",
+            "'tests'",
+            "Use one of these: with tests, every group would have weights of its own.",
         )
     check_counted(counted, records, options.idf)
     return records

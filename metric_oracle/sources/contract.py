@@ -134,10 +134,10 @@ class Source:
         joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
         if len(joined) and joined.max() < 0 and not is_piece:
             raise InputError(
-                argument=self.record.plural,
-                rule="must share ids with the reports",
-                value=f"none of {len(ids)} report ids among {len(table.ids)} in {name}",
-                step=f"Pass the file that belongs to these reports.{ids_hint(ids, table.ids)}",
+                self.record.plural,
+                "must share ids with the reports",
+                f"none of {len(ids)} report ids among {len(table.ids)} in {name}",
+                f"Pass the file that belongs to these reports.{ids_hint(ids, table.ids)}",
             )
         return joined
 
@@ -158,10 +158,10 @@ class Source:
         """Return as attachment the values that a user's function returned, one for each text in their order."""
         if len(answer) != n_texts:
             raise InputError(
-                argument=f"{self.record.plural} that a function returned",
-                rule=f"must be as many as the texts, {n_texts}",
-                value=len(answer),
-                step="Return one for each text, in their order.",
+                f"{self.record.plural} that a function returned",
+                f"must be as many as the texts, {n_texts}",
+                len(answer),
+                "Return one for each text, in their order.",
             )
         places = [str(place) for place in range(n_texts)]
         return self.attach(answer, None, (places, [""] * n_texts), settings)
@@ -296,8 +296,5 @@ def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) 
         except UnicodeEncodeError:
             where = "one" if ids is None else f"that of report {shown_names([ids[place]])}"
             raise InputError(
-                argument=what,
-                rule="must be valid Unicode",
-                value=f"half of a surrogate pair in {where}",
-                step="Repair the file.",
+                what, "must be valid Unicode", f"half of a surrogate pair in {where}", "Repair the file."
             ) from None

@@ -23,9 +23,7 @@ def as_vectors(given: Any, ids: Any) -> Vectors:
         return read_embeddings(given, ids=ids)
     if isinstance(given, Mapping):
         if ids is not None:
-            raise InputError(
-                argument="ids", rule="must be left out for a dict of id -> vector", value="a value", step="Drop them."
-            )
+            raise InputError("ids", "must be left out for a dict of id -> vector", "a value", "Drop them.")
         ids, given = list(given), list(given.values())
     try:
         values = np.asarray(given)
@@ -34,10 +32,7 @@ def as_vectors(given: Any, ids: Any) -> Vectors:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            argument="vectors",
-            rule="must be an array of one row a report",
-            value=name_of(given),
-            step="Stack the vectors.",
+            "vectors", "must be an array of one row a report", name_of(given), "Stack the vectors."
         ) from None
     return Vectors(keys, checked_vectors(values, keys, "memory", "ids"))
 

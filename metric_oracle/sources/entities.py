@@ -36,10 +36,10 @@ def as_entities(given: Any) -> EntityTable:
     if table is None or not set(_COLUMNS) <= set(table.names):
         got = "a list" if table is None else f"columns {table.header}"
         raise InputError(
-            argument="entities",
-            rule="must have the columns types and vectors, a list each",
-            value=f"{got} in {'memory' if table is None else table.path}",
-            step="Write these two columns.",
+            "entities",
+            "must have the columns types and vectors, a list each",
+            f"{got} in {'memory' if table is None else table.path}",
+            "Write these two columns.",
         )
     id_cells = table.id_cells()
     ids = [str(place) for place in range(table.n_rows)]
@@ -55,17 +55,17 @@ def as_entities(given: Any) -> EntityTable:
         vectors = np.asarray(numbers, np.float64).reshape(len(kinds), -1 if len(kinds) else 1).astype(np.float32)
     except (ValueError, TypeError, pa.ArrowException):
         raise InputError(
-            argument="entities",
-            rule=f"must have types of {', '.join(TYPES)}, and a vector of one width for each",
-            value=f"other types or vectors in {table.path}",
-            step="Correct the file.",
+            "entities",
+            f"must have types of {', '.join(TYPES)}, and a vector of one width for each",
+            f"other types or vectors in {table.path}",
+            "Correct the file.",
         ) from None
     if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
         raise InputError(
-            argument="vectors of entities",
-            rule="must be finite and other than zero",
-            value=f"a zero vector, NaN or infinity in {table.path}",
-            step="Compute these vectors again, or leave their reports out.",
+            "vectors of entities",
+            "must be finite and other than zero",
+            f"a zero vector, NaN or infinity in {table.path}",
+            "Compute these vectors again, or leave their reports out.",
         )
     return EntityTable(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), kinds, vectors)
 

@@ -222,10 +222,10 @@ def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
         value_ids = given.get(name)
         if value is None and value_ids is not None:
             raise InputError(
-                argument=source.argument,
-                rule=f"must be given with {option(name)}",
-                value="None",
-                step=f"Add the {source.record.plural} of {name_of(value_ids)}.",
+                source.argument,
+                f"must be given with {option(name)}",
+                "None",
+                f"Add the {source.record.plural} of {name_of(value_ids)}.",
             )
         return value, value_ids
     return value, None

@@ -74,10 +74,10 @@ def as_labels(given: Any) -> Labels:
         is_right = False
     if not is_right:
         raise InputError(
-            argument="labels",
-            rule=f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report",
-            value=f"{name_of(given)} with other values",
-            step="Pass 0 blank, 1 positive, 2 negative, 3 uncertain.",
+            "labels",
+            f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report",
+            f"{name_of(given)} with other values",
+            "Pass 0 blank, 1 positive, 2 negative, 3 uncertain.",
         )
     return Labels(ids, classes.astype(np.uint8))
 
@@ -100,12 +100,7 @@ def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
     else:
         container, _ = in_memory(given)
         if container is None:
-            raise InputError(
-                argument=plural,
-                rule="must be a table with a column for each label",
-                value=name_of(given),
-                step="Pass one.",
-            )
+            raise InputError(plural, "must be a table with a column for each label", name_of(given), "Pass one.")
         table = label_table_of(container, by_place=True)
     order = sorted(range(len(table.names)), key=table.names.__getitem__)
     return LabelTable(table.ids, [table.names[place] for place in order], table.values[:, order])
@@ -128,10 +123,10 @@ def as_label_sets(given: Any) -> LabelSets:
     is_uncertain = (table.values == 3).any(axis=0)
     if is_uncertain.any():
         raise InputError(
-            argument="SRR labels",
-            rule="must be 1, 0 or empty",
-            value=f"-1 in {int(is_uncertain.sum())} of {len(table.names)} columns of {name_of(given)}",
-            step="Write a column of 1 and 0 for each finding and status, such as Edema (Uncertain).",
+            "SRR labels",
+            "must be 1, 0 or empty",
+            f"-1 in {int(is_uncertain.sum())} of {len(table.names)} columns of {name_of(given)}",
+            "Write a column of 1 and 0 for each finding and status, such as Edema (Uncertain).",
         )
     return LabelSets(table.ids, (table.values == 1).astype(np.uint8), _schema(table.names))
 
@@ -159,10 +154,10 @@ class CheXbertLabelSource(Source):
         n_reports = len(reports[0])
         if len(table.values) != n_reports:
             raise InputError(
-                argument="labels without ids",
-                rule=f"must be as many as the reports, {n_reports}",
-                value=f"{len(table.values)} in {name}",
-                step="Add a study_id column.",
+                "labels without ids",
+                f"must be as many as the reports, {n_reports}",
+                f"{len(table.values)} in {name}",
+                "Add a study_id column.",
             )
         return np.arange(n_reports)
 
@@ -171,10 +166,10 @@ class CheXbertLabelSource(Source):
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN:
             raise InputError(
-                argument="uncertain",
-                rule="must be positive, negative or blank where labels are given",
-                value=repr(uncertain),
-                step="Say what an uncertain label counts as: it changes the score and is recorded.",
+                "uncertain",
+                "must be positive, negative or blank where labels are given",
+                repr(uncertain),
+                "Say what an uncertain label counts as: it changes the score and is recorded.",
             )
 
     def attachment(
@@ -226,10 +221,10 @@ class LabelTableSource(CheXbertLabelSource):
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
             raise InputError(
-                argument="uncertain",
-                rule="must be positive, negative or blank where labels are uncertain (-1)",
-                value=repr(uncertain),
-                step="Say what such a label counts as; blank leaves it out.",
+                "uncertain",
+                "must be positive, negative or blank where labels are uncertain (-1)",
+                repr(uncertain),
+                "Say what such a label counts as; blank leaves it out.",
             )
         meaning = {"positive": 1, "negative": 2}.get(uncertain or "", 0)
         return np.array([0, 1, 2, meaning], np.uint8)[table.values]

@@ -27,10 +27,10 @@ def as_graphs(given: Any) -> GraphTable:
         are_graphs = False
     if not are_graphs:
         raise InputError(
-            argument="graphs",
-            rule="must be a RadGraph file, a dict of id -> graph or a list of graphs",
-            value=name_of(given),
-            step="Pass what RadGraph returns.",
+            "graphs",
+            "must be a RadGraph file, a dict of id -> graph or a list of graphs",
+            name_of(given),
+            "Pass what RadGraph returns.",
         )
     table = graphs_in_memory(graphs, name_of(given))
     # Positions without texts to join on are the ids of a list.

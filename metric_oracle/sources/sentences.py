@@ -141,10 +141,10 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> Sentence
     if is_bad.any():
         report = int(np.searchsorted(ptr, int(is_bad.argmax()), side="right")) - 1
         raise InputError(
-            argument="sentence vectors",
-            rule="must be finite and not zero",
-            value=f"one that is not for report {shown_names([ids[report]])} in {name_of(given)}",
-            step="Encode its sentences again, or leave the report out.",
+            "sentence vectors",
+            "must be finite and not zero",
+            f"one that is not for report {shown_names([ids[report]])} in {name_of(given)}",
+            "Encode its sentences again, or leave the report out.",
         )
     return SentenceTable(ids, ptr, values)
 
@@ -152,11 +152,11 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> Sentence
 def _layout(given: Any) -> InputError:
     """Return the error for a file or object in none of the known layouts."""
     return InputError(
-        argument="sentences",
-        rule="must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
+        "sentences",
+        "must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
         "a list of vectors of one width for each report, or a dict of id -> array",
-        value=f"another layout in {name_of(given)}",
-        step="Write one of these.",
+        f"another layout in {name_of(given)}",
+        "Write one of these.",
     )
 
 

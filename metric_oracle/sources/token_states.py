@@ -81,7 +81,7 @@ def load_encoding(
     """
     states = states or "float32"
     if states not in STATES:
-        raise InputError(argument="states", rule="must be float32 or float16", value=repr(states), step="Choose one.")
+        raise InputError("states", "must be float32 or float16", repr(states), "Choose one.")
     from metric_oracle.encoders.libraries import has_bf16
     from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 
@@ -101,10 +101,7 @@ def check_max_memory(max_memory: float | None) -> None:
     """Raise InputError unless the memory limit, in GB, is a number above 0 or None."""
     if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
         raise InputError(
-            argument="max_memory",
-            rule="must be a number of GB above 0",
-            value=repr(max_memory),
-            step="Choose one, or leave it out.",
+            "max_memory", "must be a number of GB above 0", repr(max_memory), "Choose one, or leave it out."
         )
 
 
@@ -120,10 +117,10 @@ def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
         if number == layer and all(-1 < value < 1 for value in values):
             return values[0], values[1], values[2]
     raise InputError(
-        argument="rescale_table",
-        rule=f"must have numbers below 1 for layer {layer} in columns LAYER, P, R, F",
-        value=f"none in {path}",
-        step="Pass bert_score's table of this encoder.",
+        "rescale_table",
+        f"must have numbers below 1 for layer {layer} in columns LAYER, P, R, F",
+        f"none in {path}",
+        "Pass bert_score's table of this encoder.",
     )
 
 

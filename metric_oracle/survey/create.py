@@ -190,10 +190,10 @@ def create_survey(
     pool = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
     if len(pool) < studies:
         raise InputError(
-            argument="studies",
-            rule=f"must be at most {len(pool):,}, the references to draw from",
-            value=studies,
-            step="Draw fewer, give more references, or check the ids.",
+            "studies",
+            f"must be at most {len(pool):,}, the references to draw from",
+            studies,
+            "Draw fewer, give more references, or check the ids.",
         )
 
     rng = np.random.default_rng(options.seed)
@@ -237,36 +237,26 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
         raise InputError(
-            argument="candidates",
-            rule="must have names of letters, digits and _ . : + -, at least one",
-            value=shown_names(bad) or "none",
-            step=f"Add {option('candidates', 'NAME=FILE')}.",
+            "candidates",
+            "must have names of letters, digits and _ . : + -, at least one",
+            shown_names(bad) or "none",
+            f"Add {option('candidates', 'NAME=FILE')}.",
         )
     bad = [name for name in raters if not _RATER.fullmatch(name)]
     if not raters or bad or len({name.lower() for name in raters}) < len(raters):
         raise InputError(
-            argument="raters",
-            rule="must have different names of letters, digits, - and _",
-            value=shown_names(bad) or "a name twice, or none",
-            step="Rename them.",
+            "raters",
+            "must have different names of letters, digits, - and _",
+            shown_names(bad) or "a name twice, or none",
+            "Rename them.",
         )
     for name, minimum in (("studies", 1), ("seed", 0), ("repeats", 0)):
         check_int(name, getattr(options, name), minimum)
     if options.repeats > options.studies:
-        raise InputError(
-            argument="repeats",
-            rule=f"must be at most the studies, {options.studies}",
-            value=options.repeats,
-            step="Repeat fewer.",
-        )
+        raise InputError("repeats", f"must be at most the studies, {options.studies}", options.repeats, "Repeat fewer.")
     for name, choice, choices in (("identical", options.identical, IDENTICAL), ("order", options.order, ORDERS)):
         if choice not in choices:
-            raise InputError(
-                argument=name,
-                rule=f"must be one of {', '.join(choices)}",
-                value=repr(choice),
-                step="Choose one of these.",
-            )
+            raise InputError(name, f"must be one of {', '.join(choices)}", repr(choice), "Choose one of these.")
 
 
 def _categories(given: str | Path) -> dict[str, str]:

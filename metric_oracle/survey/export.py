@@ -182,10 +182,7 @@ def export_survey(
     if wrong:
         value = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
         raise InputError(
-            argument="leave_out",
-            rule=f"must name raters of {', '.join(survey.raters)}, each with a reason",
-            value=value,
-            step="Correct it.",
+            "leave_out", f"must name raters of {', '.join(survey.raters)}, each with a reason", value, "Correct it."
         )
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
     histories = {rater: survey.log(rater).read() for rater in survey.raters if rater not in reasons}

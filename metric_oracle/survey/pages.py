@@ -106,12 +106,7 @@ class Pages:
         """
         number = request.path_params["number"]
         if not 1 <= number <= len(self.survey.studies):
-            raise InputError(
-                argument="study",
-                rule=f"must be from 1 to {len(self.survey.studies)}",
-                value=number,
-                step="Go to the first page.",
-            )
+            raise InputError("study", f"must be from 1 to {len(self.survey.studies)}", number, "Go to the first page.")
         return number, *self.survey.order(request.state.guest)[number - 1]
 
     def _log(self, request: Request, sent: dict[str, Any]) -> Log:

@@ -293,9 +293,7 @@ def synthesize(
     """
     check_int("n_reports", n_reports, 1, "Pass the number of reports.")
     if split not in ("train", "test"):
-        raise InputError(
-            argument="split", rule='must be "train" or "test"', value=repr(split), step="Name one of the two."
-        )
+        raise InputError("split", 'must be "train" or "test"', repr(split), "Name one of the two.")
     drafts = islice(drafts_of(seed, split), n_reports)
     return (
         SyntheticReport(str(study_id), draft.text, json.loads(_graph_json(draft, split)), draft.labels)

@@ -320,10 +320,10 @@ def compare(
     """
     if not systems:
         raise InputError(
-            argument="systems",
-            rule="must have at least one name with scores",
-            value="none",
-            step=f"Write files of scores with {as_called('score')}.",
+            "systems",
+            "must have at least one name with scores",
+            "none",
+            f"Write files of scores with {as_called('score')}.",
         )
     check_method(method, None if paired else resamples)
     n_resamples = checked_resamples(resamples)
@@ -332,9 +332,7 @@ def compare(
     given = oracles or {}
     oracles = {get_metric(metric).name: row for metric, row in given.items()}
     if len(oracles) < len(given):
-        raise InputError(
-            argument="oracles", rule="must name each metric once", value=", ".join(given), step="Keep one row for each."
-        )
+        raise InputError("oracles", "must name each metric once", ", ".join(given), "Keep one row for each.")
     _check_rows(names, random, oracles, paired)
     metrics, left_out = common_metrics(scores, oracles)
     check_signatures(scores, metrics)
@@ -484,17 +482,10 @@ def _check_rows(
     for argument, rows in named.items():
         for row in rows:
             if row not in names:
-                raise InputError(
-                    argument=argument,
-                    rule=f"must name systems of the table, {', '.join(names)}",
-                    value=repr(row),
-                    step="Add it.",
-                )
+                raise InputError(argument, f"must name systems of the table, {', '.join(names)}", repr(row), "Add it.")
     for a, b in paired:
         if a == b:
-            raise InputError(
-                argument="paired", rule="must name two systems", value=f"{a!r} twice", step="Name another one."
-            )
+            raise InputError("paired", "must name two systems", f"{a!r} twice", "Name another one.")
     if len({frozenset(pair) for pair in paired}) < len(paired):
         raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
     if oracles and random is None:

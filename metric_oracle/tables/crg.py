@@ -178,10 +178,10 @@ def score_crg(
     """
     if uncertain not in IS_POSITIVE:
         raise InputError(
-            argument="uncertain",
-            rule="must be positive, negative or blank",
-            value=repr(uncertain),
-            step="Say what an uncertain label counts as: it changes the score and is recorded.",
+            "uncertain",
+            "must be positive, negative or blank",
+            repr(uncertain),
+            "Say what an uncertain label counts as: it changes the score and is recorded.",
         )
     n_resamples = checked_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
@@ -281,10 +281,10 @@ def _levels(
         unknown = [label for label in labels if label not in references.names or not is_abnormality(label)]
         if not labels or unknown or len(set(labels)) < len(labels):
             raise InputError(
-                argument=f"level {name!r}",
-                rule="must have labels of the reference, each once and No Finding left out",
-                value=f"{len(labels)} labels, {len(unknown)} of them unknown",
-                step=f"Labels in {reference}: {shown_names(references.names)}.",
+                f"level {name!r}",
+                "must have labels of the reference, each once and No Finding left out",
+                f"{len(labels)} labels, {len(unknown)} of them unknown",
+                f"Labels in {reference}: {shown_names(references.names)}.",
             )
     return {name: list(labels) for name, labels in levels.items()}
 
@@ -295,11 +295,6 @@ def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         name, equals, labels = text.partition("=")
         if not equals or not name.strip() or name.strip() in levels:
-            raise InputError(
-                argument="level",
-                rule='must be "NAME=LABEL,LABEL", each name once',
-                value=repr(text),
-                step="Correct it.",
-            )
+            raise InputError("level", 'must be "NAME=LABEL,LABEL", each name once', repr(text), "Correct it.")
         levels[name.strip()] = [label.strip() for label in labels.split(",") if label.strip()]
     return levels

@@ -71,10 +71,10 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
             continue
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(
-                argument="direction",
-                rule="must be higher or lower, and that of the metric if the column has the name of a known one",
-                value=f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
-                step="Correct it.",
+                "direction",
+                "must be higher or lower, and that of the metric if the column has the name of a known one",
+                f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
+                "Correct it.",
             )
         columns[column] = pa.array(values, pa.float64())
         entries[column] = {"source": "a column of another tool", "direction": direction}

@@ -350,12 +350,7 @@ def _check_models(models: Sequence[str], metrics: list[str]) -> None:
     row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
     used_twice = sorted({*row_names} & {*models})
     if used_twice:
-        raise InputError(
-            argument="models",
-            rule="must have names that no other row has",
-            value=repr(used_twice[0]),
-            step="Choose another name.",
-        )
+        raise InputError("models", "must have names that no other row has", repr(used_twice[0]), "Choose another name.")
     files = [file_name(name) for name in models]
     reserved = [file_name(name) for name in row_names] + [
         f"{file_name(oracle_name(metric))}-reports" for metric in metrics
@@ -363,10 +358,10 @@ def _check_models(models: Sequence[str], metrics: list[str]) -> None:
     for name, file in zip(models, files, strict=True):
         if not file or (files + reserved).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
             raise InputError(
-                argument="models",
-                rule="must have names that give different file names",
-                value=f"{name!r}, whose file name {file!r} is empty or taken",
-                step="Choose another name.",
+                "models",
+                "must have names that give different file names",
+                f"{name!r}, whose file name {file!r} is empty or taken",
+                "Choose another name.",
             )
 
 
@@ -375,10 +370,10 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
     in_memory = [name for name, value in model.files.items() if not isinstance(value, str | Path)]
     if in_memory:
         raise InputError(
-            argument=f"{in_memory[0]} of a model",
-            rule="must be a file, so that a study that was killed can go on",
-            value=type(model.files[in_memory[0]]).__name__,
-            step=f"Write it to a file, or prepare the reports with {as_called('build-index')}.",
+            f"{in_memory[0]} of a model",
+            "must be a file, so that a study that was killed can go on",
+            type(model.files[in_memory[0]]).__name__,
+            f"Write it to a file, or prepare the reports with {as_called('build-index')}.",
         )
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
     model_index = model.index

@@ -243,8 +243,6 @@ def check_folder(out: Path) -> None:
     manifest.check_name(out, "out")
     manifest.check_outside(out, "out")
     if out.exists() or out.is_symlink():
-        raise InputError(
-            argument="out", rule="must be a new folder", value=f"{out}, which exists", step="Remove it or name another."
-        )
+        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
     if not out.parent.is_dir():
-        raise InputError(argument="out", rule="must be in an existing folder", value=out, step="Make the folder first.")
+        raise InputError("out", "must be in an existing folder", out, "Make the folder first.")

@@ -236,12 +236,7 @@ def listen(port: int) -> socket.socket:
             return socket.create_server((HOST, port))
     except OSError:
         pass
-    raise InputError(
-        argument="port",
-        rule="must be free, from 1024 to 65535",
-        value=port,
-        step=f"Leave {option('port')} out for a free one.",
-    )
+    raise InputError("port", "must be free, from 1024 to 65535", port, f"Leave {option('port')} out for a free one.")
 
 
 def address(port: int, token: str) -> str:

@@ -329,7 +329,7 @@ def test_no_gpu(index, queries, metric, monkeypatch):
 
 def test_a_gpu_that_fails(index, queries, monkeypatch):
     def fail(*args, **options):
-        raise _device.DeviceError(argument="the GPU", rule="must last", value="less", step="Use another.")
+        raise _device.DeviceError("the GPU", "must last", "less", "Use another.")
 
     monkeypatch.setattr(cuda.Backend, "lacking", lambda self: "")
     monkeypatch.setattr(cuda.Backend, "search", fail)

@@ -240,10 +240,10 @@ def _listed(corpus, batch, requests, listed, part):
                     resident.cells = len(chunk) // 2 * n_items
         except _device.NoRoomError as error:
             raise _device.NoRoomError(
-                argument="the GPU",
-                rule="must have room for some of the corpus's token codes and one query",
-                value="too little",
-                step='Free its memory, or use backend "cpu".',
+                "the GPU",
+                "must have room for some of the corpus's token codes and one query",
+                "too little",
+                'Free its memory, or use backend "cpu".',
             ) from error
     return lists
 

@@ -40,10 +40,10 @@ def _candidates(corpus, queries, first, last, k):
         except _device.NoRoomError as error:
             if end - first == 1:
                 raise _device.NoRoomError(
-                    argument="the GPU",
-                    rule="must have room for the scores of one query",
-                    value="too little",
-                    step='Free its memory, or use backend "cpu".',
+                    "the GPU",
+                    "must have room for the scores of one query",
+                    "too little",
+                    'Free its memory, or use backend "cpu".',
                 ) from error
             cells = (end - first) // 2 * n_documents
             continue

@@ -30,10 +30,10 @@ def nearest(corpus, queries, n):
     reason = _device.lacking(LIBRARY)
     if reason:
         raise _device.DeviceError(
-            argument="PyTorch",
-            rule=f"must be there for more than {FAISS_MOST} neighbours on a GPU",
-            value=f"{n} and FAISS alone, {reason}",
-            step='Install it, ask for fewer with k, or use backend "cpu".',
+            "PyTorch",
+            f"must be there for more than {FAISS_MOST} neighbours on a GPU",
+            f"{n} and FAISS alone, {reason}",
+            'Install it, ask for fewer with k, or use backend "cpu".',
         )
     product, document = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int64)
 
@@ -93,10 +93,10 @@ def _multiply_on(device, corpus, queries, first, end, keep):
         except _device.NoRoomError as error:
             if last - first == 1:
                 raise _device.NoRoomError(
-                    argument="the GPU",
-                    rule=f"must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and one query",
-                    value="too little",
-                    step='Free its memory, or use backend "cpu".',
+                    "the GPU",
+                    f"must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and one query",
+                    "too little",
+                    'Free its memory, or use backend "cpu".',
                 ) from error
             cells = (last - first) // 2 * len(corpus)
             continue

@@ -20,10 +20,7 @@ def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
         return get_metric(metric)
     if metric != COMPOSITE:
         raise InputError(
-            argument="weights",
-            rule=f"must be left out for metric {metric!r}",
-            value=weights,
-            step=f"Pass {option('metric', COMPOSITE)}.",
+            "weights", f"must be left out for metric {metric!r}", weights, f"Pass {option('metric', COMPOSITE)}."
         )
     return read_weights(weights)
 
@@ -52,10 +49,10 @@ def read_weights(path: str | Path) -> Metric:
         known = False
     if not known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
         raise InputError(
-            argument="weights",
-            rule=f"must be a JSON file that {as_called('fit-composite')} writes, of format {FORMAT!r}",
-            value=f"another file, {path}",
-            step=f"Fit one with {as_called('fit-composite')}.",
+            "weights",
+            f"must be a JSON file that {as_called('fit-composite')} writes, of format {FORMAT!r}",
+            f"another file, {path}",
+            f"Fit one with {as_called('fit-composite')}.",
         )
     if opened(content) is None:
         raise InputError(
@@ -63,18 +60,13 @@ def read_weights(path: str | Path) -> Metric:
             f"Fit it again, or delete its field {SIGNATURE!r} to use numbers of your own.",
         )
     if version != VERSION:
-        raise InputError(
-            argument="the version of weights",
-            rule=f"must be {VERSION}",
-            value=f"{version!r} in {path}",
-            step="Fit them again.",
-        )
+        raise InputError("the version of weights", f"must be {VERSION}", f"{version!r} in {path}", "Fit them again.")
     if direction != "lower":
         raise InputError(
-            argument="the direction of weights",
-            rule="must be 'lower', as composites predict errors",
-            value=f"{direction!r} in {path}",
-            step="Turn the signs of the weights and of the intercept.",
+            "the direction of weights",
+            "must be 'lower', as composites predict errors",
+            f"{direction!r} in {path}",
+            "Turn the signs of the weights and of the intercept.",
         )
     checksum = hashlib.sha256(raw).hexdigest()
     return record_of(content, f"{name}, weights file sha256 {checksum}", f"weights:{checksum[:8]}")
@@ -89,10 +81,10 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
         intercept = _number(content["intercept"])
     except (TypeError, KeyError, AttributeError, OverflowError):
         raise InputError(
-            argument="weights",
-            rule="must have terms with a mean, a scale and a weight each, and an intercept, all numbers",
-            value="a file without them",
-            step=f"Fit them again with {as_called('fit-composite')}.",
+            "weights",
+            "must have terms with a mean, a scale and a weight each, and an intercept, all numbers",
+            "a file without them",
+            f"Fit them again with {as_called('fit-composite')}.",
         ) from None
     return composite(COMPOSITE, terms, intercept, source, tool=tool)
 

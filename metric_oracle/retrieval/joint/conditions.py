@@ -32,10 +32,7 @@ def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
             value = float("nan")
         if parts is None or not isfinite(value):
             raise InputError(
-                argument="where",
-                rule="must be METRIC, one of >=, >, <=, <, and a number",
-                value=repr(text),
-                step='Write it as "radgraph>=0.4".',
+                "where", "must be METRIC, one of >=, >, <=, <, and a number", repr(text), 'Write it as "radgraph>=0.4".'
             )
         conditions.append((get_metric(parts[1]).name, parts[2], value))
     return tuple(conditions)
@@ -62,19 +59,19 @@ def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, 
         check_searched(metric)
         if metric.terms:
             raise InputError(
-                argument="where" if conditions else "metric",
-                rule="must be conditions on single metrics, in a search by a single metric or a sum"
+                "where" if conditions else "metric",
+                "must be conditions on single metrics, in a search by a single metric or a sum"
                 if conditions
                 else "must be a sum of single metrics",
-                value=repr(metric.name),
-                step="Name the metrics themselves.",
+                repr(metric.name),
+                "Name the metrics themselves.",
             )
     if len(set(names)) < len(names) or len({metric.higher_is_better for metric in ordered}) > 1:
         raise InputError(
-            argument="metric",
-            rule="must be a sum of different metrics, under all of which higher or under all of which lower is better",
-            value=repr("+".join(names)),
-            step="Leave one out.",
+            "metric",
+            "must be a sum of different metrics, under all of which higher or under all of which lower is better",
+            repr("+".join(names)),
+            "Leave one out.",
         )
     terms = {name: Term(metric, 0.0, 1.0, 1.0) for name, metric in metrics.items()}
     options = {"terms": terms, "ordered": names, "conditions": tuple(conditions)}

@@ -36,10 +36,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
         sources = dict(given.partition("=")[::2] for given in cfg.sources)
         if not all(sources.values()):
             raise InputError(
-                argument="sources",
-                rule="must be NAME=FILE",
-                value="another text",
-                step="Write for example radgraph=radgraph.tar.gz.",
+                "sources", "must be NAME=FILE", "another text", "Write for example radgraph=radgraph.tar.gz."
             )
         self._scorer = Scorer.open(cfg.metric, None, sources)
         self.HIGHER_IS_BETTER = self._scorer.record.higher_is_better
