@@ -16,30 +16,18 @@ class Cells(NamedTuple):
 
     There are G matrices with H rows, R columns and Q distinct queries in all. A document is a distinct candidate, a
     query a distinct reference.
-
-    Attributes
-    ----------
-    row_ptr, column_ptr, cell_ptr : int64[G + 1]
-        First row, column and cell of each matrix.
-    matrix : int64[R]
-        Matrix that each column belongs to.
-    document : int64[H]
-        Document of each row, -1 for none.
-    opposite : int64[R]
-        For a symmetric matrix, the document of each column, so that only one of two mirrored cells is scored; -1 if
-        both are scored.
-    column_of_query_ptr, column_of_query : int64[Q + 1], int64[...]
-        Columns that hold each distinct query.
     """
 
-    row_ptr: np.ndarray
-    column_ptr: np.ndarray
-    cell_ptr: np.ndarray
-    matrix: np.ndarray
-    document: np.ndarray
+    row_ptr: np.ndarray  # int64[G + 1], first row, column and cell of each matrix
+    column_ptr: np.ndarray  # int64[G + 1]
+    cell_ptr: np.ndarray  # int64[G + 1]
+    matrix: np.ndarray  # int64[R], matrix that each column belongs to
+    document: np.ndarray  # int64[H], document of each row, -1 for none
+    # int64[R], for a symmetric matrix, the document of each column, so that only one of two mirrored cells is
+    # scored; -1 if both are scored.
     opposite: np.ndarray
-    column_of_query_ptr: np.ndarray
-    column_of_query: np.ndarray
+    column_of_query_ptr: np.ndarray  # int64[Q + 1], columns that hold each distinct query
+    column_of_query: np.ndarray  # int64[...]
 
 
 @jit

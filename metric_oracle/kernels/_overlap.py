@@ -20,39 +20,18 @@ SLACK = 1.0 - 1e-12
 
 
 class Features(NamedTuple):
-    """Features of the documents of a corpus: posting lists and forward index.
+    """Features of the documents of a corpus: posting lists and forward index."""
 
-    Attributes
-    ----------
-    post_ptr : int64[V + 1]
-        Offsets of each feature's posting list.
-    post_unit : int32[P]
-        Document ids, ascending within a list.
-    fwd_ptr : int64[D + 1]
-        Offsets of each document in the forward index.
-    fwd_id : int32[P]
-        Forward index: feature ids of each document, family after family.
-    sizes : int32[F, D]
-        Number of features of each family (set or multiset size) in each document.
-    skip_slot : int32[V]
-        Row of `skip` for the long posting lists, -1 for the others.
-    skip : int32[S, C + 1]
-        Where each of the C finest length buckets begins within a long list, and the list's length.
-    row_ptr : int64[D + 1]
-        Offsets of the corpus rows of each document.
-    row_id : int64[N]
-        Corpus rows, ascending within a document.
-    """
-
-    post_ptr: np.ndarray
-    post_unit: np.ndarray
-    fwd_ptr: np.ndarray
-    fwd_id: np.ndarray
-    sizes: np.ndarray
-    skip_slot: np.ndarray
+    post_ptr: np.ndarray  # int64[V + 1], offsets of each feature's posting list
+    post_unit: np.ndarray  # int32[P], document ids, ascending within a list
+    fwd_ptr: np.ndarray  # int64[D + 1], offsets of each document in the forward index
+    fwd_id: np.ndarray  # int32[P], forward index: feature ids of each document, family after family
+    sizes: np.ndarray  # int32[F, D], number of features of each family (set or multiset size) in each document
+    skip_slot: np.ndarray  # int32[V], row of `skip` for the long posting lists, -1 for the others
+    # int32[S, C + 1], where each of the C finest length buckets begins within a long list, and the list's length.
     skip: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the corpus rows of each document
+    row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
 
 
 @inner
@@ -75,21 +54,11 @@ def with_forward(index, ptr, ids):
 
 
 class Queries(NamedTuple):
-    """Features of a batch of distinct queries.
+    """Features of a batch of distinct queries."""
 
-    Attributes
-    ----------
-    ptr : int64[Q * F + 1]
-        Offsets: family f of query q is ``id[ptr[q * F + f] : ptr[q * F + f + 1]]``.
-    id : int32[...]
-        Ids of the query's features that occur in the corpus, unique within a query.
-    sizes : int32[Q, F]
-        Number of features of each family, including those that do not occur in the corpus.
-    """
-
-    ptr: np.ndarray
-    id: np.ndarray
-    sizes: np.ndarray
+    ptr: np.ndarray  # int64[Q * F + 1], offsets: family f of query q is `id[ptr[q * F + f] : ptr[q * F + f + 1]]`
+    id: np.ndarray  # int32[...], ids of the query's features that occur in the corpus, unique within a query
+    sizes: np.ndarray  # int32[Q, F], number of features of each family, including those that do not occur in the corpus
 
 
 # For a corpus with `features`: offsets of the rows of each document, and rows, ascending within a document.
@@ -97,41 +66,24 @@ ROWS = property(lambda corpus: corpus.features.row_ptr), property(lambda corpus:
 
 
 class SetCorpus(NamedTuple):
-    """Arrays of a corpus for a search over sets of features.
-
-    Attributes
-    ----------
-    features : Features
-    buckets : int64[C, 8]
-        Length buckets: runs of documents of equal or similar sizes. The columns are those of
-        `indexes.features.buckets_of`.
-    """
+    """Arrays of a corpus for a search over sets of features."""
 
     features: Features
+    # int64[C, 8]. Length buckets: runs of documents of equal or similar sizes. The columns are those of
+    # `indexes.features.buckets_of`.
     buckets: np.ndarray
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class SequenceCorpus(NamedTuple):
-    """Arrays of a corpus whose documents are also sequences of words.
-
-    Attributes
-    ----------
-    features : Features
-    buckets : int64[C, 8]
-    sequence : int32[...]
-        Word ids of each document in order.
-    sequence_ptr : int64[D + 1]
-    n_words : int
-        Size of the vocabulary.
-    """
+    """Arrays of a corpus whose documents are also sequences of words."""
 
     features: Features
-    buckets: np.ndarray
-    sequence: np.ndarray
-    sequence_ptr: np.ndarray
-    n_words: int
+    buckets: np.ndarray  # int64[C, 8]
+    sequence: np.ndarray  # int32[...], word ids of each document in order
+    sequence_ptr: np.ndarray  # int64[D + 1]
+    n_words: int  # size of the vocabulary
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
 
@@ -143,18 +95,13 @@ class SetBatch(NamedTuple):
 
 
 class SequenceBatch(NamedTuple):
-    """Arrays of distinct queries that are also sequences of words.
-
-    Attributes
-    ----------
-    queries : Queries
-    words, words_ptr : int64[...], int64[Q + 1]
-        Word ids of each query in order, -1 for words that do not occur in the corpus; offset of each query.
-    """
+    """Arrays of distinct queries that are also sequences of words."""
 
     queries: Queries
+    # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus; offset of each
+    # query.
     words: np.ndarray
-    words_ptr: np.ndarray
+    words_ptr: np.ndarray  # int64[Q + 1]
 
 
 @inner

@@ -19,54 +19,31 @@ BLOCK = 64  # one AVX-512 register of counts
 
 
 class OneFamily(NamedTuple):
-    """Counts of one family of features for one query.
+    """Counts of one family of features for one query."""
 
-    Attributes
-    ----------
-    matched : uint8[D]
-        Matches so far of each document, a row of `Workspace.counts`.
-    minimum : int64[C]
-        Minimum overlap: the least number of matches with which a document of each length bucket can reach the
-        threshold; ``n_lists + 1`` if no number suffices. Comparing counts with this integer drops most documents.
-    n_lists : int
-        Number of posting lists, which is the number of the query's features that occur in the corpus.
-    size : int
-        Number of features of the query. The first documents to be scored are those with the most matches relative to
-        the sum of both sizes.
-    demanded : float64[C]
-        The threshold for which each minimum was computed, -1 for none. It is computed when `is_out_of_reach` asks for
-        the bucket, because a threshold often rises again before another bucket is asked for.
-    """
-
-    matched: np.ndarray
+    matched: np.ndarray  # uint8[D], matches so far of each document, a row of `Workspace.counts`
+    # int64[C]. Minimum overlap: the least number of matches with which a document of each length bucket can reach
+    # the threshold; `n_lists + 1` if no number suffices. Comparing counts with this integer drops most documents.
     minimum: np.ndarray
-    n_lists: int
+    n_lists: int  # number of posting lists, which is the number of the query's features that occur in the corpus
+    # Number of features of the query. The first documents to be scored are those with the most matches relative
+    # to the sum of both sizes.
     size: int | np.integer
+    # float64[C]. The threshold for which each minimum was computed, -1 for none. It is computed when
+    # `is_out_of_reach` asks for the bucket, because a threshold often rises again before another bucket is asked
+    # for.
     demanded: np.ndarray
 
 
 class TwoFamilies(NamedTuple):
-    """Counts of two families of features for one query, whose posting lists are read in one order.
+    """Counts of two families of features for one query, whose posting lists are read in one order."""
 
-    Attributes
-    ----------
-    matched : uint8[2, D]
-        Matches so far of each document in each family.
-    second : int
-        First feature id of the second family.
-    unread : int64[2, n_lists + 1]
-        Number of lists of each family that are still unread after i lists.
-    hidden : int64[2]
-        Matches beyond `FULL` that a count of one byte cannot show, at most.
-    weight : int32[2, C]
-        Upper bound on what one match of each family adds to the score of a document of each bucket, in units of
-        1 / ONE.
-    """
-
-    matched: np.ndarray
-    second: int | np.integer
-    unread: np.ndarray
-    hidden: np.ndarray
+    matched: np.ndarray  # uint8[2, D], matches so far of each document in each family
+    second: int | np.integer  # first feature id of the second family
+    unread: np.ndarray  # int64[2, n_lists + 1], number of lists of each family that are still unread after i lists
+    hidden: np.ndarray  # int64[2], matches beyond `FULL` that a count of one byte cannot show, at most
+    # int32[2, C], upper bound on what one match of each family adds to the score of a document of each bucket, in
+    # units of 1 / ONE.
     weight: np.ndarray
 
 

@@ -22,37 +22,20 @@ THREADS = _device.LANES * _device.WARPS  # the most that a block may have
 
 
 class Families(NamedTuple):
-    """Which families of features a metric compares, and one option of the metric; passed to the CUDA kernel.
+    """Which families of features a metric compares, and one option of the metric; passed to the CUDA kernel."""
 
-    Attributes
-    ----------
-    first, n : int
-        The families first .. first + n - 1.
-    option : int
-        A setting of the metric, for `estimate`.
-    """
-
-    first: int
+    first: int  # The families first .. first + n - 1.
     n: int
-    option: int
+    option: int  # a setting of the metric, for `estimate`
 
 
 class Corpus(NamedTuple):
-    """Documents in GPU memory, numbered from 0; see `_overlap.Features` for the arrays.
+    """Documents in GPU memory, numbered from 0; see `_overlap.Features` for the arrays."""
 
-    Attributes
-    ----------
-    post_ptr : int64[V + 1]
-    post_unit : int32[P]
-    sizes : int32[F, D]
-    rows : int32[D]
-        Number of corpus rows of each document.
-    """
-
-    post_ptr: Any
-    post_unit: Any
-    sizes: Any
-    rows: Any
+    post_ptr: Any  # int64[V + 1]
+    post_unit: Any  # int32[P]
+    sizes: Any  # int32[F, D]
+    rows: Any  # int32[D], number of corpus rows of each document
 
 
 _lower_bound = device_function(overlap.lower_bound.py_func)

@@ -65,61 +65,35 @@ WARM_START, FILTER, DROPPED = 0, 1, 2
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays and results of one thread.
+    """Scratch arrays and results of one thread."""
 
-    Attributes
-    ----------
-    counts : uint8[2, D]
-        Matches counted so far in one or two families, at most `FULL`; all zero between queries.
-    mark : uint8[V]
-        Query bitmap: 1 for the features of the query; all zero between queries.
-    best : Best
-        The best documents so far.
-    started : int64[MAX_STARTS]
-        Documents that the warm start scored.
-    closest : float64[3]
-        For each of `STAGES`, the minimum of bound / exact score over the scored documents; below 1 if a bound was
-        broken.
-    n_pairs : int64[2]
-        Number of pairs of a query and a document that were scored, and of all pairs.
-    extra : NamedTuple or None
-        Further arrays that a metric needs.
-    """
-
+    # uint8[2, D], matches counted so far in one or two families, at most `FULL`; all zero between queries.
     counts: np.ndarray
-    mark: np.ndarray
-    best: Best
-    started: np.ndarray
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; all zero between queries
+    best: Best  # the best documents so far
+    started: np.ndarray  # int64[MAX_STARTS], documents that the warm start scored
+    # float64[3], for each of `STAGES`, the minimum of bound / exact score over the scored documents; below 1 if a
+    # bound was broken.
     closest: np.ndarray
-    n_pairs: np.ndarray
-    extra: Any
+    n_pairs: np.ndarray  # int64[2], number of pairs of a query and a document that were scored, and of all pairs
+    extra: Any  # further arrays that a metric needs
 
 
 class Visits(NamedTuple):
-    """The order in which a search goes through the length buckets, and scratch for each bucket.
+    """The order in which a search goes through the length buckets, and scratch for each bucket."""
 
-    Attributes
-    ----------
-    sizes : int64[C]
-        Size of the documents of each bucket.
-    ascending : int64[C]
-        Buckets by ascending size.
-    order : int64[C]
-        Scratch: buckets in the order in which their documents are scored. Any order gives the same results.
-    stop : int64[C]
-        Scratch: number of posting lists that were read for each bucket, -1 once its documents are scored or dropped.
-    minimum, demanded : int64[C], float64[C]
-        Scratch for `OneFamily`.
-    least : int32[C]
-        Scratch: the least weighted count that passes the filter (`least_passing`), 0 for buckets out of reach.
-    """
-
-    sizes: np.ndarray
-    ascending: np.ndarray
+    sizes: np.ndarray  # int64[C], size of the documents of each bucket
+    ascending: np.ndarray  # int64[C], buckets by ascending size
+    # int64[C]. Scratch: buckets in the order in which their documents are scored. Any order gives the same
+    # results.
     order: np.ndarray
+    # int64[C], scratch: number of posting lists that were read for each bucket, -1 once its documents are scored
+    # or dropped.
     stop: np.ndarray
-    minimum: np.ndarray
-    demanded: np.ndarray
+    minimum: np.ndarray  # int64[C], scratch for `OneFamily`
+    demanded: np.ndarray  # float64[C]
+    # int32[C], scratch: the least weighted count that passes the filter (`least_passing`), 0 for buckets out of
+    # reach.
     least: np.ndarray
 
 

@@ -43,31 +43,18 @@ ONE = 1 << 30  # a score of 1 in a record
 
 
 class Selection(NamedTuple):
-    """Arrays on the device with which a scan of B queries and T tiles selects the documents to score on the host.
+    """Arrays on the device with which a scan of B queries and T tiles selects the documents to score on the host."""
 
-    Attributes
-    ----------
-    weight : int32[BINS, B]
-        Histogram of each query: corpus rows whose score falls into each bin.
-    peak : int32[B, T]
-        Bin of MARGIN times the best score of each tile (run of documents), -1 if no document matches.
-    least : int32[B]
-        Lowest bin whose documents are recorded.
-    record : int32[R, 3 + C]
-        One row per recorded document: query, document, its C counts, and a bound, in any order. The bound b is MARGIN
-        times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled document that was dropped.
-    n_records : int64[1]
-        Number of records; those beyond R are counted but not written.
-    spacing : int
-        Distance, in documents, between two sampled documents of a query.
-    """
-
-    weight: Any
+    weight: Any  # int32[BINS, B], histogram of each query: corpus rows whose score falls into each bin
+    # int32[B, T], bin of MARGIN times the best score of each tile (run of documents), -1 if no document matches.
     peak: Any
-    least: Any
+    least: Any  # int32[B], lowest bin whose documents are recorded
+    # int32[R, 3 + C]. One row per recorded document: query, document, its C counts, and a bound, in any order.
+    # The bound b is MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled
+    # document that was dropped.
     record: Any
-    n_records: Any
-    spacing: int
+    n_records: Any  # int64[1], number of records; those beyond R are counted but not written
+    spacing: int  # distance, in documents, between two sampled documents of a query
 
 
 @device_function
@@ -202,30 +189,14 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
 
 class Scan(ABC):
-    """The part of a GPU search that depends on the metric: arrays of corpus and queries on the device, and the kernel.
+    """What of a GPU search depends on the metric: arrays of corpus and queries on the device, and the kernel."""
 
-    Attributes
-    ----------
-    corpus : NamedTuple with `row_ptr` and `row_id`
-        Arrays of the corpus on the host.
-    name : str
-        Name under which the corpus is kept on the device.
-    kernel : CUDA kernel
-        Calls the function that `make_scan` made.
-    options : number, or NamedTuple of numbers
-        Settings of the metric, for its device functions.
-    n_counts : int
-        Counts per document in a record, in addition to query, document and bound.
-    tile : int
-        Number of documents that a block counts at a time.
-    """
-
-    corpus: Any
-    name: str
-    kernel: Any
-    options: Any
-    n_counts: int
-    tile: int
+    corpus: Any  # NamedTuple with `row_ptr` and `row_id`, arrays of the corpus on the host
+    name: str  # name under which the corpus is kept on the device
+    kernel: Any  # CUDA kernel, calls the function that `make_scan` made
+    options: Any  # number, or NamedTuple of numbers, settings of the metric, for its device functions
+    n_counts: int  # counts per document in a record, in addition to query, document and bound
+    tile: int  # number of documents that a block counts at a time
 
     @abstractmethod
     def document_bytes(self) -> float:

@@ -25,32 +25,16 @@ class TargetError(ValueError):
 
 
 class Path(NamedTuple):
-    """A version of the inner loops for a family of processors.
+    """A version of the inner loops for a family of processors."""
 
-    Attributes
-    ----------
-    name : str
-        Value of ORACLE_SIMD that selects the path.
-    cpu : str
-        LLVM's name of the oldest processor that can run it.
-    needs : tuple of str
-        LLVM's names of the features that the target must have.
-    registers : int
-        Number of vector registers.
-    register_bytes : int
-        Size of a vector register.
-    query_range : int
-        Greatest absolute code of a query's token. Up to 63, sums of two products with a byte stay below 2^15.
-    is_signed : bool
-        Whether the multiplication of bytes takes both as signed; otherwise the corpus's bytes have 128 added.
-    """
-
-    name: str
-    cpu: str
-    needs: tuple[str, ...]
-    registers: int
-    register_bytes: int
+    name: str  # value of ORACLE_SIMD that selects the path
+    cpu: str  # LLVM's name of the oldest processor that can run it
+    needs: tuple[str, ...]  # LLVM's names of the features that the target must have
+    registers: int  # number of vector registers
+    register_bytes: int  # size of a vector register
+    # Greatest absolute code of a query's token. Up to 63, sums of two products with a byte stay below 2^15.
     query_range: int = 63
+    # Whether the multiplication of bytes takes both as signed; otherwise the corpus's bytes have 128 added.
     is_signed: bool = False
 
 

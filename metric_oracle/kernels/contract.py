@@ -35,27 +35,19 @@ class Answers(NamedTuple):
 
     A query has one list of rows, or several if `exclusion` demands it: equal reports that exclude different corpus rows
     are one query. There are L lists of Q queries.
-
-    Attributes
-    ----------
-    rows : int64[L, k]
-        Corpus rows of each list, best first. -1 if fewer than k rows have a positive score or reach the limit.
-    scores : float64[L, k]
-        Their scores.
-    ties : int64[L, k]
-        For each entry of `rows`, the number of corpus rows with exactly its score, without rows that the list excludes.
-    limit : float64[Q]
-        Input: rows with a worse score may be left out, because k rows of other shards have this score or a better one.
-        Without such a limit -inf, or inf if lower scores are better.
-    exclusion : Exclusion
-        Input: the rows that each list excludes.
     """
 
+    # int64[L, k]. Corpus rows of each list, best first. -1 if fewer than k rows have a positive score or reach
+    # the limit.
     rows: np.ndarray
-    scores: np.ndarray
+    scores: np.ndarray  # float64[L, k], their scores
+    # int64[L, k], for each entry of `rows`, the number of corpus rows with exactly its score, without rows that
+    # the list excludes.
     ties: np.ndarray
+    # float64[Q]. Input: rows with a worse score may be left out, because k rows of other shards have this score
+    # or a better one. Without such a limit -inf, or inf if lower scores are better.
     limit: np.ndarray
-    exclusion: Exclusion = NOTHING
+    exclusion: Exclusion = NOTHING  # input: the rows that each list excludes
 
     def put(self, q, documents, scores, corpus, k, sign=1.0):
         """Write the k best rows of scored documents into the lists of query `q`.
@@ -91,27 +83,17 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Properties of a backend.
+    """Properties of a backend."""
 
-    Attributes
-    ----------
-    batched : bool
-        One call answers all queries, as on a GPU; otherwise threads take blocks of queries.
-    bound : bool
-        Candidates are dropped by proven bounds, which each search compares with scores; otherwise every pair is scored.
-    exact : bool
-        No candidate that belongs in the list is dropped. False for a shortlist without a proven bound.
-    signed : bool
-        Scores may be negative and are listed all the same; otherwise rows without a positive score follow by row.
-    queries_at_once : int
-        Number of queries that `score_all` scores together.
-    """
-
-    batched: bool = False
+    batched: bool = False  # one call answers all queries, as on a GPU; otherwise threads take blocks of queries
+    # Candidates are dropped by proven bounds, which each search compares with scores; otherwise every pair is
+    # scored.
     bound: bool = True
+    # No candidate that belongs in the list is dropped. False for a shortlist without a proven bound.
     exact: bool = True
+    # Scores may be negative and are listed all the same; otherwise rows without a positive score follow by row.
     signed: bool = False
-    queries_at_once: int = 32
+    queries_at_once: int = 32  # number of queries that `score_all` scores together
 
 
 class Kernel(Protocol):

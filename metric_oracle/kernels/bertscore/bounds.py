@@ -36,37 +36,18 @@ _lowest2, _lowest4 = make_lowest(2), make_lowest(4)
 
 
 class Margins(NamedTuple):
-    """Maximum rounding error of each bound, for token states of one width.
+    """Maximum rounding error of each bound, for token states of one width."""
 
-    Attributes
-    ----------
-    rise : int
-        Steps of 1 / UNIT by which entries of a query's table of cosines are raised: more than their error.
-    error : float
-        Error of a float32 cosine of a centre and a query token, in those steps.
-    exact : float
-        Error of a score in float64, and of sums in float64.
-    cells : float
-        Error of a mean of sines with float32 weights, stored as float32.
-    code, token : float
-        Error of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
-    below : float
-        Maximum of an entry of the table minus its cosine.
-    means : float
-        Error of products of mean states.
-    product : float
-        Error of means of float32 products of unit vectors.
-    """
-
-    rise: int
-    error: float
-    exact: float
-    cells: float
+    rise: int  # steps of 1 / UNIT by which entries of a query's table of cosines are raised: more than their error
+    error: float  # error of a float32 cosine of a centre and a query token, in those steps
+    exact: float  # error of a score in float64, and of sums in float64
+    cells: float  # error of a mean of sines with float32 weights, stored as float32
+    # Error of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
     code: float
     token: float
-    below: float
-    means: float
-    product: float
+    below: float  # maximum of an entry of the table minus its cosine
+    means: float  # error of products of mean states
+    product: float  # error of means of float32 products of unit vectors
 
 
 def margins_of(width, norm_error):
@@ -91,21 +72,11 @@ def margins_of(width, norm_error):
 
 
 class Tables(NamedTuple):
-    """Look-up tables from cosines, stored as integers in steps of 1 / UNIT, to angles and back.
+    """Look-up tables from cosines, stored as integers in steps of 1 / UNIT, to angles and back."""
 
-    Attributes
-    ----------
-    down : uint8[2 UNIT / 4 + 1]
-        Angle in steps, rounded down; the index is (UNIT + cosine) / 4.
-    above : float64[STEPS + 1]
-        Upper bound on the cosine of each angle.
-    ends : float32[2 UNIT + 1, 2]
-        pi / 2 minus the angle, rounded up and down; the index is UNIT + cosine.
-    """
-
-    down: np.ndarray
-    above: np.ndarray
-    ends: np.ndarray
+    down: np.ndarray  # uint8[2 UNIT / 4 + 1], angle in steps, rounded down; the index is (UNIT + cosine) / 4
+    above: np.ndarray  # float64[STEPS + 1], upper bound on the cosine of each angle
+    ends: np.ndarray  # float32[2 UNIT + 1, 2], pi / 2 minus the angle, rounded up and down; the index is UNIT + cosine
 
 
 def angle_tables(margins):
@@ -333,26 +304,14 @@ def prefetch_codes(u, n, corpus):
 
 
 class Known(NamedTuple):
-    """What is known of an item before its codes are read.
+    """What is known of an item before its codes are read."""
 
-    Attributes
-    ----------
-    precision : float
-        Upper bound on its precision, by cells.
-    recall : float
-        Upper bound on its recall, by cells; any number if the score does not rise with both.
-    offset : float
-        Number that is added to the item's score.
-    threshold : float
-        The item may be dropped if its score plus offset is below this.
-    is_whole : bool
-        Whether all tokens are read at once, because it is not certain that the score rises with precision and recall.
-    """
-
-    precision: float
-    recall: float
-    offset: float
-    threshold: float
+    precision: float  # upper bound on its precision, by cells
+    recall: float  # upper bound on its recall, by cells; any number if the score does not rise with both
+    offset: float  # number that is added to the item's score
+    threshold: float  # the item may be dropped if its score plus offset is below this
+    # Whether all tokens are read at once, because it is not certain that the score rises with precision and
+    # recall.
     is_whole: bool
 
 

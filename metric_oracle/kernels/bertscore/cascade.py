@@ -60,29 +60,16 @@ class Work(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Items to rank for one query: documents, or in a composite documents with a number added to their score.
+    """Items to rank for one query: documents, or in a composite documents with a number added to their score."""
 
-    Attributes
-    ----------
-    document : int32[I], ascending
-    offset : float32[I]
-        Upper bound on the number that is added to an item's score.
-    error : float
-        Maximum of `offset` minus that number.
-    alone : bool
-        Whether every document is one item with an offset of 0.
-    row_ptr : int64[I + 1]
-        Offsets whose differences are the numbers of corpus rows of each item that no list of the query excludes.
-    least : float
-        Items whose score plus offset is certainly below this may be left out.
-    """
-
-    document: np.ndarray
-    offset: np.ndarray
-    error: float
-    alone: bool
+    document: np.ndarray  # int32[I], ascending
+    offset: np.ndarray  # float32[I], upper bound on the number that is added to an item's score
+    error: float  # maximum of `offset` minus that number
+    alone: bool  # whether every document is one item with an offset of 0
+    # int64[I + 1], offsets whose differences are the numbers of corpus rows of each item that no list of the
+    # query excludes.
     row_ptr: np.ndarray
-    least: float = -np.inf
+    least: float = -np.inf  # items whose score plus offset is certainly below this may be left out
 
 
 def every_document(row_ptr, error=0.0):

@@ -21,28 +21,14 @@ class Piece:
     """Codes of consecutive documents, on a device or on the host until needed.
 
     T is the number of tokens, D that of documents, K the width of a code.
-
-    Attributes
-    ----------
-    first : int
-        Number of the first document.
-    lengths : int64[D] on the host, descending
-        Tokens of each document.
-    codes : float16[T, K]
-    ids : int32[T]
-        Token ids, by which tokens are weighted.
-    document : int64[T]
-        For each token, the index of its document within the piece.
-    ptr : int64[D + 1]
-        Offset of each document's tokens.
     """
 
-    first: int
-    lengths: np.ndarray
-    codes: Any
-    ids: Any
-    document: Any
-    ptr: Any
+    first: int  # number of the first document
+    lengths: np.ndarray  # int64[D] on the host, descending, tokens of each document
+    codes: Any  # float16[T, K]
+    ids: Any  # int32[T], token ids, by which tokens are weighted
+    document: Any  # int64[T], for each token, the index of its document within the piece
+    ptr: Any  # int64[D + 1], offset of each document's tokens
 
     def to(self, device):
         """Return a copy of the piece whose arrays are on a device."""
@@ -52,19 +38,11 @@ class Piece:
 
 @dataclass
 class Weighed:
-    """Arrays of a piece that depend on the weights of tokens but not on queries, on the piece's device.
+    """Arrays of a piece that depend on the weights of tokens but not on queries, on the piece's device."""
 
-    Attributes
-    ----------
-    share : float32[T]
-        Weights of tokens. They add up to 1 in a document, or are all 0.
-    mean, most : float64[D]
-        Weighted mean and maximum of the last coordinates of a document's codes.
-    """
-
-    share: Any
-    mean: Any
-    most: Any
+    share: Any  # float32[T]. Weights of tokens. They add up to 1 in a document, or are all 0.
+    mean: Any  # float64[D], weighted mean and maximum of the last coordinates of a document's codes
+    most: Any  # float64[D]
 
     def to(self, device):
         """Return a copy whose arrays are on a device."""
@@ -73,61 +51,33 @@ class Weighed:
 
 @dataclass
 class Resident:
-    """The arrays of a corpus that are kept for one device.
+    """The arrays of a corpus that are kept for one device."""
 
-    Attributes
-    ----------
-    basis : float64[d, K - 1]
-        Columns of length 1 or 0, onto which states are projected.
-    pieces : list of Piece
-    error : float
-        Maximum error of the coordinates in float16.
-    cells : int
-        Number of bounds (pairs of a query and a document) that are computed at once.
-    weight_of_id : float64[ids] on the host, or None
-        The token weights with which `weighed` was computed; None before the first search.
-    weighed : list of Weighed
-        One for each piece.
-    """
-
-    basis: Any
+    basis: Any  # float64[d, K - 1], columns of length 1 or 0, onto which states are projected
     pieces: list[Piece]
-    error: float
-    cells: int
+    error: float  # maximum error of the coordinates in float16
+    cells: int  # number of bounds (pairs of a query and a document) that are computed at once
+    # float64[ids] on the host, or None, the token weights with which `weighed` was computed; None before the
+    # first search.
     weight_of_id: np.ndarray | None = None
-    weighed: list[Weighed] = field(default_factory=list)
+    weighed: list[Weighed] = field(default_factory=list)  # one for each piece
 
 
 @dataclass
 class Block:
-    """A batch of B queries on the device, in N tiles of COLUMNS tokens.
+    """A batch of B queries on the device, in N tiles of COLUMNS tokens."""
 
-    Attributes
-    ----------
-    codes : float16[N COLUMNS, K]
-        Codes of the queries' tokens. The last token of a query is repeated to fill its last tile.
-    weights : float32[N COLUMNS]
-        The weights of a query add up to 1; repeated tokens have weight 0.
-    tiles : int32[3, N]
-        For each tile: its query, whether it is the query's first tile, and whether it is the last.
-    lengths : int64[B]
-        Tokens of each query.
-    longest : int
-        Maximum of `lengths`.
-    most, mean : float64[B, 1]
-        Maximum and mean of the last coordinates of a query's codes.
-    error : float
-        Maximum error of the coordinates in float16.
-    """
-
+    # float16[N COLUMNS, K]. Codes of the queries' tokens. The last token of a query is repeated to fill its last
+    # tile.
     codes: Any
-    weights: Any
+    weights: Any  # float32[N COLUMNS], the weights of a query add up to 1; repeated tokens have weight 0
+    # int32[3, N], for each tile: its query, whether it is the query's first tile, and whether it is the last.
     tiles: Any
-    lengths: Any
-    longest: int
-    most: Any
-    mean: Any
-    error: float
+    lengths: Any  # int64[B], tokens of each query
+    longest: int  # maximum of `lengths`
+    most: Any  # float64[B, 1], maximum and mean of the last coordinates of a query's codes
+    mean: Any  # float64[B, 1]
+    error: float  # maximum error of the coordinates in float16
 
 
 def code_error(corpus_error, query_error, width, n_tokens):

@@ -17,68 +17,41 @@ class Corpus(NamedTuple):
     """Token states of the corpus with their cells and codes (see `codec.py`).
 
     T tokens, D documents, M cells, states of width d, codes of K bytes.
-
-    Attributes
-    ----------
-    states : float32[T, d], or float16 seen as uint16
-    ptr : int64[D + 1]
-        Offset of each document's tokens.
-    weights : float32[T + 16]
-        Weight of each token in the order of the codes, and padding that is read but not used.
-    document_weight : float64[D], sum of a document's weights
-    weight_of_id : float64[ids], weight of each token id, for the exact score
-    ids : int32[T], token ids
-    cell : uint16[T], cell of each token
-    radius : uint8[T], angle to the centre of the cell in half degrees, rounded up
-    codes : uint8[T, K]
-    terms : float32[T, 5], see `codec.py`
-        These four have the tokens of a document in another order than `states` and `ids`: by descending radius.
-    mean_along, mean_off : float32[D]
-        For the unweighted mean of a document's states: component along `direction`, and length of the remainder.
-    norm_error : float64, maximum of |length - 1| over the stored states
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Corpus rows of each document.
-    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
-        Used to compute the codes of queries.
     """
 
-    states: np.ndarray
-    ptr: np.ndarray
+    states: np.ndarray  # float32[T, d], or float16 seen as uint16
+    ptr: np.ndarray  # int64[D + 1], offset of each document's tokens
+    # float32[T + 16], weight of each token in the order of the codes, and padding that is read but not used.
     weights: np.ndarray
-    document_weight: np.ndarray
-    weight_of_id: np.ndarray
-    ids: np.ndarray
-    cell: np.ndarray
-    radius: np.ndarray
-    codes: np.ndarray
+    document_weight: np.ndarray  # float64[D], sum of a document's weights
+    weight_of_id: np.ndarray  # float64[ids], weight of each token id, for the exact score
+    ids: np.ndarray  # int32[T], token ids
+    cell: np.ndarray  # uint16[T], cell of each token
+    radius: np.ndarray  # uint8[T], angle to the centre of the cell in half degrees, rounded up
+    codes: np.ndarray  # uint8[T, K]
+    # float32[T, 5], see `codec.py`, these four have the tokens of a document in another order than `states` and
+    # `ids`: by descending radius.
     terms: np.ndarray
+    # float32[D], for the unweighted mean of a document's states: component along `direction`, and length of the
+    # remainder.
     mean_along: np.ndarray
-    mean_off: np.ndarray
-    norm_error: float
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    mean_off: np.ndarray  # float32[D]
+    norm_error: float  # float64, maximum of |length - 1| over the stored states
+    row_ptr: np.ndarray  # int64[D + 1], corpus rows of each document
+    row_id: np.ndarray  # int64[...]
+    # float32[M, d]; basis : float32[d, K]; direction : float32[d], used to compute the codes of queries.
     centers: np.ndarray
     basis: np.ndarray
     direction: np.ndarray
 
 
 class TokenBatch(NamedTuple):
-    """Token states of a batch of Q distinct queries with T tokens in all.
+    """Token states of a batch of Q distinct queries with T tokens in all."""
 
-    Attributes
-    ----------
-    states : float16 or float32[T, d]
-    ptr : int64[Q + 1]
-        Offset of each query's tokens.
-    weights : float64[T]
-        Weight of each token.
-    baseline : (precision, recall, f1) that scores are relative to, or None
-    """
-
-    states: np.ndarray
-    ptr: np.ndarray
-    weights: np.ndarray
-    baseline: tuple[float, float, float] | None
+    states: np.ndarray  # float16 or float32[T, d]
+    ptr: np.ndarray  # int64[Q + 1], offset of each query's tokens
+    weights: np.ndarray  # float64[T], weight of each token
+    baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to, or None
 
     @property
     def longest(self) -> int:
@@ -95,49 +68,31 @@ class TokenBatch(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """The codes of the n tokens of one query, in passes of LANES tokens; several queries have one more leading axis.
+    """The codes of the n tokens of one query, in passes of LANES tokens; several queries have one more leading axis."""
 
-    Attributes
-    ----------
-    weights : float64[n]
-        Weight of each token.
-    codes : int8[passes, K / 4 * LANES * 4]
-        If the last pass has at most 32 tokens, its 32 columns are stored without gaps.
-    lanes, lanes_below : float32[passes, 2 LANES]
-        Integers and floats per lane, see `_simd_codes.make_bounds`; for upper and for lower bounds.
-    scalars : float32[4]
-        Step of the codes, their maximum rounding error, mean of the states along `direction`, length of its remainder.
-    """
-
-    weights: np.ndarray
+    weights: np.ndarray  # float64[n], weight of each token
+    # int8[passes, K / 4 * LANES * 4], if the last pass has at most 32 tokens, its 32 columns are stored without
+    # gaps.
     codes: np.ndarray
+    # float32[passes, 2 LANES], integers and floats per lane, see `_simd_codes.make_bounds`; for upper and for
+    # lower bounds.
     lanes: np.ndarray
-    lanes_below: np.ndarray
+    lanes_below: np.ndarray  # float32[passes, 2 LANES]
+    # float32[4], step of the codes, their maximum rounding error, mean of the states along `direction`, length of
+    # its remainder.
     scalars: np.ndarray
 
 
 class Query(NamedTuple):
-    """One query of n tokens, laid out for the inner loops in ceil(n / LANES) passes of LANES tokens.
+    """One query of n tokens, laid out for the inner loops in ceil(n / LANES) passes of LANES tokens."""
 
-    Attributes
-    ----------
-    states : float64[d, n]
-    squares : float64[n]
-        Squared length of each state.
-    weights : float64[n]
-        Weight of each token.
-    packed : float32[passes, d * LANES]
-        Unit vectors; a last pass of at most 32 tokens is stored as 32 columns without gaps.
-    pads : float32[passes, LANES]
-        0 for a token, a large negative number for an unused lane.
-    coded : Coded
-    """
-
-    states: np.ndarray
-    squares: np.ndarray
-    weights: np.ndarray
+    states: np.ndarray  # float64[d, n]
+    squares: np.ndarray  # float64[n], squared length of each state
+    weights: np.ndarray  # float64[n], weight of each token
+    # float32[passes, d * LANES], unit vectors; a last pass of at most 32 tokens is stored as 32 columns without
+    # gaps.
     packed: np.ndarray
-    pads: np.ndarray
+    pads: np.ndarray  # float32[passes, LANES], 0 for a token, a large negative number for an unused lane
     coded: Coded
 
 

@@ -18,42 +18,23 @@ from metric_oracle.kernels.topk.cpu import begin, threshold
 
 
 class Bleu(NamedTuple):
-    """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams.
+    """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams."""
 
-    Attributes
-    ----------
-    order : int
-        Maximum order of n-grams, 1 to 4.
-    coco : bool
-        Whether pycocoevalcap's form is computed instead of fast_bleu's, see `score.py`.
-    family : int
-        1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that share
-        no bigram with the query are searched.
-    unigrams : int
-        Number of unigrams of the query that occur in the corpus.
-    reference_length : int
-        Number of words of the query.
-    penalty : float64[reference_length + 1]
-        Brevity penalty of each candidate length; longer candidates have none.
-    index : Features
-        Family n - 1 holds the n-grams of order n.
-    buckets : int64[C, 8]
-        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    mark : uint8[V]
-        Query bitmap: 1 for the n-grams of the query.
-    with_bigram : uint8[D]
-        Nonzero for documents that share a bigram with the query (family 1 with `order` above 1).
-    """
-
-    order: int
-    coco: bool
+    order: int  # maximum order of n-grams, 1 to 4
+    coco: bool  # whether pycocoevalcap's form is computed instead of fast_bleu's, see `score.py`
+    # 1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that
+    # share no bigram with the query are searched.
     family: int
-    unigrams: int
-    reference_length: int | np.integer
+    unigrams: int  # number of unigrams of the query that occur in the corpus
+    reference_length: int | np.integer  # number of words of the query
+    # float64[reference_length + 1], brevity penalty of each candidate length; longer candidates have none.
     penalty: np.ndarray
+    # Family n - 1 holds the n-grams of order n.
     index: Features  # type: ignore[assignment]
+    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     buckets: np.ndarray
-    mark: np.ndarray
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
+    # uint8[D], nonzero for documents that share a bigram with the query (family 1 with `order` above 1).
     with_bigram: np.ndarray
 
 

@@ -12,18 +12,11 @@ from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best
 
 
 class LabelCorpus(NamedTuple):
-    """Distinct label vectors of a corpus.
+    """Distinct label vectors of a corpus."""
 
-    Attributes
-    ----------
-    vectors : int8[D, 14]
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows with each vector.
-    """
-
-    vectors: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    vectors: np.ndarray  # int8[D, 14]
+    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each vector
+    row_id: np.ndarray  # int64[N]
 
 
 class LabelBatch(NamedTuple):
@@ -33,30 +26,15 @@ class LabelBatch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one thread.
+    """Scratch arrays of one thread."""
 
-    Attributes
-    ----------
-    best : Best
-        The best documents so far.
-    labels : int8[L, D]
-        The vectors of the corpus, label by label.
-    length : int64[D]
-        Index in `squares` of the squared length of each vector.
-    squares : int64[S]
-        Distinct squared lengths, ascending.
-    dot : int32[D]
-        Products of all vectors with the query.
-    score : float64[S, 2 M + 1]
-        Cosine of the query with a vector of each squared length, for each product from -M to M, M the largest squared
-        length.
-    """
-
-    best: Best
-    labels: np.ndarray
-    length: np.ndarray
-    squares: np.ndarray
-    dot: np.ndarray
+    best: Best  # the best documents so far
+    labels: np.ndarray  # int8[L, D], the vectors of the corpus, label by label
+    length: np.ndarray  # int64[D], index in `squares` of the squared length of each vector
+    squares: np.ndarray  # int64[S], distinct squared lengths, ascending
+    dot: np.ndarray  # int32[D], products of all vectors with the query
+    # float64[S, 2 M + 1], cosine of the query with a vector of each squared length, for each product from -M to
+    # M, M the largest squared length.
     score: np.ndarray
 
 

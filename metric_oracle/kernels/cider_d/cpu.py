@@ -33,103 +33,47 @@ LOST = underflow(5, FLOAT64)  # two products of a score, three of a bound
 
 
 class WeightedCorpus(NamedTuple):
-    """Arrays of a corpus for a search under CIDEr-D.
+    """Arrays of a corpus for a search under CIDEr-D."""
 
-    Attributes
-    ----------
-    features : Features
-        Family n - 1 holds the n-grams of order n, of each document in text order.
-    buckets : int64[C, 8]
-        Length buckets of documents of equal length, ascending.
-    squares : float64[4, D]
-        Squared length of each document's vector of weights, by order.
-    inverse : float32[4, D]
-        One over that length, 0 if the length is 0.
-    """
-
-    features: Features
-    buckets: np.ndarray
-    squares: np.ndarray
-    inverse: np.ndarray
+    features: Features  # family n - 1 holds the n-grams of order n, of each document in text order
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, ascending
+    squares: np.ndarray  # float64[4, D], squared length of each document's vector of weights, by order
+    inverse: np.ndarray  # float32[4, D], one over that length, 0 if the length is 0
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class WeightedBatch(NamedTuple):
-    """Arrays of Q distinct queries with G distinct n-grams in all.
+    """Arrays of Q distinct queries with G distinct n-grams in all."""
 
-    Attributes
-    ----------
-    ptr : int64[Q + 1]
-        Offsets of each query's n-grams that occur in the corpus and whose weight is not 0.
-    gram_ptr : int64[G + 1]
-        Offsets in `id` of each n-gram's features (its first, second, ... occurrence in a text).
-    id : int32[...]
-        Feature ids.
-    order : int64[G]
-        Order of each n-gram minus 1: 0 to 3.
-    weight : float64[G]
-        What a match of a feature adds to the sum of its order.
-    mass : float64[G]
-        The n-gram's share of the squared length of the query's weights of its order.
-    squares : float64[Q, 4]
-        Squared length of the query's weights of each order.
-    lengths : int64[Q]
-        Number of words.
-    slack : float64[Q]
-        Factor of each bound, slightly above 1, that covers rounding.
-    """
-
-    ptr: np.ndarray
+    ptr: np.ndarray  # int64[Q + 1], offsets of each query's n-grams that occur in the corpus and whose weight is not 0
+    # int64[G + 1]. Offsets in `id` of each n-gram's features (its first, second, ... occurrence in a text).
     gram_ptr: np.ndarray
-    id: np.ndarray
-    order: np.ndarray
-    weight: np.ndarray
-    mass: np.ndarray
-    squares: np.ndarray
-    lengths: np.ndarray
-    slack: np.ndarray
+    id: np.ndarray  # int32[...], feature ids
+    order: np.ndarray  # int64[G], order of each n-gram minus 1: 0 to 3
+    weight: np.ndarray  # float64[G], what a match of a feature adds to the sum of its order
+    mass: np.ndarray  # float64[G], the n-gram's share of the squared length of the query's weights of its order
+    squares: np.ndarray  # float64[Q, 4], squared length of the query's weights of each order
+    lengths: np.ndarray  # int64[Q], number of words
+    slack: np.ndarray  # float64[Q], factor of each bound, slightly above 1, that covers rounding
 
 
 class Space(NamedTuple):
-    """Further scratch arrays of one thread; `Workspace.counts` is not used by CIDEr-D.
+    """Further scratch arrays of one thread; `Workspace.counts` is not used by CIDEr-D."""
 
-    Attributes
-    ----------
-    total : float32[D]
-        Sum of the similarities of a document so far; -inf for documents that were scored.
-    weight : float64[V]
-        Weights of the features that are marked in the query bitmap.
-    """
-
-    total: np.ndarray
-    weight: np.ndarray
+    total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
+    weight: np.ndarray  # float64[V], weights of the features that are marked in the query bitmap
 
 
 class CiderD(NamedTuple):
-    """The scorer (see `_overlap_search.py`): CIDEr-D of documents against one query.
-
-    Attributes
-    ----------
-    index : Features
-    squares : float64[4, D]
-        As in `WeightedCorpus`.
-    reference_squares : float64[4]
-        Squared length of the query's weights of each order.
-    penalty : float64[C]
-        Factor for the length of the documents of each bucket.
-    mark : uint8[V]
-        Query bitmap: 1 for the features of the query.
-    weight : float64[V]
-        Weight of each marked feature.
-    """
+    """The scorer (see `_overlap_search.py`): CIDEr-D of documents against one query."""
 
     index: Features  # type: ignore[assignment]
-    squares: np.ndarray
-    reference_squares: np.ndarray
-    penalty: np.ndarray
-    mark: np.ndarray
-    weight: np.ndarray
+    squares: np.ndarray  # float64[4, D], as in `WeightedCorpus`
+    reference_squares: np.ndarray  # float64[4], squared length of the query's weights of each order
+    penalty: np.ndarray  # float64[C], factor for the length of the documents of each bucket
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query
+    weight: np.ndarray  # float64[V], weight of each marked feature
 
 
 @inner
@@ -225,20 +169,12 @@ def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
 
 
 class Reading(NamedTuple):
-    """The n-grams of a query in the order in which their posting lists are read.
+    """The n-grams of a query in the order in which their posting lists are read."""
 
-    Attributes
-    ----------
-    gram : int64[n]
-        Indices of the n-grams in the batch.
-    factor : float32[n]
-        Weight of the n-gram divided by the length of the query's weights of that order.
-    remainder : float64[n + 1]
-        ``remainder[i]`` is the maximum that the n-grams from i on add to the sum of a document's similarities.
-    """
-
-    gram: np.ndarray
-    factor: np.ndarray
+    gram: np.ndarray  # int64[n], indices of the n-grams in the batch
+    factor: np.ndarray  # float32[n], weight of the n-gram divided by the length of the query's weights of that order
+    # float64[n + 1], `remainder[i]` is the maximum that the n-grams from i on add to the sum of a document's
+    # similarities.
     remainder: np.ndarray
 
 

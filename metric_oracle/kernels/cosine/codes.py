@@ -22,18 +22,10 @@ WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and u
 
 
 class Measured(NamedTuple):
-    """Upper bounds on properties of the codes of a set of vectors.
+    """Upper bounds on properties of the codes of a set of vectors."""
 
-    Attributes
-    ----------
-    leak : float
-        Maximum length of the coordinates of a residual along the directions, 0 in exact arithmetic.
-    length : float
-        Maximum Euclidean length of a code.
-    """
-
-    leak: float
-    length: float
+    leak: float  # maximum length of the coordinates of a residual along the directions, 0 in exact arithmetic
+    length: float  # maximum Euclidean length of a code
 
 
 def unit_vectors(values: np.ndarray) -> np.ndarray:

@@ -55,88 +55,41 @@ def screen_errors(corpus, queries):
 
 
 class Corpus(NamedTuple):
-    """Distinct vectors of a corpus.
+    """Distinct vectors of a corpus."""
 
-    Attributes
-    ----------
-    vectors : float32[D, d]
-        Unit vectors.
-    codes : float32[C, K, BLOCK]
-        Codes of blocks of documents, the last padded with zeros; see `kernels.cosine.codes`.
-    measured : float64[3]
-        Skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows of each document, ascending.
-    """
-
-    vectors: np.ndarray
+    vectors: np.ndarray  # float32[D, d], unit vectors
+    # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `kernels.cosine.codes`.
     codes: np.ndarray
-    measured: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    measured: np.ndarray  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`
+    row_ptr: np.ndarray  # int64[D + 1], corpus rows of each document, ascending
+    row_id: np.ndarray  # int64[N]
 
 
 class Batch(NamedTuple):
-    """Distinct vectors of a batch of queries.
+    """Distinct vectors of a batch of queries."""
 
-    Attributes
-    ----------
-    vectors : float32[Q, d]
-        Unit vectors.
-    codes : float32[Q, K]
-        See `kernels.cosine.codes`.
-    measured : float64[2]
-        The two numbers of `Measured` for these codes.
-    """
-
-    vectors: np.ndarray
-    codes: np.ndarray
-    measured: np.ndarray
+    vectors: np.ndarray  # float32[Q, d], unit vectors
+    codes: np.ndarray  # float32[Q, K], see `kernels.cosine.codes`
+    measured: np.ndarray  # float64[2], the two numbers of `Measured` for these codes
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one thread, for a tile of T blocks of documents and the queries of a block.
+    """Scratch arrays of one thread, for a tile of T blocks of documents and the queries of a block."""
 
-    Attributes
-    ----------
-    bounds : float32[QUERIES, T, BLOCK]
-        Products of codes of queries and documents.
-    greatest : float32[T, QUERIES]
-        Maximum of each block of documents.
-    most : float32[QUERIES]
-        Maximum of the tile.
-    top : float32[QUERIES]
-        Maximum of all tiles so far.
-    least : float64[QUERIES]
-        Score of the k-th best row so far.
-    document : int64[QUERIES, W + BLOCK]
-        Documents that wait to be scored.
-    bound : float32[QUERIES, W + BLOCK]
-        Their products of codes.
-    n_waiting : int64[QUERIES]
-        Number of waiting documents.
-    dropped : int64[QUERIES, 2]
-        Number of documents that float32 products dropped, and one of them.
-    counts : int64[3]
-        Number of all pairs, of those multiplied in float32, and of those scored in float64.
-    closest : float64[2]
-        Minimum of bound - score, for bounds by codes and by float32 products; negative if a bound is broken.
-    missed : int64[1]
-        Number of dropped documents that belong in the result.
-    """
-
-    bounds: np.ndarray
-    greatest: np.ndarray
-    most: np.ndarray
-    top: np.ndarray
-    least: np.ndarray
-    document: np.ndarray
-    bound: np.ndarray
-    n_waiting: np.ndarray
-    dropped: np.ndarray
-    counts: np.ndarray
+    bounds: np.ndarray  # float32[QUERIES, T, BLOCK], products of codes of queries and documents
+    greatest: np.ndarray  # float32[T, QUERIES], maximum of each block of documents
+    most: np.ndarray  # float32[QUERIES], maximum of the tile
+    top: np.ndarray  # float32[QUERIES], maximum of all tiles so far
+    least: np.ndarray  # float64[QUERIES], score of the k-th best row so far
+    document: np.ndarray  # int64[QUERIES, W + BLOCK], documents that wait to be scored
+    bound: np.ndarray  # float32[QUERIES, W + BLOCK], their products of codes
+    n_waiting: np.ndarray  # int64[QUERIES], number of waiting documents
+    dropped: np.ndarray  # int64[QUERIES, 2], number of documents that float32 products dropped, and one of them
+    counts: np.ndarray  # int64[3], number of all pairs, of those multiplied in float32, and of those scored in float64
+    # float64[2], minimum of bound - score, for bounds by codes and by float32 products; negative if a bound is
+    # broken.
     closest: np.ndarray
-    missed: np.ndarray
+    missed: np.ndarray  # int64[1], number of dropped documents that belong in the result
 
 
 def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, tuple[Best, ...]]:

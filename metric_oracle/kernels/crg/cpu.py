@@ -10,33 +10,18 @@ from metric_oracle.kernels.crg.score import contribution
 
 
 class PositiveCorpus(NamedTuple):
-    """Distinct sets of positive labels of a corpus.
+    """Distinct sets of positive labels of a corpus."""
 
-    Attributes
-    ----------
-    positive : bool[D, 13]
-        Whether each label is positive.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows with each set.
-    """
-
-    positive: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    positive: np.ndarray  # bool[D, 13], whether each label is positive
+    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each set
+    row_id: np.ndarray  # int64[N]
 
 
 class PositiveBatch(NamedTuple):
-    """Distinct sets of positive labels of a batch of queries.
+    """Distinct sets of positive labels of a batch of queries."""
 
-    Attributes
-    ----------
-    positive : bool[Q, 13]
-        Whether each label is positive.
-    prevalence : dict of str to int
-        Numbers of positive labels, of labels and of reports in the whole test set, which weight the labels.
-    """
-
-    positive: np.ndarray
+    positive: np.ndarray  # bool[Q, 13], whether each label is positive
+    # Numbers of positive labels, of labels and of reports in the whole test set, which weight the labels.
     prevalence: dict[str, int]
 
 

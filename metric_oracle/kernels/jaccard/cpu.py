@@ -14,23 +14,13 @@ from metric_oracle.kernels.topk.cpu import begin
 
 
 class Jaccard(NamedTuple):
-    """The scorer (see `_overlap_search.py`): Jaccard coefficient of documents' sets of n-grams with that of one query.
+    """The scorer (see `_overlap_search.py`): Jaccard coefficient of sets of n-grams, documents with one query."""
 
-    Attributes
-    ----------
-    size : int
-        Number of n-grams of the query.
-    index : Features
-    buckets : int64[C, 8]
-        Length buckets of documents of equal size, see `kernels._overlap_search.find_best`.
-    mark : uint8[V]
-        Query bitmap: 1 for the n-grams of the query.
-    """
-
-    size: int | np.integer
+    size: int | np.integer  # number of n-grams of the query
     index: Features  # type: ignore[assignment]
+    # int64[C, 8], length buckets of documents of equal size, see `kernels._overlap_search.find_best`.
     buckets: np.ndarray
-    mark: np.ndarray
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
 
 
 @compiled_for(bound, Jaccard)

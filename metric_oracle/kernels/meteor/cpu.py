@@ -17,119 +17,69 @@ from metric_oracle.kernels.topk.cpu import begin
 
 
 class Texts(NamedTuple):
-    """Words of the documents.
+    """Words of the documents."""
 
-    Attributes
-    ----------
-    word : int32[T]
-        Word ids in order, document after document.
-    ptr : int64[D + 1]
-        Offset of each document in `word`.
-    stem : int32[W]
-        Stem of each word id.
-    """
-
-    word: np.ndarray
-    ptr: np.ndarray
-    stem: np.ndarray
+    word: np.ndarray  # int32[T], word ids in order, document after document
+    ptr: np.ndarray  # int64[D + 1], offset of each document in `word`
+    stem: np.ndarray  # int32[W], stem of each word id
 
 
 class StemCorpus(NamedTuple):
-    """Arrays of a corpus for a search under METEOR.
+    """Arrays of a corpus for a search under METEOR."""
 
-    Attributes
-    ----------
-    features : Features
-        One family: the pairs (stem, occurrence) of each document. Documents are sorted by ascending length.
-    buckets : int64[C, 8]
-        Length buckets of documents of equal length.
-    texts : Texts
-    n_stems : int
-        Number of distinct stems.
-    """
-
+    # One family: the pairs (stem, occurrence) of each document. Documents are sorted by ascending length.
     features: Features
-    buckets: np.ndarray
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length
     texts: Texts
-    n_stems: int
+    n_stems: int  # number of distinct stems
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
 
 
 class StemBatch(NamedTuple):
-    """Arrays of Q distinct queries.
+    """Arrays of Q distinct queries."""
 
-    Attributes
-    ----------
-    queries : Queries
-        Features that a document's stems can match: a stem as often as it matches words of the query, as their stem or
-        as a synonym's. Sizes are the numbers of words of the queries.
-    words, words_ptr : int64[...], int64[Q + 1]
-        Word ids of each query in order, -1 for words that do not occur in the corpus.
-    reach, reach_at, reach_ptr : int64[...], int64[...], int64[Q + 1]
-        Stems that match a word of the query (-1 for stems that do not occur in the corpus), and the position of that
-        word in the query: first the stem of each word, then the stems of its synonyms, by ascending position.
-    """
-
+    # Features that a document's stems can match: a stem as often as it matches words of the query, as their stem
+    # or as a synonym's. Sizes are the numbers of words of the queries.
     queries: Queries
-    words: np.ndarray
-    words_ptr: np.ndarray
+    words: np.ndarray  # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus
+    words_ptr: np.ndarray  # int64[Q + 1]
+    # int64[...], stems that match a word of the query (-1 for stems that do not occur in the corpus), and the
+    # position of that word in the query: first the stem of each word, then the stems of its synonyms, by
+    # ascending position.
     reach: np.ndarray
-    reach_at: np.ndarray
-    reach_ptr: np.ndarray
+    reach_at: np.ndarray  # int64[...]
+    reach_ptr: np.ndarray  # int64[Q + 1]
 
 
 class Space(NamedTuple):
-    """Further scratch arrays of one thread.
+    """Further scratch arrays of one thread."""
 
-    Attributes
-    ----------
-    word_slot, stem_slot : int32[W], int32[S]
-        See `Places`; all zero between queries.
-    match : int64[longest document]
-        See `Places`.
-    """
-
-    word_slot: np.ndarray
-    stem_slot: np.ndarray
-    match: np.ndarray
+    word_slot: np.ndarray  # int32[W], see `Places`; all zero between queries
+    stem_slot: np.ndarray  # int32[S]
+    match: np.ndarray  # int64[longest document], see `Places`
 
 
 class Places(NamedTuple):
     """Positions of a query's words by word and by stem, as linked lists: the last position first, -1 at the end.
 
     A slot is a number from 1 that the query assigns to each of its words, or to each stem.
-
-    Attributes
-    ----------
-    word_slot, stem_slot : int32[W], int32[S]
-        Slot of each word and stem; 0 for those that match nothing in the query.
-    word_last, word_before : int64[n]
-        The last position of the word of each slot; for each position the previous one with that word.
-    left : int64[n]
-        Copy of `word_last` that is used up while a document is matched.
-    own_last, near_last : int64[e]
-        For each slot of a stem, the last entry of the words with that stem, and of the words with a synonym of that
-        stem.
-    before, at : int64[e]
-        For each entry, the previous one in its list, and its position in the query.
-    used : bool[n]
-        Scratch: positions that are already matched.
-    match : int64[longest document]
-        Scratch: the position that each word of a document matches.
     """
 
-    word_slot: np.ndarray
-    stem_slot: np.ndarray
+    word_slot: np.ndarray  # int32[W], slot of each word and stem; 0 for those that match nothing in the query
+    stem_slot: np.ndarray  # int32[S]
+    # int64[n], the last position of the word of each slot; for each position the previous one with that word.
     word_last: np.ndarray
-    word_before: np.ndarray
-    left: np.ndarray
+    word_before: np.ndarray  # int64[n]
+    left: np.ndarray  # int64[n], copy of `word_last` that is used up while a document is matched
+    # int64[e], for each slot of a stem, the last entry of the words with that stem, and of the words with a
+    # synonym of that stem.
     own_last: np.ndarray
-    near_last: np.ndarray
-    before: np.ndarray
-    at: np.ndarray
-    used: np.ndarray
-    match: np.ndarray
+    near_last: np.ndarray  # int64[e]
+    before: np.ndarray  # int64[e], for each entry, the previous one in its list, and its position in the query
+    at: np.ndarray  # int64[e]
+    used: np.ndarray  # bool[n], scratch: positions that are already matched
+    match: np.ndarray  # int64[longest document], scratch: the position that each word of a document matches
 
 
 @inner
@@ -259,20 +209,11 @@ def align(texts, begin, end, places):
 
 
 class Meteor(NamedTuple):
-    """The scorer (see `_overlap_search.py`): METEOR of documents against one query.
+    """The scorer (see `_overlap_search.py`): METEOR of documents against one query."""
 
-    Attributes
-    ----------
-    reference_length : int
-        Number of words of the query.
-    texts : Texts
-    buckets : int64[C, 8]
-        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    places : Places
-    """
-
-    reference_length: int | np.integer
+    reference_length: int | np.integer  # number of words of the query
     texts: Texts
+    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     buckets: np.ndarray
     places: Places
 

@@ -26,47 +26,27 @@ from metric_oracle.kernels.topk.cpu import begin
 
 
 class GraphF1(NamedTuple):
-    """The scorer (see `_overlap_search.py`) of a metric of one family: F1 of documents against one query.
+    """The scorer (see `_overlap_search.py`) of a metric of one family: F1 of documents against one query."""
 
-    Attributes
-    ----------
-    family : int
-        Family that is compared.
-    size : int
-        Number of features of the query in this family.
-    index : Features
-    buckets : int64[C, 8]
-        Length buckets of documents of similar sizes, see `kernels._overlap_search.find_best`.
-    mark : uint8[V]
-        Query bitmap: 1 for the features of the query.
-    """
-
-    family: int
-    size: int | np.integer
+    family: int  # family that is compared
+    size: int | np.integer  # number of features of the query in this family
     index: Features  # type: ignore[assignment]
+    # int64[C, 8], length buckets of documents of similar sizes, see `kernels._overlap_search.find_best`.
     buckets: np.ndarray
-    mark: np.ndarray
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query
 
 
 class MeanGraphF1(NamedTuple):
-    """The scorer (see `_overlap_search.py`) of a metric of two families: mean of both F1 against one query.
+    """The scorer (see `_overlap_search.py`) of a metric of two families: mean of both F1 against one query."""
 
-    Attributes
-    ----------
-    family_a, family_b : int
-        The families; family_a comes first in the forward index.
-    size_a, size_b : int
-        Numbers of features of the query in these families.
-    index, buckets, mark : as in `GraphF1`
-    """
-
-    family_a: int
+    family_a: int  # the families; family_a comes first in the forward index
     family_b: int
-    size_a: int | np.integer
+    size_a: int | np.integer  # numbers of features of the query in these families
     size_b: int | np.integer
+    # As in `GraphF1`.
     index: Features  # type: ignore[assignment]
-    buckets: np.ndarray
-    mark: np.ndarray
+    buckets: np.ndarray  # as in `GraphF1`
+    mark: np.ndarray  # as in `GraphF1`
 
 
 @inner

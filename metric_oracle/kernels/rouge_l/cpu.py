@@ -33,19 +33,12 @@ class Positions(NamedTuple):
     """Positions of the words of a query, as bits in blocks of 64 words.
 
     A slot is a number from 1 for each distinct word of the query.
-
-    Attributes
-    ----------
-    ptr : int64[S + 2]
-        Entries of slot s are ``ptr[s] : ptr[s + 1]``.
-    block : int64[E]
-        Block of each entry, ascending within a slot.
-    bits : uint64[E + 1]
-        Bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last entry is 0.
     """
 
-    ptr: np.ndarray
-    block: np.ndarray
+    ptr: np.ndarray  # int64[S + 2], entries of slot s are `ptr[s] : ptr[s + 1]`
+    block: np.ndarray  # int64[E], block of each entry, ascending within a slot
+    # uint64[E + 1]. Bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last
+    # entry is 0.
     bits: np.ndarray
 
 
@@ -164,18 +157,10 @@ def ripple(state, carry, j, end):
 
 
 class Sequences(NamedTuple):
-    """Sequences of words, one after another.
+    """Sequences of words, one after another."""
 
-    Attributes
-    ----------
-    word : integers[...]
-        Word ids in order, -1 for words that do not occur in the corpus.
-    ptr : int64[n + 1]
-        Offset of each sequence.
-    """
-
-    word: np.ndarray
-    ptr: np.ndarray
+    word: np.ndarray  # integers[...], word ids in order, -1 for words that do not occur in the corpus
+    ptr: np.ndarray  # int64[n + 1], offset of each sequence
 
 
 class Slots(NamedTuple):
@@ -185,27 +170,14 @@ class Slots(NamedTuple):
 
 
 class RougeL(NamedTuple):
-    """The scorer (see `_overlap_search.py`): ROUGE-L of documents against one query.
+    """The scorer (see `_overlap_search.py`): ROUGE-L of documents against one query."""
 
-    Attributes
-    ----------
-    coco : bool
-        Whether pycocoevalcap's form is computed instead of rouge-score's, see `score.py`.
-    reference_length : int
-        Number of words of the query.
-    sequences : Sequences
-        Words of the documents.
-    buckets : int64[C, 8]
-        Length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    slot, positions, state
-        Arrays of the query, see `count_lcs`.
-    """
-
-    coco: bool
-    reference_length: int | np.integer
-    sequences: Sequences
+    coco: bool  # whether pycocoevalcap's form is computed instead of rouge-score's, see `score.py`
+    reference_length: int | np.integer  # number of words of the query
+    sequences: Sequences  # words of the documents
+    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
     buckets: np.ndarray
-    slot: np.ndarray
+    slot: np.ndarray  # arrays of the query, see `count_lcs`
     positions: Positions
     state: np.ndarray
 

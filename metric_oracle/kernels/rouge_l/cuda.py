@@ -29,57 +29,30 @@ ONE = np.uint64(1)
 
 
 class Corpus(NamedTuple):
-    """Documents on the device, numbered from 0.
+    """Documents on the device, numbered from 0."""
 
-    Attributes
-    ----------
-    word : int32[...]
-        Word i of document d is ``word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]``; shorter documents of a group
-        leave entries of -1, which are not read.
-    group_ptr : int64[ceil(D / GROUP)]
-    length : int32[D]
-    rows : int32[D]
-        Corpus rows of each document.
-    """
-
+    # int32[...], word i of document d is `word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]`; shorter documents
+    # of a group leave entries of -1, which are not read.
     word: Any
-    group_ptr: Any
-    length: Any
-    rows: Any
+    group_ptr: Any  # int64[ceil(D / GROUP)]
+    length: Any  # int32[D]
+    rows: Any  # int32[D], corpus rows of each document
 
 
 class Texts(NamedTuple):
-    """Queries on the device.
+    """Queries on the device."""
 
-    Attributes
-    ----------
-    length : int32[B]
-        Number of words, including those that do not occur in the corpus.
-    n_blocks : int32[B]
-        Blocks of `BITS` words that occur in the corpus, at least 1.
-    table_ptr : int64[B + 1]
-        Hash tables, open addressing from ``word & (size - 1)``; sizes are powers of two.
-    key : int32[H]
-        Word id, -1 for a free entry.
-    first, last : int32[H]
-        Positions of the word are ``block[first:last]`` and ``bits[first:last]``.
-    block : int32[E]
-        Block of each entry, ascending within a word.
-    bits : uint64[E]
-        Bit i of an entry is set if word ``BITS * block + i``, not counting words that were left out, is that word.
-    state : uint64[W, T]
-        Scratch of each thread of a launch, for the blocks of the longest query.
-    """
-
-    length: Any
-    n_blocks: Any
-    table_ptr: Any
-    key: Any
-    first: Any
-    last: Any
-    block: Any
+    length: Any  # int32[B], number of words, including those that do not occur in the corpus
+    n_blocks: Any  # int32[B], blocks of `BITS` words that occur in the corpus, at least 1
+    table_ptr: Any  # int64[B + 1], hash tables, open addressing from `word & (size - 1)`; sizes are powers of two
+    key: Any  # int32[H], word id, -1 for a free entry
+    first: Any  # int32[H], positions of the word are `block[first:last]` and `bits[first:last]`
+    last: Any  # int32[H]
+    block: Any  # int32[E], block of each entry, ascending within a word
+    # uint64[E], bit i of an entry is set if word `BITS * block + i`, not counting words that were left out, is
+    # that word.
     bits: Any
-    state: Any
+    state: Any  # uint64[W, T], scratch of each thread of a launch, for the blocks of the longest query
 
 
 @device_function

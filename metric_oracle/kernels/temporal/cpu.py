@@ -15,19 +15,11 @@ from metric_oracle.kernels.topk.cpu import begin, expand, insert, new_best
 
 
 class MaskCorpus(NamedTuple):
-    """Distinct sets of keywords of a corpus.
+    """Distinct sets of keywords of a corpus."""
 
-    Attributes
-    ----------
-    masks : uint64[D]
-        One bit per keyword.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows with each set.
-    """
-
-    masks: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    masks: np.ndarray  # uint64[D], one bit per keyword
+    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each set
+    row_id: np.ndarray  # int64[N]
 
 
 class MaskBatch(NamedTuple):

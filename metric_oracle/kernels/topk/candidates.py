@@ -9,27 +9,14 @@ from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
 
 
 class Candidates(NamedTuple):
-    """Scored documents of n queries, m in all.
+    """Scored documents of n queries, m in all."""
 
-    Attributes
-    ----------
-    query : int64[n]
-        Number of each distinct query.
-    ptr : int64[n + 1]
-        Offsets of the documents of each query.
-    document, score : int64[m], float64[m]
-    unseen : float64[n]
-        Upper bound on the score of every other document with the query.
-    is_final : bool[n]
-        Output: whether no other document can be among the k best rows of the query.
-    """
-
-    query: np.ndarray
-    ptr: np.ndarray
-    document: np.ndarray
-    score: np.ndarray
-    unseen: np.ndarray
-    is_final: np.ndarray
+    query: np.ndarray  # int64[n], number of each distinct query
+    ptr: np.ndarray  # int64[n + 1], offsets of the documents of each query
+    document: np.ndarray  # int64[m]
+    score: np.ndarray  # float64[m]
+    unseen: np.ndarray  # float64[n], upper bound on the score of every other document with the query
+    is_final: np.ndarray  # bool[n], output: whether no other document can be among the k best rows of the query
 
 
 @jit

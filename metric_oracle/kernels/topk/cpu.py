@@ -18,30 +18,18 @@ from metric_oracle.kernels._sort import sort
 
 
 class Best(NamedTuple):
-    """The best documents of one query so far, as a binary heap with the worst score at index 0.
+    """The best documents of one query so far, as a binary heap with the worst score at index 0."""
 
-    Attributes
-    ----------
-    document : int32[D]
-        Documents.
-    score : float64[D]
-        ``score[0]`` is the least; ``score[i]`` is at most the scores of its children, 2 i + 1 and 2 i + 2.
-    state : int64[3]
-        Number of documents in the heap; of the corpus rows that they stand for; of the rows of those with the least
-        score.
-    floor : float64[1]
-        Documents with a lower score are not inserted.
-    excluded : int32[n]
-        For each document, the greatest number of its rows that one list of the query excludes.
-    of_list : int32[n]
-        Scratch: for each document, the number of its rows that one list excludes; 0 between lists.
-    """
-
-    document: np.ndarray
+    document: np.ndarray  # int32[D], documents
+    # float64[D], `score[0]` is the least; `score[i]` is at most the scores of its children, 2 i + 1 and 2 i + 2.
     score: np.ndarray
+    # int64[3], number of documents in the heap; of the corpus rows that they stand for; of the rows of those with
+    # the least score.
     state: np.ndarray
-    floor: np.ndarray
+    floor: np.ndarray  # float64[1], documents with a lower score are not inserted
+    # int32[n], for each document, the greatest number of its rows that one list of the query excludes.
     excluded: np.ndarray
+    # int32[n], scratch: for each document, the number of its rows that one list excludes; 0 between lists.
     of_list: np.ndarray
 
 

@@ -13,27 +13,17 @@ class Exclusion(NamedTuple):
     """Groups of corpus rows, and the groups that each list excludes.
 
     There may be several columns of groups, for example patients and studies; Q distinct queries have L lists.
-
-    Attributes
-    ----------
-    first : int64[Q + 1]
-        First list of each distinct query; empty if each has one list and nothing is excluded.
-    wanted : int64[L, G]
-        For each list, the group that it excludes by each of G columns, -1 for none.
-    group : int64[G, N]
-        Group of each corpus row by each column, -1 for none. Groups of different columns have different numbers.
-    ptr, row : int64[M + 1], int64[...]
-        Corpus rows of each group.
-    document : int64[N]
-        Document of each corpus row, -1 for none.
     """
 
+    # int64[Q + 1], first list of each distinct query; empty if each has one list and nothing is excluded.
     first: np.ndarray
-    wanted: np.ndarray
+    wanted: np.ndarray  # int64[L, G], for each list, the group that it excludes by each of G columns, -1 for none
+    # int64[G, N]. Group of each corpus row by each column, -1 for none. Groups of different columns have
+    # different numbers.
     group: np.ndarray
-    ptr: np.ndarray
-    row: np.ndarray
-    document: np.ndarray
+    ptr: np.ndarray  # int64[M + 1], corpus rows of each group
+    row: np.ndarray  # int64[...]
+    document: np.ndarray  # int64[N], document of each corpus row, -1 for none
 
     def lists(self, q: int) -> range:
         """Return the numbers of the lists of distinct query q."""
