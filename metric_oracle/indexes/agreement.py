@@ -21,26 +21,16 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class AgreementIndex(VectorDocuments):
-    """Distinct sets of positive labels of a corpus.
+    """Distinct sets of positive labels of a corpus."""
 
-    Attributes
-    ----------
-    labels : LabelIndex
-        The stored labels.
-    vectors : int8[D, 2 L]
-        First L columns: 1 if the label is positive (or, for labels without classes, if the report has it). Last L
-        columns: 1 if it is not. Whether "uncertain" counts as positive was decided when the index was built.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, ascending.
-    counted : list of int or slice
-        Columns of `labels` that are compared.
-    """
-
-    labels: LabelIndex
+    labels: LabelIndex  # the stored labels
+    # int8[D, 2 L]. First L columns: 1 if the label is positive (or, for labels without classes, if the report has
+    # it). Last L columns: 1 if it is not. Whether "uncertain" counts as positive was decided when the index was
+    # built.
     vectors: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
-    counted: ClassVar[list[int] | slice] = slice(None)
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[...]
+    counted: ClassVar[list[int] | slice] = slice(None)  # columns of `labels` that are compared
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod

@@ -35,53 +35,31 @@ BOUND_BYTES = CODE + 29  # bytes per token of its cell, radius, code, terms, pla
 
 @dataclass(frozen=True)
 class TokenStateIndex(Documents):
-    """Token states of the distinct token sequences of a corpus, longest first.
+    """Token states of the distinct token sequences of a corpus, longest first."""
 
-    Attributes
-    ----------
-    states : float16 or float32[T, d]
-        Vectors of length 1 up to rounding; scores are those of the stored numbers.
-    ids : int32[T]
-        Token ids in the encoder's vocabulary.
-    ptr : int64[D + 1]
-        Offsets of the tokens of each document.
-    frequency : int64[ids]
-        Number of corpus rows in which each token id occurs, for the weights of idf "corpus".
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, ascending.
-    centers : float32[M, d]; basis : float32[d, K]; direction : float32[d]
-    cell : uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
-    mean_along, mean_off : float32[D]
-        Data from which cosines are bounded, see `kernels.bertscore.query.Corpus`.
-    norm_error : float64[1]
-        Greatest |length - 1| of the stored states.
-    order : uint16[T], optional
-        Place in its report of the token that each row of `cell`, `radius`, `codes` and `terms` describes. None in
-        indexes of version 0.2, whose rows have the order of the reports.
-    description : dict
-        The encoder's signature, its special ids, the baseline, and counts.
-    n_counted : int
-        Number of rows over which `frequency` counts if it belongs to a whole shard set; 0 if to this index alone.
-    """
-
+    # Float16 or float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers.
     states: np.ndarray
-    ids: np.ndarray
-    ptr: np.ndarray
+    ids: np.ndarray  # int32[T], token ids in the encoder's vocabulary
+    ptr: np.ndarray  # int64[D + 1], offsets of the tokens of each document
+    # int64[ids], number of corpus rows in which each token id occurs, for the weights of idf "corpus".
     frequency: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
-    centers: np.ndarray
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[...]
+    centers: np.ndarray  # float32[M, d]; basis : float32[d, K]; direction : float32[d]
     basis: np.ndarray
     direction: np.ndarray
-    cell: np.ndarray
+    cell: np.ndarray  # uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
     radius: np.ndarray
     codes: np.ndarray
     terms: np.ndarray
-    mean_along: np.ndarray
-    mean_off: np.ndarray
-    norm_error: np.ndarray
-    description: dict[str, Any]
+    mean_along: np.ndarray  # float32[D], data from which cosines are bounded, see `kernels.bertscore.query.Corpus`
+    mean_off: np.ndarray  # float32[D]
+    norm_error: np.ndarray  # float64[1], greatest |length - 1| of the stored states
+    description: dict[str, Any]  # the encoder's signature, its special ids, the baseline, and counts
+    # Number of rows over which `frequency` counts if it belongs to a whole shard set; 0 if to this index alone.
     n_counted: int = 0
+    # uint16[T], optional. Place in its report of the token that each row of `cell`, `radius`, `codes` and `terms`
+    # describes. None in indexes of version 0.2, whose rows have the order of the reports.
     order: np.ndarray | None = None
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
     derived_files: ClassVar[tuple[str, ...]] = (

@@ -28,15 +28,9 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Frequencies:
-    """Document frequencies: the number of texts of a collection that have each n-gram.
+    """Document frequencies: the number of texts of a collection that have each n-gram."""
 
-    Attributes
-    ----------
-    index : NgramIndex
-        The n-grams of the collection.
-    """
-
-    index: NgramIndex
+    index: NgramIndex  # the n-grams of the collection
 
     @property
     def texts(self) -> int:
@@ -94,16 +88,10 @@ class JoinedFrequencies(Frequencies):
     """Document frequencies in several indexes together.
 
     Each n-gram is one feature of `index`; repeated occurrences have none.
-
-    Attributes
-    ----------
-    n_texts : int
-    n_having : int64[V]
-        Number of texts that have each n-gram.
     """
 
     n_texts: int
-    n_having: np.ndarray
+    n_having: np.ndarray  # int64[V], number of texts that have each n-gram
 
     @classmethod
     def of(cls, parts: Iterable[NgramIndex]) -> "JoinedFrequencies":
@@ -183,17 +171,10 @@ def _keys(index: NgramIndex, order: int, word: np.ndarray, gram: np.ndarray, n_w
 
 @dataclass(frozen=True)
 class WeightedIndex(FeatureDocuments):
-    """N-grams of a corpus, weighted by their document frequencies among the queries.
-
-    Attributes
-    ----------
-    ngrams : NgramIndex
-    in_corpus : Frequencies
-        Document frequencies in the corpus.
-    """
+    """N-grams of a corpus, weighted by their document frequencies among the queries."""
 
     ngrams: NgramIndex
-    in_corpus: Frequencies
+    in_corpus: Frequencies  # document frequencies in the corpus
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
@@ -288,15 +269,10 @@ class WeightedIndex(FeatureDocuments):
 
 @dataclass(frozen=True)
 class CorpusWeightedIndex(WeightedIndex):
-    """N-grams of a corpus, weighted by their document frequencies in the corpus.
+    """N-grams of a corpus, weighted by their document frequencies in the corpus."""
 
-    Attributes
-    ----------
-    whole : Frequencies or None
-        Document frequencies in another corpus, used in place of this index's own: the shard set that this index is a
-        part of, or the training corpus by which predictions are scored.
-    """
-
+    # Document frequencies in another corpus, used in place of this index's own: the shard set that this index is
+    # a part of, or the training corpus by which predictions are scored.
     whole: Frequencies | None = None
 
     @cached_property
@@ -335,26 +311,13 @@ class CorpusWeightedIndex(WeightedIndex):
 
 @dataclass(frozen=True)
 class WeightedQueries(Encoded):
-    """Distinct token sequences of a batch of queries, with the weights of n-grams.
+    """Distinct token sequences of a batch of queries, with the weights of n-grams."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct sequence of each query.
-    items : sequence of tuple of str
-        The distinct sequences.
-    batch : WeightedBatch
-    frequencies : Frequencies
-        The document frequencies that make the weights.
-    weight : float64[V]
-        Weight of each n-gram of the corpus, at its first feature.
-    """
-
-    which: np.ndarray
-    items: Sequence[Words]
+    which: np.ndarray  # int64[Q], distinct sequence of each query
+    items: Sequence[Words]  # the distinct sequences
     batch: WeightedBatch
-    frequencies: Frequencies
-    weight: np.ndarray
+    frequencies: Frequencies  # the document frequencies that make the weights
+    weight: np.ndarray  # float64[V], weight of each n-gram of the corpus, at its first feature
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -107,14 +107,10 @@ class Representation(Protocol):
 
 
 class StoredRepresentation(Representation, Protocol):
-    """A representation with files of its own.
+    """A representation with files of its own."""
 
-    Attributes
-    ----------
-    data_files, derived_files : tuple of str
-        Names of its files: those that the fingerprint of an index covers, and those derived from them, such as bounds.
-    """
-
+    # Names of its files: those that the fingerprint of an index covers, and those derived from them, such as
+    # bounds.
     data_files: ClassVar[tuple[str, ...]]
     derived_files: ClassVar[tuple[str, ...]]
 

@@ -21,22 +21,12 @@ _COUNTED = [column for column, label in enumerate(LABELS) if is_abnormality(labe
 
 @dataclass(frozen=True)
 class PositiveIndex(Documents):
-    """Distinct sets of positive labels of a corpus, without "No Finding".
+    """Distinct sets of positive labels of a corpus, without "No Finding"."""
 
-    Attributes
-    ----------
-    labels : LabelIndex
-        The stored labels.
-    positive : bool[D, 13]
-        Whether each label is positive.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, ascending.
-    """
-
-    labels: LabelIndex
-    positive: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    labels: LabelIndex  # the stored labels
+    positive: np.ndarray  # bool[D, 13], whether each label is positive
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[...]
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
@@ -84,20 +74,11 @@ class PositiveIndex(Documents):
 
 @dataclass(frozen=True)
 class PositiveQueries(Encoded):
-    """Distinct sets of positive labels of a batch of queries.
+    """Distinct sets of positive labels of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct set of each query.
-    positive : bool[n, 13]
-    prevalence : dict
-        Counts `positives`, `labels` and `reports` of the test set.
-    """
-
-    which: np.ndarray
-    positive: np.ndarray
-    prevalence: dict[str, int]
+    which: np.ndarray  # int64[Q], distinct set of each query
+    positive: np.ndarray  # bool[n, 13]
+    prevalence: dict[str, int]  # counts `positives`, `labels` and `reports` of the test set
 
     @property
     def batch(self) -> PositiveBatch:

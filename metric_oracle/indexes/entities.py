@@ -25,28 +25,14 @@ class Entities(NamedTuple):
 
 
 class EntityLists(NamedTuple):
-    """Distinct lists of entities of a corpus or of a batch of queries, as the search reads them.
+    """Distinct lists of entities of a corpus or of a batch of queries, as the search reads them."""
 
-    Attributes
-    ----------
-    vectors : float32[E, d]
-        Distinct vectors.
-    ptr : int64[D + 1]
-        Offsets of each list in `entity` and `kinds`.
-    entity : int32[m]
-        Index in `vectors` of each entity.
-    kinds : uint8[m]
-        Type of each entity.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Reports of each list, ascending.
-    """
-
-    vectors: np.ndarray
-    ptr: np.ndarray
-    entity: np.ndarray
-    kinds: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    vectors: np.ndarray  # float32[E, d], distinct vectors
+    ptr: np.ndarray  # int64[D + 1], offsets of each list in `entity` and `kinds`
+    entity: np.ndarray  # int32[m], index in `vectors` of each entity
+    kinds: np.ndarray  # uint8[m], type of each entity
+    row_ptr: np.ndarray  # int64[D + 1], reports of each list, ascending
+    row_id: np.ndarray  # int64[...]
 
     def item(self, number: int) -> Entities:
         """Return a list for the plain scorer."""
@@ -126,16 +112,9 @@ class EntityIndex(Documents):
 
 @dataclass(frozen=True)
 class EntityQueries(Encoded):
-    """Distinct lists of entities of a batch of queries.
+    """Distinct lists of entities of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct list of each query.
-    batch : EntityLists
-    """
-
-    which: np.ndarray
+    which: np.ndarray  # int64[Q], distinct list of each query
     batch: EntityLists
 
     def item(self, q: int) -> Entities:

@@ -22,27 +22,17 @@ MOST_FEATURES = 2**31 - 1  # feature ids have 32 bits
 
 
 class Documents:
-    """Base of representations: distinct documents, and the corpus rows of each.
+    """Base of representations: distinct documents, and the corpus rows of each."""
 
-    Attributes
-    ----------
-    data_files : tuple of str
-        Names of files that `save` writes with data that scores depend on and that does not follow from the texts. The
-        fingerprint of the index covers them.
-    derived_files : tuple of str
-        Names of files that `save` writes with data that follows from the texts or the data files. Another machine may
-        write other bytes.
-    encodes_by_corpus : bool
-        Whether the encoding of queries depends on the corpus.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, ascending.
-    """
-
+    # Names of files that `save` writes with data that scores depend on and that does not follow from the texts.
+    # The fingerprint of the index covers them.
     data_files: ClassVar[tuple[str, ...]] = ()
+    # Names of files that `save` writes with data that follows from the texts or the data files. Another machine
+    # may write other bytes.
     derived_files: ClassVar[tuple[str, ...]] = ()
-    encodes_by_corpus: ClassVar[bool] = True
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    encodes_by_corpus: ClassVar[bool] = True  # whether the encoding of queries depends on the corpus
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[...]
     encode: Callable[..., Any]
 
     @cached_property

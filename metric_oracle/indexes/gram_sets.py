@@ -33,26 +33,14 @@ def grams_of(words: Sequence[str], order: int) -> frozenset[Gram]:
 
 @dataclass(frozen=True)
 class GramSets(FeatureDocuments):
-    """Distinct sets of n-grams of a corpus, sorted by ascending size. It has no files of its own.
+    """Distinct sets of n-grams of a corpus, sorted by ascending size. It has no files of its own."""
 
-    Attributes
-    ----------
-    order : int
-        The n of the n-grams.
-    words : NgramIndex
-        The word sequences from which the sets are made.
-    features : Features
-        Each n-gram is a feature.
-    sequence_of : int64[D]
-        A document of `words` that has each set.
-    gram_keys : list of int64[...]
-        Ascending keys of the n-grams of order 2 and up: number of the first n - 1 words * vocabulary size + last word.
-    """
-
-    order: ClassVar[int]
-    words: NgramIndex
-    features: Features
-    sequence_of: np.ndarray
+    order: ClassVar[int]  # the n of the n-grams
+    words: NgramIndex  # the word sequences from which the sets are made
+    features: Features  # each n-gram is a feature
+    sequence_of: np.ndarray  # int64[D], a document of `words` that has each set
+    # Ascending keys of the n-grams of order 2 and up: number of the first n - 1 words * vocabulary size + last
+    # word.
     gram_keys: list[np.ndarray]
 
     @classmethod
@@ -164,21 +152,11 @@ class FourgramSets(GramSets):
 
 @dataclass(frozen=True)
 class GramSetQueries(Encoded):
-    """Distinct sets of n-grams of a batch of queries.
+    """Distinct sets of n-grams of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct set of each query.
-    items : list of frozenset of tuple of str
-        The distinct sets.
-    queries : Queries
-        Their n-grams that the corpus has.
-    """
-
-    which: np.ndarray
-    items: list[frozenset[Gram]]
-    queries: Queries
+    which: np.ndarray  # int64[Q], distinct set of each query
+    items: list[frozenset[Gram]]  # the distinct sets
+    queries: Queries  # their n-grams that the corpus has
 
     @property
     def batch(self) -> SetBatch:

@@ -29,26 +29,15 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 
 @dataclass(frozen=True)
 class LabelIndex(VectorDocuments):
-    """Distinct CheXbert label vectors of a corpus.
+    """Distinct CheXbert label vectors of a corpus."""
 
-    Attributes
-    ----------
-    vectors : int8[D, 14]
-        1 positive, -1 negative, 0 blank; the value of uncertain labels follows from `meaning`.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
-    meaning : str
-        Key of `VALUES`: the value of an uncertain label. In subclasses, the schema of the label names.
-    setting : str
-        Name of `meaning` in the settings of the source and in the manifest.
-    """
-
+    # int8[D, 14], 1 positive, -1 negative, 0 blank; the value of uncertain labels follows from `meaning`.
     vectors: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
-    meaning: str
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[N]
+    meaning: str  # Key of `VALUES`: the value of an uncertain label. In subclasses, the schema of the label names.
     kind: ClassVar[str] = "labels"
-    setting: ClassVar[str] = "uncertain"
+    setting: ClassVar[str] = "uncertain"  # name of `meaning` in the settings of the source and in the manifest
     data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
     encodes_by_corpus: ClassVar[bool] = False

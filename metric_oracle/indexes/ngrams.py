@@ -86,44 +86,25 @@ ROLES = {kind: _roles(kind) for kind in TOKENIZERS}
 
 @dataclass(frozen=True)
 class NgramIndex(FeatureDocuments):
-    """N-gram features of the distinct token sequences of a corpus, sorted by ascending length.
+    """N-gram features of the distinct token sequences of a corpus, sorted by ascending length."""
 
-    Attributes
-    ----------
-    kind : str
-        Folder of the index: "ngrams" (CXR-Report-Metric's tokens, orders 1 to 4), "coco" (pycocoevalcap's, orders 1 to
-        4) or "words" (ROUGE tokens, order 1).
-    features : Features
-        Family n - 1 holds the n-grams of order n.
-    vocabulary : sequence of str
-        Words in code-point order; the id of a word is its position.
-    gram_key : int64[...]
-        N-grams of order 2 and up: within an order, ascending keys (id of the first n - 1 words * vocabulary size + id
-        of the last word).
-    gram_ptr : int64[max_order + 1]
-        Offsets of each order in `gram_key`; order 1 has no keys, because a word is identified by its id.
-    repeat_key : int64[...]
-        Second and later occurrences: within an order, ascending keys (n-gram id << 32 | occurrence).
-    repeat_ptr : int64[max_order + 1]
-        Offsets of each order in `repeat_key`.
-    family_ptr : int64[max_order + 1]
-        First feature id of each order.
-    sequence : int32[...]
-        Word ids of the documents, in the order of the text.
-    sequence_ptr : int64[D + 1]
-        Offsets of each document in `sequence`.
-    """
-
+    # Folder of the index: "ngrams" (CXR-Report-Metric's tokens, orders 1 to 4), "coco" (pycocoevalcap's, orders 1
+    # to 4) or "words" (ROUGE tokens, order 1).
     kind: str
-    features: Features
-    vocabulary: Sequence[str]
+    features: Features  # family n - 1 holds the n-grams of order n
+    vocabulary: Sequence[str]  # words in code-point order; the id of a word is its position
+    # int64[...], n-grams of order 2 and up: within an order, ascending keys (id of the first n - 1 words *
+    # vocabulary size + id of the last word).
     gram_key: np.ndarray
+    # int64[max_order + 1], offsets of each order in `gram_key`; order 1 has no keys, because a word is identified
+    # by its id.
     gram_ptr: np.ndarray
+    # int64[...], second and later occurrences: within an order, ascending keys (n-gram id << 32 | occurrence).
     repeat_key: np.ndarray
-    repeat_ptr: np.ndarray
-    family_ptr: np.ndarray
-    sequence: np.ndarray
-    sequence_ptr: np.ndarray
+    repeat_ptr: np.ndarray  # int64[max_order + 1], offsets of each order in `repeat_key`
+    family_ptr: np.ndarray  # int64[max_order + 1], first feature id of each order
+    sequence: np.ndarray  # int32[...], word ids of the documents, in the order of the text
+    sequence_ptr: np.ndarray  # int64[D + 1], offsets of each document in `sequence`
     derived_files: ClassVar[tuple[str, ...]] = ("features.arrow",)
 
     @cached_property
@@ -279,28 +260,15 @@ class Tokenized(Sequence[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class NgramQueries(Encoded):
-    """Distinct token sequences of a batch of queries.
+    """Distinct token sequences of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct sequence of each query.
-    items : sequence of tuple of str
-        The distinct sequences.
-    queries : Queries
-        Their features.
-    words, words_ptr : int64[...], int64[len(items) + 1]
-        Word ids of the sequences, -1 for words that the corpus lacks, and the offsets of each sequence.
-    own : NgramIndex or None
-        An index of the sequences, if there is one yet.
-    """
-
-    which: np.ndarray
-    items: Sequence[tuple[str, ...]]
-    queries: Queries
+    which: np.ndarray  # int64[Q], distinct sequence of each query
+    items: Sequence[tuple[str, ...]]  # the distinct sequences
+    queries: Queries  # their features
+    # int64[...], word ids of the sequences, -1 for words that the corpus lacks, and the offsets of each sequence.
     words: np.ndarray
-    words_ptr: np.ndarray
-    own: NgramIndex | None = None
+    words_ptr: np.ndarray  # int64[len(items) + 1]
+    own: NgramIndex | None = None  # an index of the sequences, if there is one yet
 
     @property
     def batch(self) -> SequenceBatch:

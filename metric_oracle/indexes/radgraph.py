@@ -59,30 +59,19 @@ class Graph(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphIndex(FeatureDocuments):
-    """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities.
-
-    Attributes
-    ----------
-    features : Features
-    tokens, labels, relation_types : sequences of str
-        Distinct strings in code-point order; `tokens` also has the lower-case form of each token.
-    keys : int64[V]
-        Keys of the features, ascending within each family; a feature's id is its position. See `graph_keys.pack_keys`.
-    family_ptr : int64[5]
-        First feature id of each family, and the number of features.
-    schema : str
-        Label schema, "radgraph" or "radgraph-xl".
-    n_dangling : int
-        Number of relations left out because their target is missing. Set while building; later the manifest has it.
-    """
+    """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities."""
 
     features: Features
+    # Sequences of str, distinct strings in code-point order; `tokens` also has the lower-case form of each token.
     tokens: Sequence[str]
-    labels: Sequence[str]
-    relation_types: Sequence[str]
+    labels: Sequence[str]  # sequences of str
+    relation_types: Sequence[str]  # sequences of str
+    # int64[V]. Keys of the features, ascending within each family; a feature's id is its position. See
+    # `graph_keys.pack_keys`.
     keys: np.ndarray
-    family_ptr: np.ndarray
-    schema: str
+    family_ptr: np.ndarray  # int64[5], first feature id of each family, and the number of features
+    schema: str  # label schema, "radgraph" or "radgraph-xl"
+    # Number of relations left out because their target is missing. Set while building; later the manifest has it.
     n_dangling: int = 0
     data_files: ClassVar[tuple[str, ...]] = ("graphs.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("postings.arrow",)
@@ -265,26 +254,15 @@ class GraphIndex(FeatureDocuments):
 
 @dataclass(frozen=True)
 class GraphQueries(Encoded):
-    """Distinct graphs of a batch of queries.
+    """Distinct graphs of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct graph of each query.
-    graphs : GraphTable
-    graph_of_query : int64[Q]
-        Position of each query's graph in the table.
-    chosen : int64[n]
-        Position of each distinct graph in the table. Graphs that differ only in features that the corpus lacks are one.
-    queries : Queries
-        Features of the distinct graphs.
-    """
-
-    which: np.ndarray
+    which: np.ndarray  # int64[Q], distinct graph of each query
     graphs: GraphTable
-    graph_of_query: np.ndarray
+    graph_of_query: np.ndarray  # int64[Q], position of each query's graph in the table
+    # int64[n]. Position of each distinct graph in the table. Graphs that differ only in features that the corpus
+    # lacks are one.
     chosen: np.ndarray
-    queries: Queries
+    queries: Queries  # features of the distinct graphs
 
     @property
     def batch(self) -> SetBatch:

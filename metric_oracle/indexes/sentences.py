@@ -34,26 +34,15 @@ COPIES = 2  # extra copies of the first vector of a set, with weight 0
 
 @dataclass(frozen=True)
 class SentenceIndex(Documents):
-    """Distinct sets of sentence vectors of a corpus, largest first.
+    """Distinct sets of sentence vectors of a corpus, largest first."""
 
-    Attributes
-    ----------
-    vectors : float32[T, d]
-        Vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they are sorted by
-        their bytes, so that reports with the same sentences in another order are one set.
-    ptr : int64[D + 1]
-        Offsets of the vectors of each set, including the copies.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each set, ascending.
-    screens : dict of str to array
-        Data from which cosines are bounded, see `kernels.bertscore.codec.screen`.
-    """
-
+    # float32[T, d]. Vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they
+    # are sorted by their bytes, so that reports with the same sentences in another order are one set.
     vectors: np.ndarray
-    ptr: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
-    screens: dict[str, np.ndarray]
+    ptr: np.ndarray  # int64[D + 1], offsets of the vectors of each set, including the copies
+    row_ptr: np.ndarray  # int64[D + 1], rows of each set, ascending
+    row_id: np.ndarray  # int64[...]
+    screens: dict[str, np.ndarray]  # data from which cosines are bounded, see `kernels.bertscore.codec.screen`
     data_files: ClassVar[tuple[str, ...]] = ("sentences.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
@@ -152,18 +141,10 @@ class SentenceIndex(Documents):
 
 @dataclass(frozen=True)
 class SentenceQueries(Encoded):
-    """Distinct sets of sentence vectors of a batch of queries.
+    """Distinct sets of sentence vectors of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct set of each query.
-    batch : TokenBatch
-        The sets, with sentences in place of tokens.
-    """
-
-    which: np.ndarray
-    batch: TokenBatch
+    which: np.ndarray  # int64[Q], distinct set of each query
+    batch: TokenBatch  # the sets, with sentences in place of tokens
 
     def item(self, q: int) -> np.ndarray:
         """Return the vectors of a distinct query, float32[n, d]."""

@@ -28,21 +28,13 @@ PAUSE = 0.5  # seconds between two checks of the shards that other workers are b
 
 @dataclass(frozen=True)
 class Slice:
-    """The reports of one shard.
+    """The reports of one shard."""
 
-    Attributes
-    ----------
-    ids, texts : sequences of str
-    make : function
-        Returns the Inputs of these reports when they are needed. It is called with `shared`, see `build_set`.
-    source, states, section
-        See `indexes.build.build_index`.
-    """
-
-    ids: Sequence[str]
-    texts: Sequence[str]
+    ids: Sequence[str]  # sequences of str
+    texts: Sequence[str]  # sequences of str
+    # Returns the Inputs of these reports when they are needed. It is called with `shared`, see `build_set`.
     make: Callable[[Any], Inputs]
-    source: str = ""
+    source: str = ""  # see `indexes.build.build_index`
     states: dict[str, int] | None = None
     section: tuple[str | None, str] = (None, "")
 

@@ -53,21 +53,11 @@ def wordnet_synonyms() -> Callable[[str], Collection[str]]:
 
 @dataclass(frozen=True)
 class StemIndex(FeatureDocuments):
-    """Stems of the distinct token sequences of a corpus. It has no files of its own.
+    """Stems of the distinct token sequences of a corpus. It has no files of its own."""
 
-    Attributes
-    ----------
-    ngrams : NgramIndex
-        The stored token sequences.
-    stems : NgramIndex
-        The same documents as sequences of stems.
-    stem : int32[W]
-        Number of each word's stem.
-    """
-
-    ngrams: NgramIndex
-    stems: NgramIndex
-    stem: np.ndarray
+    ngrams: NgramIndex  # the stored token sequences
+    stems: NgramIndex  # the same documents as sequences of stems
+    stem: np.ndarray  # int32[W], number of each word's stem
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "StemIndex":
@@ -172,22 +162,11 @@ class SynonymIndex(StemIndex):
 
 @dataclass(frozen=True)
 class StemQueries(Encoded):
-    """Distinct token sequences of a batch of queries.
+    """Distinct token sequences of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct sequence of each query.
-    items : sequence of tuple of str
-        The distinct sequences.
-    token : dict of str to Token
-        The token of each word.
-    batch : StemBatch
-    """
-
-    which: np.ndarray
-    items: Sequence[tuple[str, ...]]
-    token: dict[str, Token]
+    which: np.ndarray  # int64[Q], distinct sequence of each query
+    items: Sequence[tuple[str, ...]]  # the distinct sequences
+    token: dict[str, Token]  # the token of each word
     batch: StemBatch
 
     def item(self, q: int) -> tuple[Token, ...]:

@@ -89,19 +89,11 @@ def _words(mask: np.uint64) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class KeywordIndex(Documents):
-    """Distinct sets of keywords of a corpus.
+    """Distinct sets of keywords of a corpus."""
 
-    Attributes
-    ----------
-    masks : uint64[D]
-        A bit per keyword, in the order of `KEYWORDS`.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
-    """
-
-    masks: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    masks: np.ndarray  # uint64[D], a bit per keyword, in the order of `KEYWORDS`
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
+    row_id: np.ndarray  # int64[N]
     data_files: ClassVar[tuple[str, ...]] = ()
     derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
     encodes_by_corpus: ClassVar[bool] = False
@@ -138,18 +130,10 @@ class KeywordIndex(Documents):
 
 @dataclass(frozen=True)
 class KeywordQueries(Encoded):
-    """Distinct sets of keywords of a batch of queries.
+    """Distinct sets of keywords of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct set of each query.
-    masks : uint64[n]
-        A bit per keyword, in the order of `KEYWORDS`.
-    """
-
-    which: np.ndarray
-    masks: np.ndarray
+    which: np.ndarray  # int64[Q], distinct set of each query
+    masks: np.ndarray  # uint64[n], a bit per keyword, in the order of `KEYWORDS`
 
     @property
     def batch(self) -> MaskBatch:

@@ -13,52 +13,25 @@ from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
 
 @dataclass(frozen=True)
 class TokenItem:
-    """One report for the plain scorer.
+    """One report for the plain scorer."""
 
-    Attributes
-    ----------
-    states : float32[n, d]
-        Token states.
-    weights : float64[n]
-        Weight of each token.
-    baseline : (precision, recall, f1) or None
-        Baseline that scores are relative to.
-    """
-
-    states: np.ndarray
-    weights: np.ndarray
+    states: np.ndarray  # float32[n, d], token states
+    weights: np.ndarray  # float64[n], weight of each token
+    # (precision, recall, f1) or None, baseline that scores are relative to.
     baseline: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
 class TokenQueries(Encoded):
-    """Distinct token sequences of a batch of queries.
+    """Distinct token sequences of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct sequence of each query.
-    tokens : Tokens
-        Token ids of the distinct sequences.
-    states : float16 or float32[T, d]
-        Token states of the distinct sequences.
-    weights : float64[T]
-        Weight of each token.
-    corpus : Corpus
-        The corpus with the token weights of these queries.
-    baseline : (precision, recall, f1) or None
-        Baseline that scores are relative to.
-    recorded : dict
-        Settings that the signature records.
-    """
-
-    which: np.ndarray
-    tokens: Tokens
-    states: np.ndarray
-    weights: np.ndarray
-    corpus: Corpus
-    baseline: tuple[float, float, float] | None
-    recorded: dict[str, Any]
+    which: np.ndarray  # int64[Q], distinct sequence of each query
+    tokens: Tokens  # token ids of the distinct sequences
+    states: np.ndarray  # float16 or float32[T, d], token states of the distinct sequences
+    weights: np.ndarray  # float64[T], weight of each token
+    corpus: Corpus  # the corpus with the token weights of these queries
+    baseline: tuple[float, float, float] | None  # (precision, recall, f1) or None, baseline that scores are relative to
+    recorded: dict[str, Any]  # settings that the signature records
 
     @property
     def settings(self) -> dict[str, Any]:

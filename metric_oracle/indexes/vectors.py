@@ -96,18 +96,10 @@ class VectorDocuments(Documents):
 
 @dataclass(frozen=True)
 class VectorQueries(Encoded):
-    """Distinct vectors of a batch of queries.
+    """Distinct vectors of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct vector of each query.
-    batch : NamedTuple of arrays
-        Arrays that the kernels read; the field `vectors` is float32[n, d] or int8[n, L].
-    """
-
-    which: np.ndarray
-    batch: Any
+    which: np.ndarray  # int64[Q], distinct vector of each query
+    batch: Any  # NamedTuple of arrays, arrays that the kernels read; the field `vectors` is float32[n, d] or int8[n, L]
 
     @property
     def vectors(self) -> np.ndarray:
