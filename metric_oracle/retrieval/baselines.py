@@ -200,21 +200,11 @@ OPTIONS = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vec
 
 @dataclass(frozen=True)
 class BaselinePlan:
-    """A checked baseline, ready to run on queries. Made by `plan_baseline`.
+    """A checked baseline, ready to run on queries. Made by `plan_baseline`."""
 
-    Attributes
-    ----------
-    kind : str
-        "random", "most-frequent", "identity" or "nearest".
-    scores : SearchPlan
-        Index, metric and options.
-    own : dict
-        Arguments of the function for this kind, such as `seed` and `draws`.
-    """
-
-    kind: str
-    scores: SearchPlan
-    own: Mapping[str, Any]
+    kind: str  # "random", "most-frequent", "identity" or "nearest"
+    scores: SearchPlan  # index, metric and options
+    own: Mapping[str, Any]  # arguments of the function for this kind, such as `seed` and `draws`
 
     def run(self, queries: Inputs) -> Results:
         """Return the results of the baseline for loaded test reports.

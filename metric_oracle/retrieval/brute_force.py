@@ -32,18 +32,10 @@ CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
 
 class Asked(NamedTuple):
-    """A list of results to compute, and the corpus rows that it excludes.
+    """A list of results to compute, and the corpus rows that it excludes."""
 
-    Attributes
-    ----------
-    place : int
-        Query of the list, as an index into the searched queries.
-    excluded : int64[n]
-        Corpus rows that are neither listed nor counted among the ties.
-    """
-
-    place: int
-    excluded: np.ndarray
+    place: int  # query of the list, as an index into the searched queries
+    excluded: np.ndarray  # int64[n], corpus rows that are neither listed nor counted among the ties
 
 
 def search(

@@ -35,23 +35,12 @@ class Lists:
 
     A list has the k best rows of a distinct query without the rows that one set of exclusions leaves out. A distinct
     query has several lists where equal test reports exclude different rows. Lists are searched in rounds.
-
-    Attributes
-    ----------
-    query : int64[L]
-        Distinct query of each list, ascending within a round.
-    of_query : int64[Q]
-        List of each query.
-    ends : list of int
-        End of each round: in a round a distinct query has `AT_ONCE` lists at most.
-    exclusion : Exclusion
-        Excluded rows of all lists; its `first` is empty, `rounds` sets it for each round.
     """
 
-    query: np.ndarray
-    of_query: np.ndarray
-    ends: list[int]
-    exclusion: Exclusion
+    query: np.ndarray  # int64[L], distinct query of each list, ascending within a round
+    of_query: np.ndarray  # int64[Q], list of each query
+    ends: list[int]  # end of each round: in a round a distinct query has `AT_ONCE` lists at most
+    exclusion: Exclusion  # excluded rows of all lists; its `first` is empty, `rounds` sets it for each round
 
     def rounds(self, n: int) -> Iterable[tuple[int, Exclusion]]:
         """Yield, for n distinct queries, the number of each round's first list and the rows that its lists exclude."""

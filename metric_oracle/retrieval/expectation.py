@@ -69,24 +69,12 @@ class Expectation:
 
 @dataclass(frozen=True)
 class ExpectationPlan:
-    """A checked expectation, ready to run on queries. Made by `plan_expectation`.
+    """A checked expectation, ready to run on queries. Made by `plan_expectation`."""
 
-    Attributes
-    ----------
-    scores : SearchPlan
-        Index, metric and options.
-    quantiles : sequence of float
-        Probabilities of the quantiles, 0 to 1.
-    names : list of str
-        Names of their columns.
-    bins : int
-        Maximum number of bins of the histogram.
-    """
-
-    scores: SearchPlan
-    quantiles: Sequence[float]
-    names: Sequence[str]
-    bins: int
+    scores: SearchPlan  # index, metric and options
+    quantiles: Sequence[float]  # probabilities of the quantiles, 0 to 1
+    names: Sequence[str]  # names of their columns
+    bins: int  # maximum number of bins of the histogram
 
     def run(self, queries: Inputs, progress: Progress | None = None) -> Expectation:
         """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.

@@ -17,29 +17,18 @@ from metric_oracle.indexes.store import to_arrow
 
 @dataclass(frozen=True)
 class Answer:
-    """The best rows of one or several shards for each query, by score, then by row.
+    """The best rows of one or several shards for each query, by score, then by row."""
 
-    Attributes
-    ----------
-    rows : int64[Q, m]
-        Rows of the whole corpus; m is k, or fewer if the shards have fewer rows.
-    scores : float64[Q, m]
-    ties : int64[Q, m]
-        Number of rows of these shards with the same score.
-    components : dict of str to array[Q, m]
-        Components of the scores, such as precision and recall.
-    ids, texts : pa.Array of Q * m strings
-        Ids and texts of the rows. None until all shards were searched; texts are None if they are not wanted.
-    reserve : Answer or None
-        The fall-back report, for queries that no row of the corpus matches, with m = 1. None if another shard has it.
-    """
-
-    rows: np.ndarray
-    scores: np.ndarray
-    ties: np.ndarray
-    components: dict[str, np.ndarray]
+    rows: np.ndarray  # int64[Q, m], rows of the whole corpus; m is k, or fewer if the shards have fewer rows
+    scores: np.ndarray  # float64[Q, m]
+    ties: np.ndarray  # int64[Q, m], number of rows of these shards with the same score
+    components: dict[str, np.ndarray]  # components of the scores, such as precision and recall
+    # Pa.Array of Q * m strings. Ids and texts of the rows. None until all shards were searched; texts are None if
+    # they are not wanted.
     ids: pa.Array | None = None
-    texts: pa.Array | None = None
+    texts: pa.Array | None = None  # pa.Array of Q * m strings
+    # The fall-back report, for queries that no row of the corpus matches, with m = 1. None if another shard has
+    # it.
     reserve: "Answer | None" = None
 
     def take(self, chosen: np.ndarray) -> "Answer":

@@ -34,24 +34,12 @@ from metric_oracle.sources.token_states import check_max_memory
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A checked search, ready to run on queries. Made by `plan` and `plan_scores`.
+    """A checked search, ready to run on queries. Made by `plan` and `plan_scores`."""
 
-    Attributes
-    ----------
-    index : Index
-        The opened index.
-    metric : Metric
-        The record of the metric; for a composite, it contains the weights of its file.
-    options : SearchOptions
-        The options; backend "auto" is replaced by the backend that it means.
-    runner : Runner or None
-        Searches the shards of a set in other processes; None for this process.
-    """
-
-    index: Index
-    metric: Metric
-    options: SearchOptions
-    runner: Any = None
+    index: Index  # the opened index
+    metric: Metric  # the record of the metric; for a composite, it contains the weights of its file
+    options: SearchOptions  # the options; backend "auto" is replaced by the backend that it means
+    runner: Any = None  # searches the shards of a set in other processes; None for this process
 
     @cached_property
     def representation(self) -> Representation:

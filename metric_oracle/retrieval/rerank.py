@@ -45,71 +45,35 @@ _NOT_RANKED = np.iinfo(np.int64).max  # rank of a report that the prefix cannot 
 
 @dataclass(frozen=True)
 class Pool:
-    """The pool of reports that are scored, and its audit.
+    """The pool of reports that are scored, and its audit."""
 
-    Attributes
-    ----------
-    prefix : Metric or None
-        Metric that ranks the corpus; None if the pool is the whole corpus.
-    size : int or None
-        Number of reports in the pool of each query; None for the whole corpus, or for the size that `recall` gives.
-    audit : int
-        Number of queries for which the whole corpus is scored.
-    recall : float or None
-        Probability with which the pool should contain a best report.
-    seed : int
-        Seed of the draw of audited queries.
-    options : SearchOptions
-        Options of the search under the prefix; `k` and `text` are those of the answers.
-    """
-
-    prefix: Metric | None
+    prefix: Metric | None  # Metric that ranks the corpus; None if the pool is the whole corpus
+    # Number of reports in the pool of each query; None for the whole corpus, or for the size that `recall` gives.
     size: int | None = SIZE
-    audit: int = 0
-    recall: float | None = None
-    seed: int = 0
-    options: SearchOptions = DEFAULTS
+    audit: int = 0  # number of queries for which the whole corpus is scored
+    recall: float | None = None  # probability with which the pool should contain a best report
+    seed: int = 0  # seed of the draw of audited queries
+    options: SearchOptions = DEFAULTS  # options of the search under the prefix; `k` and `text` are those of the answers
 
 
 class _Best(NamedTuple):
-    """The k best rows of one query.
+    """The k best rows of one query."""
 
-    Attributes
-    ----------
-    rows, scores : int64[k], float64[k]
-    ties : int64[k]
-        Number of rows of the pool with the same score.
-    counts : float64[k, 6]
-        Predicted errors by category.
-    n_pool : int
-        Number of rows that were scored.
-    """
-
-    rows: np.ndarray
-    scores: np.ndarray
-    ties: np.ndarray
-    counts: np.ndarray
-    n_pool: int
+    rows: np.ndarray  # int64[k]
+    scores: np.ndarray  # float64[k]
+    ties: np.ndarray  # int64[k], number of rows of the pool with the same score
+    counts: np.ndarray  # float64[k, 6], predicted errors by category
+    n_pool: int  # number of rows that were scored
 
 
 @dataclass(frozen=True)
 class RerankPlan:
-    """A checked reranking, ready to run on queries. Made by `plan_rerank`.
-
-    Attributes
-    ----------
-    index : Index
-    pool : Pool
-    search : SearchPlan or None
-        The search under the prefix; None if the pool is the whole corpus.
-    model : ErrorModel
-        Model that counts the errors.
-    """
+    """A checked reranking, ready to run on queries. Made by `plan_rerank`."""
 
     index: Index
     pool: Pool
-    search: SearchPlan | None
-    model: ErrorModel
+    search: SearchPlan | None  # the search under the prefix; None if the pool is the whole corpus
+    model: ErrorModel  # model that counts the errors
 
     def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
         """Find, for every query, the k reports of its pool with the fewest predicted errors.

@@ -28,21 +28,11 @@ MOST = 0.5  # share of all pairs from which on all are scored
 
 @dataclass(frozen=True)
 class SampledMeans:
-    """Estimated means of the scores of each query with all corpus rows.
+    """Estimated means of the scores of each query with all corpus rows."""
 
-    Attributes
-    ----------
-    means : float64[Q]
-        Unbiased estimates; equal queries have equal means.
-    standard_error : float
-        Standard error of the mean of `means`.
-    rows : int
-        Number of rows drawn for each query, the maximum if it differs.
-    """
-
-    means: np.ndarray
-    standard_error: float
-    rows: int
+    means: np.ndarray  # float64[Q], unbiased estimates; equal queries have equal means
+    standard_error: float  # standard error of the mean of `means`
+    rows: int  # number of rows drawn for each query, the maximum if it differs
 
 
 def sampled_means(

@@ -20,22 +20,12 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class ShardedIndex(Documents):
-    """Documents of all shards, except shards without rows that can be scored.
+    """Documents of all shards, except shards without rows that can be scored."""
 
-    Attributes
-    ----------
-    parts : list of Representation
-        The representation of each shard.
-    document_ptr : int64[S + 1]
-        Number of the first document of each shard.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, in the whole corpus.
-    """
-
-    parts: list[Representation]
-    document_ptr: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    parts: list[Representation]  # the representation of each shard
+    document_ptr: np.ndarray  # int64[S + 1], number of the first document of each shard
+    row_ptr: np.ndarray  # int64[D + 1], rows of each document, in the whole corpus
+    row_id: np.ndarray  # int64[...]
 
     @classmethod
     def join(cls, shards: Sequence[tuple[int, Representation]]) -> "ShardedIndex":
@@ -86,21 +76,11 @@ class ShardedIndex(Documents):
 
 @dataclass(frozen=True)
 class ShardedQueries(Encoded):
-    """Distinct queries of a batch; queries that differ for at least one shard are distinct.
+    """Distinct queries of a batch; queries that differ for at least one shard are distinct."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct query of each query.
-    parts : list of EncodedQueries
-        Encoded queries of each shard.
-    places : int64[S, n]
-        Number of each distinct query among the distinct queries of each shard.
-    """
-
-    which: np.ndarray
-    parts: list[EncodedQueries]
-    places: np.ndarray
+    which: np.ndarray  # int64[Q], distinct query of each query
+    parts: list[EncodedQueries]  # encoded queries of each shard
+    places: np.ndarray  # int64[S, n], number of each distinct query among the distinct queries of each shard
 
     def item(self, q: int) -> Any:
         """Return a distinct query as a reference for the plain scorer."""

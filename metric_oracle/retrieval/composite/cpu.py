@@ -31,41 +31,22 @@ BONUS = "bonus"
 
 
 class Bonuses(NamedTuple):
-    """Bonuses: what the other terms add to BERTScore F1 in the search, (least - their sum) / slope.
+    """Bonuses: what the other terms add to BERTScore F1 in the search, (least - their sum) / slope."""
 
-    Attributes
-    ----------
-    items : Items
-        Candidates with their bonuses, each enlarged by the error margin.
-    least : float
-        The least sum of the other terms.
-    slope : float
-        By how much the composite falls as BERTScore rises.
-    """
-
-    items: Items
-    least: float
-    slope: float
+    items: Items  # candidates with their bonuses, each enlarged by the error margin
+    least: float  # the least sum of the other terms
+    slope: float  # by how much the composite falls as BERTScore rises
 
 
 @dataclass(frozen=True)
 class Backend(Kernel):
-    """Composites on CPUs.
+    """Composites on CPUs."""
 
-    Attributes
-    ----------
-    terms : mapping of str to Term
-        Terms in the order in which they are summed.
-    intercept : float
-    scored : dict
-        Values of the terms, for pairs of a distinct query and a listed document, as computed by a search.
-    closest : dict
-        Smallest distance between an error margin and a measured error, for float32 cosines and for bonuses.
-    """
-
-    terms: Mapping[str, Term]
+    terms: Mapping[str, Term]  # terms in the order in which they are summed
     intercept: float
+    # Values of the terms, for pairs of a distinct query and a listed document, as computed by a search.
     scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, compare=False, repr=False)
+    # Smallest distance between an error margin and a measured error, for float32 cosines and for bonuses.
     closest: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 

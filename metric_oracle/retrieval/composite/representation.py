@@ -50,36 +50,19 @@ def is_joined(index: Index, metric: Metric) -> bool:
 
 
 class CompositeCorpus(NamedTuple):
-    """Arrays of a corpus for a search under a composite; see `CompositeIndex`.
+    """Arrays of a corpus for a search under a composite; see `CompositeIndex`."""
 
-    Attributes
-    ----------
-    parts : dict
-        Name of a term -> named tuple of its kernel.
-    document_of : dict of str to int32[D]
-        Name of a representation -> its document in each combination.
-    row_ptr, row_id : int64[D + 1], int64[...]
-    """
-
-    parts: dict[str, Any]
-    document_of: dict[str, np.ndarray]
-    row_ptr: np.ndarray
-    row_id: np.ndarray
+    parts: dict[str, Any]  # name of a term -> named tuple of its kernel
+    document_of: dict[str, np.ndarray]  # name of a representation -> its document in each combination
+    row_ptr: np.ndarray  # int64[D + 1]
+    row_id: np.ndarray  # int64[...]
 
 
 class CompositeBatch(NamedTuple):
-    """Arrays of the distinct queries for a search under a composite.
+    """Arrays of the distinct queries for a search under a composite."""
 
-    Attributes
-    ----------
-    parts : dict
-        Name of a representation -> named tuple of its kernels.
-    place : dict of str to int64[Q]
-        Name of a representation -> its distinct query in each combination.
-    """
-
-    parts: dict[str, Any]
-    place: dict[str, np.ndarray]
+    parts: dict[str, Any]  # name of a representation -> named tuple of its kernels
+    place: dict[str, np.ndarray]  # name of a representation -> its distinct query in each combination
 
     def of(self, q: int, kind: str) -> int:
         """Return the number of the distinct query of representation `kind` that combination `q` contains."""
@@ -88,22 +71,14 @@ class CompositeBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class CompositeIndex(Documents):
-    """Distinct combinations of the documents of several representations.
+    """Distinct combinations of the documents of several representations."""
 
-    Attributes
-    ----------
-    parts : dict
-        Name of a representation -> opened representation.
-    document_of : dict of str to int32[D]
-        Name of a representation -> its document in each combination; those of BERTScore ascend.
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each combination. Rows that lack one of the representations are left out.
-    """
-
-    parts: dict[str, Representation]
+    parts: dict[str, Representation]  # name of a representation -> opened representation
+    # Name of a representation -> its document in each combination; those of BERTScore ascend.
     document_of: dict[str, np.ndarray]
+    # int64[D + 1]. Rows of each combination. Rows that lack one of the representations are left out.
     row_ptr: np.ndarray
-    row_id: np.ndarray
+    row_id: np.ndarray  # int64[...]
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "CompositeIndex":
@@ -189,21 +164,11 @@ def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CompositeQueries(Encoded):
-    """Distinct combinations of a batch of queries.
+    """Distinct combinations of a batch of queries."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct combination of each query.
-    parts : dict
-        Name of a representation -> encoded queries.
-    place : dict of str to int64[n]
-        Name of a representation -> its distinct query in each combination.
-    """
-
-    which: np.ndarray
-    parts: dict[str, EncodedQueries]
-    place: dict[str, np.ndarray]
+    which: np.ndarray  # int64[Q], distinct combination of each query
+    parts: dict[str, EncodedQueries]  # name of a representation -> encoded queries
+    place: dict[str, np.ndarray]  # name of a representation -> its distinct query in each combination
 
     @property
     def batch(self) -> CompositeBatch:

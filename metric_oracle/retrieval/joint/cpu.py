@@ -20,23 +20,12 @@ from metric_oracle.retrieval.kernels import load_kernel
 
 @dataclass(frozen=True)
 class Backend(Kernel):
-    """Searches under conditions on CPUs.
+    """Searches under conditions on CPUs."""
 
-    Attributes
-    ----------
-    terms : mapping of str to Term
-        All metrics: those of the order and those of the conditions.
-    ordered : sequence of str
-        The metrics by which documents are ranked; their scores are added in this order.
-    conditions : sequence of (str, str, float)
-        Metric, operator and number; every listed document fulfils all.
-    kept : dict
-        Values that are computed once for all queries of a search; see `Block`.
-    """
-
-    terms: Mapping[str, Term]
-    ordered: Sequence[str]
-    conditions: Sequence[tuple[str, str, float]]
+    terms: Mapping[str, Term]  # all metrics: those of the order and those of the conditions
+    ordered: Sequence[str]  # the metrics by which documents are ranked; their scores are added in this order
+    conditions: Sequence[tuple[str, str, float]]  # Metric, operator and number; every listed document fulfils all
+    # Values that are computed once for all queries of a search; see `Block`.
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
