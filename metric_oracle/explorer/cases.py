@@ -41,28 +41,15 @@ MODEL, ORACLE, OTHER = "model", "oracle", "other"  # roles of a column
 
 @dataclass(frozen=True)
 class Column:
-    """Scores of all test reports under one metric, by one file.
+    """Scores of all test reports under one metric, by one file."""
 
-    Attributes
-    ----------
-    name : str
-        The metric and the system, or the system alone if it names the metric. No two columns have the same name.
-    system : str
-        Name of the system, as in the table of a study, such as "bleu-2 oracle"; or the kind of a baseline.
-    metric : str
-    source : int
-        Position of the file in `Cases.sources` and `Cases.files`.
-    is_higher_better : bool
-    values : float64[Q]
-        Score of each test report, NaN if the file has none.
-    """
-
+    # The metric and the system, or the system alone if it names the metric. No two columns have the same name.
     name: str
-    system: str
+    system: str  # name of the system, as in the table of a study, such as "bleu-2 oracle"; or the kind of a baseline
     metric: str
-    source: int
+    source: int  # position of the file in `Cases.sources` and `Cases.files`
     is_higher_better: bool
-    values: np.ndarray
+    values: np.ndarray  # float64[Q], score of each test report, NaN if the file has none
 
     @property
     def role(self) -> str:
@@ -86,90 +73,47 @@ class Column:
 
 @dataclass(frozen=True)
 class Candidate:
-    """The candidate of one file for one test report.
+    """The candidate of one file for one test report."""
 
-    Attributes
-    ----------
-    source : int
-        Position of the file in `Cases.sources`.
-    columns : tuple of int
-        Positions in `Cases.columns` of its scores. The first is that of the metric by which it was chosen.
-    rank : int
-        Rank from 1; for random retrieval, the number of the draw.
-    row : int
-        Corpus row, -1 if the candidate is not from the corpus.
-    candidate_id : str
-    score : float or None
-        Score in a file of `retrieve` or a baseline; None in a file of `score`.
-    text : str or None
-        None if not known.
-    n_ties : int
-        Number of corpus rows with this score.
-    is_fallback : bool
-        Whether it is the most frequent report, because no report scores above 0.
-    is_exact : bool
-        Whether it is proven to be the best.
-    """
-
-    source: int
+    source: int  # position of the file in `Cases.sources`
+    # Positions in `Cases.columns` of its scores. The first is that of the metric by which it was chosen.
     columns: tuple[int, ...]
-    rank: int
-    row: int
+    rank: int  # rank from 1; for random retrieval, the number of the draw
+    row: int  # corpus row, -1 if the candidate is not from the corpus
     candidate_id: str
-    score: float | None
-    text: str | None
-    n_ties: int = 0
-    is_fallback: bool = False
-    is_exact: bool = True
+    score: float | None  # score in a file of `retrieve` or a baseline; None in a file of `score`
+    text: str | None  # None if not known
+    n_ties: int = 0  # number of corpus rows with this score
+    is_fallback: bool = False  # whether it is the most frequent report, because no report scores above 0
+    is_exact: bool = True  # whether it is proven to be the best
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Filters and order of the test reports on a page.
+    """Filters and order of the test reports on a page."""
 
-    Attributes
-    ----------
-    sort : int or None
-        Column to sort by. None sorts by disagreement: the number of different reports that the oracles chose, then how
-        few words these reports share.
-    minus : int or None
-        Sort by how much better this column is than the column `sort`, the worst difference first.
-    is_file_order : bool
-        Keep the order of the files.
-    is_reversed : bool
-        Reverse the order.
-    only_fallback, only_inexact, only_rated : bool
-        Show only test reports with a fallback, with an unproven best candidate, or with ratings.
-    ties_over : int or None
-        Show only test reports for which more corpus rows than this share a best score.
-    column, low, high
-        Show only test reports whose value in this column lies in [low, high].
-    words : str
-        Show only test reports that contain this string, or for which a file's best candidate does, ignoring case.
-    label : int or None
-        Show only test reports for which this CheXbert label is positive.
-    under : int or None
-        Metric whose scores the list shows, by its position in `Cases.metric_names`. By default, that of `sort`, or all
-        metrics if they fit.
-    is_every_column : bool
-        Show the scores of all systems under all metrics.
-    """
-
+    # Column to sort by. None sorts by disagreement: the number of different reports that the oracles chose, then
+    # how few words these reports share.
     sort: int | None = None
+    # Sort by how much better this column is than the column `sort`, the worst difference first.
     minus: int | None = None
-    is_file_order: bool = False
-    is_reversed: bool = False
+    is_file_order: bool = False  # keep the order of the files
+    is_reversed: bool = False  # reverse the order
+    # Show only test reports with a fallback, with an unproven best candidate, or with ratings.
     only_fallback: bool = False
     only_inexact: bool = False
     only_rated: bool = False
-    ties_over: int | None = None
-    column: int | None = None
+    ties_over: int | None = None  # show only test reports for which more corpus rows than this share a best score
+    column: int | None = None  # show only test reports whose value in this column lies in [low, high]
     low: float | None = None
     high: float | None = None
+    # Show only test reports that contain this string, or for which a file's best candidate does, ignoring case.
     words: str = ""
-    label: int | None = None
+    label: int | None = None  # show only test reports for which this CheXbert label is positive
+    # Metric whose scores the list shows, by its position in `Cases.metric_names`. By default, that of `sort`, or
+    # all metrics if they fit.
     under: int | None = None
-    is_every_column: bool = False
+    is_every_column: bool = False  # show the scores of all systems under all metrics
 
 
 @dataclass(frozen=True)
@@ -188,37 +132,18 @@ class _Source:
 
 @dataclass(frozen=True)
 class Cases:
-    """Test reports, joined with the result files.
+    """Test reports, joined with the result files."""
 
-    Attributes
-    ----------
-    ids : list of str
-        Ids of the Q test reports.
-    columns : list of Column
-    sources : list
-        The files with the rows of each test report.
-    index : Index or None
-        Index of the candidates.
-    queries : Inputs or None
-        The test reports with their sources.
-    files : list of Results, Scores or Expectation
-    rated : RatedCases or None
-        Error counts of radiologists for candidates of these test reports.
-    sampled : SampledCases or None
-        Several reports of a model for these test reports.
-    copied : CopiedCases or None
-        What these test reports and reports of models for them share with training reports.
-    """
-
-    ids: list[str]
+    ids: list[str]  # ids of the Q test reports
     columns: list[Column]
-    sources: list[_Source]
-    index: Index | None = None
-    queries: Inputs | None = None
+    sources: list[_Source]  # the files with the rows of each test report
+    index: Index | None = None  # index of the candidates
+    queries: Inputs | None = None  # the test reports with their sources
     files: list[Read] = field(default_factory=list)
-    rated: RatedCases | None = None
+    rated: RatedCases | None = None  # error counts of radiologists for candidates of these test reports
     _position: dict[str, int] = field(default_factory=dict, repr=False)
-    sampled: SampledCases | None = None
+    sampled: SampledCases | None = None  # several reports of a model for these test reports
+    # What these test reports and reports of models for them share with training reports.
     copied: CopiedCases | None = None
 
     @property

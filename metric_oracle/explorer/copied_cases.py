@@ -29,18 +29,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class CopiedCases:
-    """Reports of several sets, each with the training reports that are nearest to it.
+    """Reports of several sets, each with the training reports that are nearest to it."""
 
-    Attributes
-    ----------
-    table : pyarrow.Table
-        The table of `Overlap.pairs`, the longest runs first.
-    signature : dict
-        The signature of the file.
-    """
-
-    table: pa.Table
-    signature: dict[str, Any]
+    table: pa.Table  # the table of `Overlap.pairs`, the longest runs first
+    signature: dict[str, Any]  # the signature of the file
     _rows: dict[str, list[int]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

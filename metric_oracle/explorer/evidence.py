@@ -36,59 +36,35 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a text.
-
-    Attributes
-    ----------
-    text : str
-    kind : str
-        `WHOLE` ("matched"), `PARTLY`, `LACKING`; in a diff "same" or "only"; "" for text that the metric does not mark.
-    partner : int or None
-        Number of the match, from 1; the same in both texts. Of sequences (BLEU, ROUGE-L, BERTScore) all words of a run
-        that follow one another in both texts have one number.
-    weight : float or None
-        For BERTScore, the cosine with the best partner.
-    opposite : str
-        What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict. Set by
-        `opposites.mark`.
-    """
+    """A piece of a text."""
 
     text: str
+    # `WHOLE` ("matched"), `PARTLY`, `LACKING`; in a diff "same" or "only"; "" for text that the metric does not
+    # mark.
     kind: str = ""
+    # Number of the match, from 1; the same in both texts. Of sequences (BLEU, ROUGE-L, BERTScore) all words of a
+    # run that follow one another in both texts have one number.
     partner: int | None = None
-    weight: float | None = None
+    weight: float | None = None  # for BERTScore, the cosine with the best partner
+    # What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict. Set
+    # by `opposites.mark`.
     opposite: str = ""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence for the score of a pair.
-
-    Attributes
-    ----------
-    reference, candidate : list of Segment
-    score : float or None
-        Score by the metric's formula from the counts; None for a diff.
-    counts : dict of str to number
-        Inputs of the formula.
-    rows : list of tuple
-        Table of features without a position in the text: entities and relations, labels, terms of a composite, pairs of
-        words.
-    header : tuple of str
-        Column names of `rows`.
-    note : str
-        Sentence for the reader, such as why nothing is marked.
-    scale : tuple of float
-        For BERTScore, the cosines at which the steps of the colour scale begin; see `step_of`.
-    """
+    """The evidence for the score of a pair."""
 
     reference: list[Segment]
     candidate: list[Segment]
-    score: float | None = None
-    counts: dict[str, float] = field(default_factory=dict)
+    score: float | None = None  # score by the metric's formula from the counts; None for a diff
+    counts: dict[str, float] = field(default_factory=dict)  # inputs of the formula
+    # Table of features without a position in the text: entities and relations, labels, terms of a composite,
+    # pairs of words.
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    header: tuple[str, ...] = ()
-    note: str = ""
+    header: tuple[str, ...] = ()  # column names of `rows`
+    note: str = ""  # sentence for the reader, such as why nothing is marked
+    # For BERTScore, the cosines at which the steps of the colour scale begin; see `step_of`.
     scale: tuple[float, ...] = ()
 
 

@@ -92,19 +92,13 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
 
 
 class Opposites(NamedTuple):
-    """The contradictions between a test report and a candidate.
+    """The contradictions between a test report and a candidate."""
 
-    Attributes
-    ----------
-    known : list of (str, Opposite)
-        Each with its origin, "RadGraph" or "CheXbert". Graphs of RadGraph show contradictions in presence, side,
-        severity and change, CheXbert's labels those between positive and negative findings.
-    places : list of dict, or None
-        Of the reference and of the candidate: spans in the text, and what the other text says there. None if a text is
-        not known.
-    """
-
+    # Each with its origin, "RadGraph" or "CheXbert". Graphs of RadGraph show contradictions in presence, side,
+    # severity and change, CheXbert's labels those between positive and negative findings.
     known: list[tuple[str, Opposite]]
+    # Of the reference and of the candidate: spans in the text, and what the other text says there. None if a text
+    # is not known.
     places: list[dict[Span, str]] | None = None
 
     def mark(self, shown: Evidence | str) -> Evidence | str:

@@ -20,28 +20,14 @@ from metric_oracle.retrieval.expectation import Expectation
 
 @dataclass(frozen=True)
 class Section:
-    """One figure with tables of its numbers.
+    """One figure with tables of its numbers."""
 
-    Attributes
-    ----------
-    key : str
-        Name in the figure's address, such as "align".
-    title : str
-    tables : list of PaperTable
-    alt : str
-        Alternative text of the figure. The numbers are in the tables.
-    svg : bytes
-        The figure; empty if it could not be drawn.
-    lines : list of str
-        Reasons why tables or the figure are missing.
-    """
-
-    key: str
+    key: str  # name in the figure's address, such as "align"
     title: str
     tables: list[PaperTable] = field(default_factory=list)
-    alt: str = ""
-    svg: bytes = b""
-    lines: list[str] = field(default_factory=list)
+    alt: str = ""  # Alternative text of the figure. The numbers are in the tables.
+    svg: bytes = b""  # the figure; empty if it could not be drawn
+    lines: list[str] = field(default_factory=list)  # reasons why tables or the figure are missing
 
     @property
     def source(self) -> str:

@@ -27,59 +27,30 @@ from metric_oracle.tables.comparison_layout import title
 
 @dataclass(frozen=True)
 class Mark:
-    """One system under one metric.
-
-    Attributes
-    ----------
-    name : str
-    role : str
-        `Column.role`.
-    column : int
-        Position in `Cases.columns`.
-    mean : float
-        NaN if the file has no score.
-    ends : Interval or None
-        95 % interval of the mean; None if the files make no table.
-    difference : Difference or None
-        The system minus the metric's oracle on the same test reports; None for oracles and baselines.
-    """
+    """One system under one metric."""
 
     name: str
-    role: str
-    column: int
-    mean: float
-    ends: Interval | None = None
+    role: str  # `Column.role`
+    column: int  # position in `Cases.columns`
+    mean: float  # NaN if the file has no score
+    ends: Interval | None = None  # 95 % interval of the mean; None if the files make no table
+    # The system minus the metric's oracle on the same test reports; None for oracles and baselines.
     difference: Difference | None = None
 
 
 @dataclass(frozen=True)
 class Strip:
-    """The systems of one metric.
-
-    Attributes
-    ----------
-    metric : str
-    is_higher_better : bool
-    n : int
-        Number of test reports that all of its systems can score.
-    marks : list of Mark
-        From the worst mean to the best.
-    low, high : float
-        Ends of the axis: 0 and 1, or further out where a system is.
-    without_copies : Mark or None
-        The oracle over the test reports that have no copy in the corpus; None if there are no copies.
-    reason : str
-        Why there are no intervals; empty if there are.
-    """
+    """The systems of one metric."""
 
     metric: str
     is_higher_better: bool
-    n: int
-    marks: list[Mark]
-    low: float
+    n: int  # number of test reports that all of its systems can score
+    marks: list[Mark]  # from the worst mean to the best
+    low: float  # ends of the axis: 0 and 1, or further out where a system is
     high: float
+    # The oracle over the test reports that have no copy in the corpus; None if there are no copies.
     without_copies: Mark | None = None
-    reason: str = ""
+    reason: str = ""  # why there are no intervals; empty if there are
 
     @property
     def title(self) -> str:
@@ -98,23 +69,12 @@ class Strip:
 
 
 class Telling(NamedTuple):
-    """A notable test report of the first page, which was chosen by a rule; see `telling`.
+    """A notable test report of the first page, which was chosen by a rule; see `telling`."""
 
-    Attributes
-    ----------
-    rule : str
-        Heading that says what is special about it.
-    q : int
-        Its position among the test reports.
-    texts : list of (str, str or None)
-        Heading and text of each candidate to show, None for a text that is not known.
-    places : list of dict, or None
-        Of the test report and of the first text: spans that contradict each other, and what the other text says.
-    """
-
-    rule: str
-    q: int
-    texts: list[tuple[str, str | None]]
+    rule: str  # heading that says what is special about it
+    q: int  # its position among the test reports
+    texts: list[tuple[str, str | None]]  # heading and text of each candidate to show, None for a text that is not known
+    # Of the test report and of the first text: spans that contradict each other, and what the other text says.
     places: list[dict[Span, str]] | None = None
 
 

@@ -10,14 +10,10 @@ TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".web
 
 @dataclass(frozen=True)
 class Images:
-    """Images whose names are ids of reports.
+    """Images whose names are ids of reports."""
 
-    Attributes
-    ----------
-    folder : Path
-        It has a file ID.png (.jpg, .jpeg, .webp), or a folder ID of such files, of which the first by name is shown.
-    """
-
+    # It has a file ID.png (.jpg, .jpeg, .webp), or a folder ID of such files, of which the first by name is
+    # shown.
     folder: Path
 
     def __post_init__(self) -> None:

@@ -31,18 +31,10 @@ _SHORT = 3  # letters of words such as "the" and "of", which two sentences may s
 
 
 class Opposite(NamedTuple):
-    """A contradiction between two reports.
+    """A contradiction between two reports."""
 
-    Attributes
-    ----------
-    about : str
-        The words that both reports speak of, such as "effusion".
-    in_reference, in_candidate : str
-        What each report says of these words, such as "present" and "absent", or "left" and "right".
-    """
-
-    about: str
-    in_reference: str
+    about: str  # the words that both reports speak of, such as "effusion"
+    in_reference: str  # what each report says of these words, such as "present" and "absent", or "left" and "right"
     in_candidate: str
 
 

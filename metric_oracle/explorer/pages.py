@@ -79,21 +79,12 @@ def _number(text: str, name: str) -> float:
 
 @dataclass
 class Explorer:
-    """The explorer's pages.
+    """The explorer's pages."""
 
-    Attributes
-    ----------
-    cases : Cases
-        Test reports and files. Without files there are only live queries, which need its index.
-    searched : list of str
-        Search strings that were entered. Addresses contain their positions in this list.
-    images : Images or None
-        Images of the studies.
-    """
-
-    cases: Cases
+    cases: Cases  # Test reports and files. Without files there are only live queries, which need its index.
+    # Search strings that were entered. Addresses contain their positions in this list.
     searched: list[str] = field(default_factory=list)
-    images: Images | None = None
+    images: Images | None = None  # images of the studies
     _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
 
     def routes(self) -> list[BaseRoute]:

@@ -18,36 +18,19 @@ def plain_text(text: str) -> str:
 
 @dataclass(frozen=True)
 class Counted:
-    """Errors that radiologists counted in one candidate.
+    """Errors that radiologists counted in one candidate."""
 
-    Attributes
-    ----------
-    name : str
-        Candidate type.
-    text : str
-        Text that was rated.
-    counts : int64[R, C, 2]
-        Number of significant and of insignificant errors, by rater and category.
-    """
-
-    name: str
-    text: str
-    counts: np.ndarray
+    name: str  # candidate type
+    text: str  # text that was rated
+    counts: np.ndarray  # int64[R, C, 2], number of significant and of insignificant errors, by rater and category
 
 
 @dataclass(frozen=True)
 class RatedCases:
-    """Ratings of candidates for test reports.
+    """Ratings of candidates for test reports."""
 
-    Attributes
-    ----------
-    ratings : Ratings
-        Ratings, with the texts of the rated pairs.
-    scores : tuple of paths
-        Tables with the pairs' scores, in the format of `align`. Without a table, the texts are scored.
-    """
-
-    ratings: Ratings
+    ratings: Ratings  # ratings, with the texts of the rated pairs
+    # Tables with the pairs' scores, in the format of `align`. Without a table, the texts are scored.
     scores: tuple[Path, ...] = ()
     _pairs: dict[str, list[int]] = field(init=False, repr=False)
 

@@ -16,12 +16,7 @@ from metric_oracle.samples.consensus import consensus
 
 @dataclass(frozen=True)
 class SampledCases:
-    """Reports that a model sampled for the test reports.
-
-    Attributes
-    ----------
-    samples : Samples
-    """
+    """Reports that a model sampled for the test reports."""
 
     samples: Samples
     _position: dict[str, int] = field(init=False, repr=False)
