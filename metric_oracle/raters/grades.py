@@ -32,18 +32,13 @@ _DIGITS = 12  # means of equal grades in another order differ by floating-point 
 
 @dataclass(frozen=True, repr=False)
 class Grades(Rated):
-    """Grades of every pair.
-
-    Attributes
-    ----------
-    grades : dict of float64[R, P]
-        Kind -> number of each rater for each pair, larger is worse. The other attributes are those of `Rated`.
-    """
+    """Grades of every pair."""
 
     pairs: list[str]
     studies: list[str]
     candidates: list[str] | None
     raters: list[str]
+    # Kind -> number of each rater for each pair, larger is worse. The other attributes are those of `Rated`.
     grades: Mapping[str, npt.NDArray[np.float64]]
     source: str
     study_ids: list[str] | None = None

@@ -170,31 +170,16 @@ class RatedFiles:
 
 @dataclass(frozen=True)
 class View:
-    """A rated set as it is compared: all its pairs, or only those whose two texts differ.
+    """A rated set as it is compared: all its pairs, or only those whose two texts differ."""
 
-    Attributes
-    ----------
-    name, base : str
-        Name of the view and of the set that it is made from, such as "ReXVal*" and "ReXVal".
-    kinds : tuple of str
-        Kinds of numbers that the raters gave to a pair, such as "total" and "significant" errors.
-    statistics : tuple of str
-        Rank statistics that the ratings allow. The first is used in tests, ceilings and figures.
-    scores : dict of float64[P]
-        Scores of each metric, as they were read.
-    errors : dict of float64[P]
-        Mean of the raters for each kind.
-    studies, raters : int
-        Numbers of studies and raters.
-    """
-
-    name: str
+    name: str  # name of the view and of the set that it is made from, such as "ReXVal*" and "ReXVal"
     base: str
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # kinds of numbers that the raters gave to a pair, such as "total" and "significant" errors
+    # Rank statistics that the ratings allow. The first is used in tests, ceilings and figures.
     statistics: tuple[str, ...]
-    scores: dict[str, Array]
-    errors: dict[str, Array]
-    studies: int
+    scores: dict[str, Array]  # scores of each metric, as they were read
+    errors: dict[str, Array]  # mean of the raters for each kind
+    studies: int  # numbers of studies and raters
     raters: int
 
 
@@ -248,24 +233,13 @@ class MetricComparison(OneLine):
 
 @dataclass(frozen=True)
 class _Scored:
-    """Rated pairs with their scores and resamples.
-
-    Attributes
-    ----------
-    rated : Rated
-    scores : dict of float64[P]
-    lower : set of str
-        Metrics whose lower scores are better.
-    drawn : Resamples
-    deviations : float64[B, R] or None
-        See `draw_raters`; None where the raters are fixed.
-    """
+    """Rated pairs with their scores and resamples."""
 
     rated: Rated
     scores: dict[str, Array]
-    lower: set[str]
+    lower: set[str]  # Metrics whose lower scores are better
     drawn: Resamples
-    deviations: Array | None = None
+    deviations: Array | None = None  # float64[B, R] or None, see `draw_raters`; None where the raters are fixed
 
     def subset(self, kept: npt.NDArray[np.bool_]) -> "_Scored":
         """Return the pairs where `kept` is true, with the same resamples."""

@@ -33,22 +33,14 @@ class Resamples:
 
     The first B rows are the bootstrap resamples, the next S rows leave out one study each, and the last row has every
     study once.
-
-    Attributes
-    ----------
-    studies : float64[B + S + 1, S]
-        Number of times that each study occurs.
-    study : int64[P]
-        Index of the study of each rated pair.
-    group : int64[P]
-        Index of the group within which a rated pair is compared with others. Each group belongs to one study.
-    is_pooled : bool
-        Whether pairs of different groups may be compared as well. If not, a `Side` has no part for all pairs.
     """
 
-    studies: Array
-    study: npt.NDArray[np.int64]
+    studies: Array  # float64[B + S + 1, S], number of times that each study occurs
+    study: npt.NDArray[np.int64]  # int64[P], index of the study of each rated pair
+    # int64[P]. Index of the group within which a rated pair is compared with others. Each group belongs to one
+    # study.
     group: npt.NDArray[np.int64]
+    # Whether pairs of different groups may be compared as well. If not, a `Side` has no part for all pairs.
     is_pooled: bool = True
 
     @cached_property
@@ -79,28 +71,17 @@ class Resamples:
 
 
 class Side(NamedTuple):
-    """One of the two columns that are correlated, prepared for all resamples.
+    """One of the two columns that are correlated, prepared for all resamples."""
 
-    Attributes
-    ----------
-    signs : float64[P, P]
-        Signs of the differences of all pairs. Empty where pairs of different groups are not compared, as are `ranks`.
-    within : float64[C]
-        Signs of the differences of the comparisons inside groups.
-    untied, untied_within : float64[B + S + 1]
-        Number of ordered comparisons that are not ties: of all pairs, and inside groups.
-    ranks : float64[B + S + 1, P]
-        Twice the centred mid-ranks, with the sign reversed.
-    spread : float64[B + S + 1]
-        Sum of the squares of `ranks`, each as often as its pair occurs.
-    """
-
+    # float64[P, P]. Signs of the differences of all pairs. Empty where pairs of different groups are not
+    # compared, as are `ranks`.
     signs: Array
-    within: Array
+    within: Array  # float64[C], signs of the differences of the comparisons inside groups
+    # float64[B + S + 1], number of ordered comparisons that are not ties: of all pairs, and inside groups.
     untied: Array
-    untied_within: Array
-    ranks: Array
-    spread: Array
+    untied_within: Array  # float64[B + S + 1]
+    ranks: Array  # float64[B + S + 1, P], twice the centred mid-ranks, with the sign reversed
+    spread: Array  # float64[B + S + 1], sum of the squares of `ranks`, each as often as its pair occurs
 
     def last(self, n: int) -> "Side":
         """Return the column prepared for the last `n` resamples alone."""

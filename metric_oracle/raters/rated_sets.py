@@ -12,18 +12,10 @@ from metric_oracle.raters.ratings import Rated, ratings_of_table, with_texts
 
 
 class Layout(NamedTuple):
-    """One layout of a rated set.
+    """One layout of a rated set."""
 
-    Attributes
-    ----------
-    headers : tuple of sets of str
-        The file has this layout if its header contains one of these sets of columns.
-    read : callable
-        Reads the table.
-    """
-
-    headers: tuple[set[str], ...]
-    read: Callable[[Table], Rated]
+    headers: tuple[set[str], ...]  # the file has this layout if its header contains one of these sets of columns
+    read: Callable[[Table], Rated]  # reads the table
 
 
 # The first layout that fits is taken; other tables hold counted errors.
