@@ -37,24 +37,12 @@ IS_POSITIVE = {
 
 @dataclass(frozen=True)
 class Level:
-    """CRG of one set of labels, such as all abnormalities, or the types and locations of one abnormality.
+    """CRG of one set of labels, such as all abnormalities, or the types and locations of one abnormality."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the level, as the caller chose it.
-    labels : list of str
-        Names of its L labels.
-    counts : int64[L, 4]
-        True positives, false negatives, false positives and true negatives of each label.
-    interval : Interval
-        Interval of the score by the BCa bootstrap over reports. Each resample has its own prevalence.
-    """
-
-    name: str
-    labels: list[str]
-    counts: np.ndarray
-    interval: Interval
+    name: str  # name of the level, as the caller chose it
+    labels: list[str]  # names of its L labels
+    counts: np.ndarray  # int64[L, 4], true positives, false negatives, false positives and true negatives of each label
+    interval: Interval  # Interval of the score by the BCa bootstrap over reports. Each resample has its own prevalence.
 
     @property
     def score(self) -> float:

@@ -383,32 +383,16 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
 
 @dataclass(frozen=True)
 class _ScoreModel:
-    """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them.
+    """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them."""
 
-    Attributes
-    ----------
-    index : Index
-        The corpus, which has the document frequencies and the encoder.
-    queries : Inputs
-        Test reports.
-    name : str
-    model : _Model
-    read : Reports
-        Predictions of the model.
-    rows : mapping
-        Id of a test report -> row of its prediction.
-    metrics : list of str
-    place : Path
-        Folder where models keep finished parts of what they make of the predictions, for a study that is killed.
-    """
-
-    index: Index
-    queries: Inputs
+    index: Index  # the corpus, which has the document frequencies and the encoder
+    queries: Inputs  # test reports
     name: str
-    model: _Model
-    read: Reports
-    rows: Mapping[str, int]
+    model: _Model  # _Model
+    read: Reports  # predictions of the model
+    rows: Mapping[str, int]  # id of a test report -> row of its prediction
     metrics: list[str]
+    # Folder where models keep finished parts of what they make of the predictions, for a study that is killed.
     place: Path
 
     def __call__(self) -> Scores:

@@ -43,47 +43,28 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """One system under one metric.
+    """One system under one metric."""
 
-    Attributes
-    ----------
-    mean : float
-        Mean score over the column's studies; for CRG, the score of the whole test set.
-    interval : Interval
-        Interval of the mean.
-    minimum, maximum : float or None
-        Range of the scores. If the scores of a row are means (over random draws, or over a whole corpus), this is the
-        range of the single scores that they average. None if that is not known, and for CRG, which is not defined for a
-        single report.
-    nonzero : int
-        Number of studies whose score is not 0.
-    effective : float
-        Effective number of studies behind the interval, see `statistics.effective_studies`.
-    unscorable : int
-        Number of studies that this system could not score.
-    best : bool
-        Whether no competing system has a better mean. Oracles, baselines and perfect answers do not compete.
-    percent_change : float or None
-        Improvement of the mean over that of random retrieval, in per cent of the latter, as in figure 5 of Yu et al.;
-        for a metric where lower is better, the decrease. None without a random row, or if its mean is not above 0.
-    share : float or None
-        Share of the way from random's mean to the mean of the metric's oracle, 1 at the oracle. None without these
-        rows, or if the oracle is not better than random.
-    change_interval, share_interval : Interval or None
-        Intervals of the two, with all rows resampled together. None for the rows at which they are 0 or 1 by
-        definition, and if some resample does not define the number.
-    """
-
-    mean: float
-    interval: Interval
+    mean: float  # mean score over the column's studies; for CRG, the score of the whole test set
+    interval: Interval  # interval of the mean
+    # Range of the scores. If the scores of a row are means (over random draws, or over a whole corpus), this is
+    # the range of the single scores that they average. None if that is not known, and for CRG, which is not
+    # defined for a single report.
     minimum: float | None
     maximum: float | None
-    nonzero: int
-    effective: float
-    unscorable: int
-    best: bool
+    nonzero: int  # number of studies whose score is not 0
+    effective: float  # effective number of studies behind the interval, see `statistics.effective_studies`
+    unscorable: int  # number of studies that this system could not score
+    best: bool  # Whether no competing system has a better mean. Oracles, baselines and perfect answers do not compete.
+    # Improvement of the mean over that of random retrieval, in per cent of the latter, as in figure 5 of Yu et
+    # al.; for a metric where lower is better, the decrease. None without a random row, or if its mean is not
+    # above 0.
     percent_change: float | None
+    # Share of the way from random's mean to the mean of the metric's oracle, 1 at the oracle. None without these
+    # rows, or if the oracle is not better than random.
     share: float | None
+    # Intervals of the two, with all rows resampled together. None for the rows at which they are 0 or 1 by
+    # definition, and if some resample does not define the number.
     change_interval: Interval | None = None
     share_interval: Interval | None = None
 
@@ -171,31 +152,16 @@ def crg_of_means(means: Array, labels: float) -> Array:
 
 @dataclass(frozen=True)
 class MetricCells:
-    """One metric of all systems, resampled together.
-
-    Attributes
-    ----------
-    column : Column
-    row : mapping
-        System -> its scores float64[n].
-    means : Resampled
-        Means of the systems in the order of `row`, see `means_of`.
-    method : str
-        Kind of interval.
-    seed : int
-    ranges : mapping
-        System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
-    unscorable : mapping
-        System -> number of studies that it cannot score.
-    """
+    """One metric of all systems, resampled together."""
 
     column: Column
-    row: Mapping[str, Array]
-    means: Resampled
-    method: str
+    row: Mapping[str, Array]  # system -> its scores float64[n]
+    means: Resampled  # means of the systems in the order of `row`, see `means_of`
+    method: str  # kind of interval
     seed: int
+    # System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
     ranges: Mapping[str, tuple[float | None, float | None] | None]
-    unscorable: Mapping[str, int]
+    unscorable: Mapping[str, int]  # system -> number of studies that it cannot score
 
     @property
     def is_whole(self) -> bool:
