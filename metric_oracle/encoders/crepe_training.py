@@ -34,24 +34,13 @@ class Settings:
     """Settings of the training of CREPE. Epochs, batch size and weight of the loss are those of the paper.
 
     The paper chose its learning rate on validation pairs and does not print it.
-
-    Attributes
-    ----------
-    epochs : int
-    batch_size : int
-    learning_rate : float
-        The highest learning rate, after the warm-up.
-    presence_weight : float
-        w of the loss, from 0 to 1.
-    seed : int
-        Seed of the initial heads, the dropout and the order of the pairs.
     """
 
     epochs: int = 10
     batch_size: int = 64
-    learning_rate: float = 2e-5
-    presence_weight: float = 0.5
-    seed: int = 0
+    learning_rate: float = 2e-5  # the highest learning rate, after the warm-up
+    presence_weight: float = 0.5  # w of the loss, from 0 to 1
+    seed: int = 0  # seed of the initial heads, the dropout and the order of the pairs
 
 
 def train(

@@ -46,19 +46,11 @@ _PAIRS_PER_BATCH = 2_048
 
 @dataclass(frozen=True)
 class _Spans:
-    """Every span of at most `max_width` words of a report, by start, then end.
+    """Every span of at most `max_width` words of a report, by start, then end."""
 
-    Attributes
-    ----------
-    start, end : int64[spans]
-        First and last word.
-    width : int64[spans]
-        ``end - start``.
-    """
-
-    start: np.ndarray
-    end: np.ndarray
-    width: np.ndarray
+    start: np.ndarray  # int64[spans], first and last word
+    end: np.ndarray  # int64[spans]
+    width: np.ndarray  # int64[spans], `end - start`
 
     @classmethod
     def of(cls, n_words: int, max_width: int) -> "_Spans":

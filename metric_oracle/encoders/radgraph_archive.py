@@ -31,31 +31,15 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in `config.json`.
+    """The settings in `config.json`."""
 
-    Attributes
-    ----------
-    encoder : str
-        Name of the transformer.
-    window : int
-        Word pieces that the transformer reads at once, special tokens included.
-    max_width : int
-        Longest span in words.
-    n_widths, n_features : int
-        Rows and columns of the embedding of span widths.
-    hidden : list of int
-        Sizes of the hidden layers of the heads.
-    spans_per_word : float
-        Spans per word that relations may connect.
-    """
-
-    encoder: str
-    window: int
-    max_width: int
-    n_widths: int
+    encoder: str  # name of the transformer
+    window: int  # word pieces that the transformer reads at once, special tokens included
+    max_width: int  # longest span in words
+    n_widths: int  # rows and columns of the embedding of span widths
     n_features: int
-    hidden: list[int]
-    spans_per_word: float
+    hidden: list[int]  # sizes of the hidden layers of the heads
+    spans_per_word: float  # spans per word that relations may connect
 
 
 def read_files(path: Path) -> tuple[dict[str, bytes], str]:

@@ -40,23 +40,12 @@ _Part = tuple[list[tuple[list[_Entity], bool]], dict[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Recognised:
-    """Entities of texts.
+    """Entities of texts."""
 
-    Attributes
-    ----------
-    table : EntityTable
-        Entities of the distinct texts; the ids are the numbers of these texts.
-    words : list of str
-        Words of each entity in the table, as the recogniser's tokenizer spells them.
-    of_row : int64[n]
-        Number of each text's distinct text in the table.
-    n_truncated : int
-        Number of texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read.
-    """
-
-    table: EntityTable
-    words: list[str]
-    of_row: np.ndarray
+    table: EntityTable  # entities of the distinct texts; the ids are the numbers of these texts
+    words: list[str]  # words of each entity in the table, as the recogniser's tokenizer spells them
+    of_row: np.ndarray  # int64[n], number of each text's distinct text in the table
+    # Number of texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read.
     n_truncated: int
 
     def cut_off(self) -> str:

@@ -49,20 +49,11 @@ _PREFIX_SPACE = ("RobertaTokenizer", "GPT2Tokenizer", "BartTokenizer", "Longform
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of texts, special tokens included.
+    """Token ids of texts, special tokens included."""
 
-    Attributes
-    ----------
-    ids : int32[T]
-    ptr : int64[n + 1]
-        Offsets of each text in `ids`.
-    n_truncated : int
-        Number of texts that were longer than the maximum length of the encoder.
-    """
-
-    ids: npt.NDArray[np.int32]
-    ptr: npt.NDArray[np.int64]
-    n_truncated: int
+    ids: npt.NDArray[np.int32]  # int32[T]
+    ptr: npt.NDArray[np.int64]  # int64[n + 1], offsets of each text in `ids`
+    n_truncated: int  # number of texts that were longer than the maximum length of the encoder
 
 
 class TokenEncoder:
