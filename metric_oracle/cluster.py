@@ -46,19 +46,12 @@ SWITCHES = {
 
 @dataclass(frozen=True)
 class Runner:
-    """The cluster that runs tasks, and the resources that each task needs.
+    """The cluster that runs tasks, and the resources that each task needs."""
 
-    Attributes
-    ----------
-    address : str or None
-        "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster.
-        None is the connection that this process has, or else "local".
-    num_cpus, num_gpus : float
-        CPU cores and GPUs of each task.
-    """
-
+    # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running
+    # cluster. None is the connection that this process has, or else "local".
     address: str | None = None
-    num_cpus: float = 1
+    num_cpus: float = 1  # CPU cores and GPUs of each task
     num_gpus: float = 0
 
 

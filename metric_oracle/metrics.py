@@ -23,46 +23,25 @@ class SourceRecord:
     This record has the names and options of the source. The class that `home` names, in `sources`, implements it:
     files, models, prepared folders. The record is separate so that the command line can list options without loading
     the class.
-
-    Attributes
-    ----------
-    name : str
-        Name of the source, and of the representation that is made from it.
-    home : str
-        Module and class, as ``module:Class``, imported when needed; see `sources.contract`.
-    noun, plural : str
-        What one report has, such as "a graph", and what several reports have, such as "graphs"; for messages.
-    contents : str
-        Contents of a file of the source, for the help of options; ``{}`` stands for the reports.
-    arguments : tuple of str
-        Arguments of public functions for the source: the values and, if their files may lack ids, the ids.
-    option, both_sides : str
-        Options to name in advice: for one set of reports, and for references and predictions; see `errors.option`.
-    model : str
-        Model that can be given in place of a file, for the help of options; empty if there is none.
-    made_by : str
-        Name of another source whose model also makes this one.
-    model_arguments : tuple of str
-        Arguments for further files of the model.
-    settings : tuple of str
-        Arguments that change the meaning of the values, such as `uncertain`.
-    made : {"attached", "encoded", "pairs"}
-        "attached": joined to the reports on their ids, from files, from memory or by a model. "encoded": made by an
-        encoder when an index is built or searched. "pairs": not stored, because a model reads both reports together.
     """
 
-    name: str
-    home: str
-    noun: str
+    name: str  # name of the source, and of the representation that is made from it
+    home: str  # module and class, as `module:Class`, imported when needed; see `sources.contract`
+    noun: str  # what one report has, such as "a graph", and what several reports have, such as "graphs"; for messages
     plural: str
+    # Arguments of public functions for the source: the values and, if their files may lack ids, the ids.
     arguments: tuple[str, ...]
+    # Options to name in advice: for one set of reports, and for references and predictions; see `errors.option`.
     option: str = ""
     both_sides: str = ""
-    contents: str = ""
-    model: str = ""
-    made_by: str = ""
-    model_arguments: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    contents: str = ""  # contents of a file of the source, for the help of options; `{}` stands for the reports
+    model: str = ""  # model that can be given in place of a file, for the help of options; empty if there is none
+    made_by: str = ""  # name of another source whose model also makes this one
+    model_arguments: tuple[str, ...] = ()  # arguments for further files of the model
+    settings: tuple[str, ...] = ()  # arguments that change the meaning of the values, such as `uncertain`
+    # {"attached", "encoded", "pairs"}. "attached": joined to the reports on their ids, from files, from memory or
+    # by a model. "encoded": made by an encoder when an index is built or searched. "pairs": not stored, because a
+    # model reads both reports together.
     made: str = "attached"
 
     def load_class(self) -> Any:
@@ -198,33 +177,18 @@ _GRAMS = ("Word", "Bigram", "Trigram", "Fourgram")
 
 @dataclass(frozen=True)
 class Representation:
-    """A representation: the form of reports that a metric reads from an index.
+    """A representation: the form of reports that a metric reads from an index."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the representation, and of its folder in an index.
-    home : str
-        Module and class, as ``module:Class``, imported when needed; see `indexes.contract`.
-    source : SourceRecord or None
-        Source that it is made from; None if it is made from the texts alone, or from other representations.
-    parts : tuple of str
-        Names of stored representations that it is made from; it then has no files of its own.
-    counts_corpus : bool
-        Whether scores are weighted by document frequencies in the whole corpus, which a shard set adds up.
-    counts_queries : bool
-        Whether scores are weighted by counts over all queries of a call, and so depend on the other queries.
-    settings : tuple of str
-        Names of the search options that change how queries are encoded.
-    """
-
-    name: str
-    home: str
+    name: str  # name of the representation, and of its folder in an index
+    home: str  # module and class, as `module:Class`, imported when needed; see `indexes.contract`
+    # Source that it is made from; None if it is made from the texts alone, or from other representations.
     source: SourceRecord | None = None
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # names of stored representations that it is made from; it then has no files of its own
+    # Whether scores are weighted by document frequencies in the whole corpus, which a shard set adds up.
     counts_corpus: bool = False
+    # Whether scores are weighted by counts over all queries of a call, and so depend on the other queries.
     counts_queries: bool = False
-    settings: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # names of the search options that change how queries are encoded
 
     @property
     def is_attached(self) -> bool:

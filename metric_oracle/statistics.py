@@ -28,18 +28,11 @@ Array = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Ends of an interval.
-
-    Attributes
-    ----------
-    low, high : float
-    degenerate : bool
-        Whether the values differ too little for the interval to mean anything.
-    """
+    """Ends of an interval."""
 
     low: float
     high: float
-    degenerate: bool = False
+    degenerate: bool = False  # whether the values differ too little for the interval to mean anything
 
 
 class Paired(NamedTuple):
@@ -52,21 +45,11 @@ class Paired(NamedTuple):
 
 @dataclass(frozen=True)
 class Resampled:
-    """A statistic of all studies, of bootstrap resamples of them, and of all studies but one.
+    """A statistic of all studies, of bootstrap resamples of them, and of all studies but one."""
 
-    Attributes
-    ----------
-    value : float64[...]
-        Statistic of all studies.
-    resampled : float64[B, ...]
-        Statistic of each of B resamples.
-    left_out : float64[n, ...]
-        Statistic without each of the n studies.
-    """
-
-    value: Any
-    resampled: Array
-    left_out: Array
+    value: Any  # float64[...], statistic of all studies
+    resampled: Array  # float64[B, ...], statistic of each of B resamples
+    left_out: Array  # float64[n, ...], statistic without each of the n studies
 
     def map(self, function: Callable[[Array], Array]) -> "Resampled":
         """Return a statistic computed from this one by a function of the last axis."""

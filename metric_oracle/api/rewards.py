@@ -194,33 +194,15 @@ class _ConsensusReward(_Reward):
 
 @dataclass(frozen=True)
 class Scorer:
-    """A metric with the models that it needs, opened once.
+    """A metric with the models that it needs, opened once."""
 
-    Attributes
-    ----------
-    record : Metric
-        The metric's record in the registry.
-    models : dict
-        Functions from texts to a source's values, by the argument of `reports`.
-    kept : dict
-        The same functions, which keep the values of earlier texts.
-    settings : dict
-        Other options of the sources: `uncertain`.
-    encoding : Encoding or None
-        Encoder of BERTScore.
-    counted : Index or None
-        Corpus whose document frequencies count.
-    pair_model : PairModel or None
-        Model of a metric, such as CREPE, that reads reference and candidate together.
-    """
-
-    record: Metric
-    models: dict[str, Any]
-    kept: dict[str, Any]
-    settings: dict[str, Any]
-    encoding: Encoding | None
-    counted: Index | None
-    pair_model: PairModel | None
+    record: Metric  # the metric's record in the registry
+    models: dict[str, Any]  # functions from texts to a source's values, by the argument of `reports`
+    kept: dict[str, Any]  # the same functions, which keep the values of earlier texts
+    settings: dict[str, Any]  # other options of the sources: `uncertain`
+    encoding: Encoding | None  # encoder of BERTScore
+    counted: Index | None  # corpus whose document frequencies count
+    pair_model: PairModel | None  # model of a metric, such as CREPE, that reads reference and candidate together
 
     @classmethod
     def open(cls, metric: str, index: str | Path | Index | None, sources: Mapping[str, Any] | None) -> "Scorer":

@@ -117,24 +117,12 @@ def check_answers(
 
 
 class Study(NamedTuple):
-    """Times of one search of all queries.
+    """Times of one search of all queries."""
 
-    Attributes
-    ----------
-    total : float
-        Seconds from reports in memory to the table of results.
-    encode : float
-        Seconds of encoding the queries.
-    stages : dict
-        Shares of pairs that the stages of the search dropped, as the signature records them.
-    distinct : int
-        Number of distinct queries that were searched.
-    """
-
-    total: float
-    encode: float
-    stages: dict[str, float]
-    distinct: int
+    total: float  # seconds from reports in memory to the table of results
+    encode: float  # seconds of encoding the queries
+    stages: dict[str, float]  # shares of pairs that the stages of the search dropped, as the signature records them
+    distinct: int  # number of distinct queries that were searched
 
     @property
     def search(self) -> float:

@@ -8,21 +8,11 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """A command or group of commands, as the list of `oracle --help` shows it.
+    """A command or group of commands, as the list of `oracle --help` shows it."""
 
-    Attributes
-    ----------
-    family : str
-        Module of this package that defines the command.
-    panel : str
-        Heading under which it is listed.
-    text : str
-        Description: the first paragraph of the command's own help.
-    """
-
-    family: str
-    panel: str
-    text: str
+    family: str  # module of this package that defines the command
+    panel: str  # heading under which it is listed
+    text: str  # description: the first paragraph of the command's own help
 
 
 _BEGIN, _TOOLS, _SEARCH, _SCORES = "Begin here", "Tools", "Search", "Scores and tables"

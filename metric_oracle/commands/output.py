@@ -72,22 +72,12 @@ def error(line: str) -> None:
 
 @dataclass
 class Destination:
-    """Destination of a command's result: the values of --out, --plot and --format.
+    """Destination of a command's result: the values of --out, --plot and --format."""
 
-    Attributes
-    ----------
-    out, plot : path or None
-        Values of --out and --plot.
-    form : str or None
-        Value of --format.
-    inputs : sequence
-        Values of the command's arguments, none of which may be overwritten.
-    """
-
-    out: Path | None = None
+    out: Path | None = None  # values of --out and --plot
     plot: Path | None = None
-    form: str | None = None
-    inputs: Sequence[Any] = ()
+    form: str | None = None  # value of --format
+    inputs: Sequence[Any] = ()  # values of the command's arguments, none of which may be overwritten
 
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
         """Raise unless the result can be written and printed in this form without overwriting an input."""

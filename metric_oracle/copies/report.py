@@ -54,21 +54,11 @@ N_SENTENCES = 5
 
 
 class Line(NamedTuple):
-    """One line of the table, for one set of reports.
+    """One line of the table, for one set of reports."""
 
-    Attributes
-    ----------
-    columns : float64[c, n]
-        Numbers of each report.
-    value : function
-        Returns the value of the line from the means of the columns, float64[..., c].
-    method : {"bca", "percentile"}
-        Method of the interval.
-    """
-
-    columns: Array
-    value: Callable[[Array], Array]
-    method: str = "bca"
+    columns: Array  # float64[c, n], numbers of each report
+    value: Callable[[Array], Array]  # returns the value of the line from the means of the columns, float64[..., c]
+    method: str = "bca"  # {"bca", "percentile"}, method of the interval
 
 
 class Cell(NamedTuple):

@@ -12,20 +12,13 @@ LARGEST_TABLE = 1 << 24  # entries of a table of keys, 64 MiB; a search among mo
 
 
 class Runs(NamedTuple):
-    """Runs of words that reports share with a corpus.
+    """Runs of words that reports share with a corpus."""
 
-    Attributes
-    ----------
-    longest : int64[n]
-        Number of words of the longest run that a report shares with one report of the corpus.
-    row : int64[n]
-        Lowest row of the corpus whose report has a run of that length; -1 where no word is shared.
-    shared : bool[G]
-        For every run of `order` words of all reports, in order, whether the corpus contains it.
-    """
-
+    # int64[n], number of words of the longest run that a report shares with one report of the corpus.
     longest: np.ndarray
+    # int64[n], lowest row of the corpus whose report has a run of that length; -1 where no word is shared.
     row: np.ndarray
+    # bool[G], for every run of `order` words of all reports, in order, whether the corpus contains it.
     shared: np.ndarray
 
 

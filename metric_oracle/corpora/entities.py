@@ -11,22 +11,12 @@ TYPES = ("abnormality", "anatomy", "disease", "non-abnormality", "non-disease")
 
 @dataclass(frozen=True)
 class EntityTable:
-    """Entities of reports; those of report i are at ``ptr[i]`` to ``ptr[i + 1] - 1`` in the other arrays.
-
-    Attributes
-    ----------
-    ids : list of str
-    ptr : int64[n + 1]
-    kinds : uint8[m]
-        Type of each entity: its index in `TYPES`.
-    vectors : float32[m, d]
-        Vector of each entity: finite, not zero, of any length.
-    """
+    """Entities of reports; those of report i are at ``ptr[i]`` to ``ptr[i + 1] - 1`` in the other arrays."""
 
     ids: list[str]
-    ptr: npt.NDArray[np.int64]
-    kinds: npt.NDArray[np.uint8]
-    vectors: npt.NDArray[np.float32]
+    ptr: npt.NDArray[np.int64]  # int64[n + 1]
+    kinds: npt.NDArray[np.uint8]  # uint8[m], type of each entity: its index in `TYPES`
+    vectors: npt.NDArray[np.float32]  # float32[m, d], vector of each entity: finite, not zero, of any length
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "EntityTable":
         """Return the table of the reports at these positions."""

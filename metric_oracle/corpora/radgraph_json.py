@@ -36,40 +36,24 @@ _MIN_POSITION_AGREEMENT = 0.99
 
 @dataclass(frozen=True)
 class GraphTable:
-    """Graphs in file order; the mentions and relations of graph `g` lie at `ptr[g]:ptr[g + 1]`.
+    """Graphs in file order; the mentions and relations of graph `g` lie at `ptr[g]:ptr[g + 1]`."""
 
-    Attributes
-    ----------
-    keys : study ids, or positions "0", "1", ... (a report that the package failed on is left out)
-    keyed_by : "study" or "position"
-    schema : "radgraph" (labels such as ANAT-DP) or "radgraph-xl" (such as Anatomy::definitely present)
-    texts : the tokenised text of each graph, None where the file has none
-    tokens, labels, relation_types : the distinct strings that the ids below point to
-    entity_ptr : int64[n + 1]
-    entity_token, entity_label : int32[m], mentions in the order of the file
-    relation_ptr : int64[n + 1]
-    relation_source, relation_target : int32[r], places among the mentions of the same graph
-    relation_type : int32[r]
-    n_dangling : relations whose target does not exist; they are left out
-    path : the file, for messages
-    """
-
-    keys: list[str]
-    keyed_by: str
-    schema: str
-    texts: list[str | None]
-    tokens: list[str]
-    labels: list[str]
-    relation_types: list[str]
-    entity_ptr: npt.NDArray[np.int64]
-    entity_token: npt.NDArray[np.int32]
-    entity_label: npt.NDArray[np.int32]
-    relation_ptr: npt.NDArray[np.int64]
-    relation_source: npt.NDArray[np.int32]
-    relation_target: npt.NDArray[np.int32]
-    relation_type: npt.NDArray[np.int32]
-    n_dangling: int
-    path: str = "the graphs in memory"
+    keys: list[str]  # study ids, or positions "0", "1", ... (a report that the package failed on is left out)
+    keyed_by: str  # "study" or "position"
+    schema: str  # "radgraph" (labels such as ANAT-DP) or "radgraph-xl" (such as Anatomy::definitely present)
+    texts: list[str | None]  # the tokenised text of each graph, None where the file has none
+    tokens: list[str]  # the distinct strings that the ids below point to
+    labels: list[str]  # the distinct strings that the ids below point to
+    relation_types: list[str]  # the distinct strings that the ids below point to
+    entity_ptr: npt.NDArray[np.int64]  # int64[n + 1]
+    entity_token: npt.NDArray[np.int32]  # int32[m]
+    entity_label: npt.NDArray[np.int32]  # mentions in the order of the file
+    relation_ptr: npt.NDArray[np.int64]  # int64[n + 1]
+    relation_source: npt.NDArray[np.int32]  # int32[r]
+    relation_target: npt.NDArray[np.int32]  # places among the mentions of the same graph
+    relation_type: npt.NDArray[np.int32]  # int32[r]
+    n_dangling: int  # relations whose target does not exist; they are left out
+    path: str = "the graphs in memory"  # the file, for messages
 
     @cached_property
     def place_of(self) -> dict[str, int]:

@@ -64,37 +64,18 @@ _END_OF_FILE = "end-of-file"
 
 @dataclass(frozen=True)
 class Table:
-    """Columns in file order.
+    """Columns in file order."""
 
-    Attributes
-    ----------
-    path : path or str
-        The file, or a description of the container in memory; for messages.
-    kind : str
-        "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; the type of a container in memory.
-    names : list of str
-        The header, stripped. A name may be empty or repeated.
-    columns : sequence of Arrow columns or lists
-        Parallel to `names`.
-    n_rows : int
-    keys : list of str or None
-        The keys under which the rows stand, one per row: of a JSON object or dict, or the index of a pandas object.
-    note : str
-        A remark on how the file was read, such as "read as cp1252".
-    lines : list of int or None
-        Line of each row in a JSON Lines file, from 1.
-    keys_name : str
-        What `keys` are called, where the names of columns are: in the line on what was read, and as an id column.
-    """
-
-    path: str | Path
-    kind: str
-    names: list[str]
-    columns: Sequence[pa.ChunkedArray | list[Any]]
+    path: str | Path  # the file, or a description of the container in memory; for messages
+    kind: str  # "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; the type of a container in memory
+    names: list[str]  # The header, stripped. A name may be empty or repeated.
+    columns: Sequence[pa.ChunkedArray | list[Any]]  # parallel to `names`
     n_rows: int
+    # The keys under which the rows stand, one per row: of a JSON object or dict, or the index of a pandas object.
     keys: list[Any] | None = None
-    note: str = ""
-    lines: list[int] | None = None
+    note: str = ""  # a remark on how the file was read, such as "read as cp1252"
+    lines: list[int] | None = None  # line of each row in a JSON Lines file, from 1
+    # What `keys` are called, where the names of columns are: in the line on what was read, and as an id column.
     keys_name: str = "object key"
 
     def __post_init__(self) -> None:

@@ -68,39 +68,21 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Labels:
-    """CheXbert labels of reports.
+    """CheXbert labels of reports."""
 
-    Attributes
-    ----------
-    ids : list of str or None
-        None if the rows belong to the reports in their order.
-    values : uint8[n, 14]
-        Classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain.
-    """
-
-    ids: list[str] | None
+    ids: list[str] | None  # None if the rows belong to the reports in their order
+    # uint8[n, 14], classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain.
     values: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """Labels with any names.
-
-    Attributes
-    ----------
-    ids : list of str
-    names : list of str
-        Names of the L labels.
-    values : uint8[n, L]
-        Classes: 0 blank, 1 positive, 2 negative, 3 uncertain.
-    ids_from : IdSource
-        Where the ids come from, see `corpora.joining`.
-    """
+    """Labels with any names."""
 
     ids: list[str]
-    names: list[str]
-    values: npt.NDArray[np.uint8]
-    ids_from: IdSource = UNKNOWN
+    names: list[str]  # names of the L labels
+    values: npt.NDArray[np.uint8]  # uint8[n, L], classes: 0 blank, 1 positive, 2 negative, 3 uncertain
+    ids_from: IdSource = UNKNOWN  # where the ids come from, see `corpora.joining`
 
 
 def is_abnormality(label: str) -> bool:

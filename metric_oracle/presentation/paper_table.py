@@ -34,26 +34,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A printed table.
-
-    Attributes
-    ----------
-    title : str
-    columns : list of str
-        Heads of the columns, without the column of names.
-    rows : list of (str, list of Entry)
-        A name and its cells; the name may have several lines.
-    notes : list of str
-        Sentences below the table.
-    first : str
-        Head of the column of names.
-    """
+    """A printed table."""
 
     title: str
-    columns: list[str]
-    rows: list[tuple[str, list[Entry]]]
-    notes: list[str] = field(default_factory=list)
-    first: str = ""
+    columns: list[str]  # heads of the columns, without the column of names
+    rows: list[tuple[str, list[Entry]]]  # a name and its cells; the name may have several lines
+    notes: list[str] = field(default_factory=list)  # sentences below the table
+    first: str = ""  # head of the column of names
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield the table for Rich, in parts that fit the width of the console, and its notes."""

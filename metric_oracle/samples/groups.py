@@ -27,20 +27,11 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class Groups:
-    """Samples with the sources that metrics read.
-
-    Attributes
-    ----------
-    samples : Samples
-    inputs : Inputs
-        The distinct texts, with their sources.
-    places : list of int64[N]
-        For each study, the index of each sample's text in `inputs`.
-    """
+    """Samples with the sources that metrics read."""
 
     samples: Samples
-    inputs: Inputs
-    places: list[npt.NDArray[np.int64]]
+    inputs: Inputs  # the distinct texts, with their sources
+    places: list[npt.NDArray[np.int64]]  # for each study, the index of each sample's text in `inputs`
 
 
 def places_of(samples: Samples) -> list[npt.NDArray[np.int64]]:

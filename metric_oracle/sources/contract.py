@@ -20,31 +20,19 @@ def ignore(*values: Any) -> None:
 
 @dataclass(frozen=True)
 class Attachment:
-    """The values of a source, and for each report the index of its value.
+    """The values of a source, and for each report the index of its value."""
 
-    Attributes
-    ----------
-    values : GraphTable, EntityTable, float32[n, d], uint8[n, L] or TokenStateIndex
-        The distinct or listed values. CheXbert labels: 0 blank, 1 positive, 2 negative, 3 uncertain. Sets of labels: 1
-        for labels in the set.
-    of_row : int64[N]
-        Index in `values` of each report's value, -1 for none.
-    settings : dict
-        Options that change the meaning of the values, such as `uncertain` of CheXbert labels and `schema` of sets of
-        labels.
-    made_by : dict
-        Signature of the model that computed the values from the texts in this run; empty if the values were given.
-    are_unit : bool
-        Whether the values are vectors from an index, which have length 1 up to rounding.
-    stored_in : str
-        Checksum of the index whose documents, in their order, the values are; empty if they come from elsewhere.
-    """
-
+    # GraphTable, EntityTable, float32[n, d], uint8[n, L] or TokenStateIndex. The distinct or listed values.
+    # CheXbert labels: 0 blank, 1 positive, 2 negative, 3 uncertain. Sets of labels: 1 for labels in the set.
     values: Any
-    of_row: np.ndarray
+    of_row: np.ndarray  # int64[N], index in `values` of each report's value, -1 for none
+    # Options that change the meaning of the values, such as `uncertain` of CheXbert labels and `schema` of sets
+    # of labels.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # Signature of the model that computed the values from the texts in this run; empty if the values were given.
     made_by: Mapping[str, Any] = field(default_factory=dict)
-    are_unit: bool = False
+    are_unit: bool = False  # whether the values are vectors from an index, which have length 1 up to rounding
+    # Checksum of the index whose documents, in their order, the values are; empty if they come from elsewhere.
     stored_in: str = ""
 
     @property

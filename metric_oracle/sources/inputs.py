@@ -22,63 +22,39 @@ ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
 
 @dataclass(frozen=True)
 class Model:
-    """An opened model that computes one or more sources from texts.
+    """An opened model that computes one or more sources from texts."""
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        Names of the sources.
-    run : function
-        Takes the texts and a folder for finished parts, and returns an `Attachment` for each source by name.
-    """
-
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # names of the sources
+    # Takes the texts and a folder for finished parts, and returns an `Attachment` for each source by name.
     run: Callable[[Sequence[str], Path | None], dict[str, Attachment]]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Reports with their sources.
-
-    Attributes
-    ----------
-    ids, texts : sequence of str
-    attached : dict of str to Attachment
-        Attachments by the name of the source. For token states from a prepared folder: their `TokenStateIndex`, and the
-        document of each report.
-    encoding : Encoding or None
-        Encoder and settings with which token states of a corpus are computed.
-    encoder : str, path or None
-        Name or present folder of the encoder of an index, if the folder moved since the index was built; for queries.
-    models : tuple of Model
-        Models that `completed` still has to run.
-    scratch : Path or None
-        Folder for intermediate results, set while an index is built.
-    section : (str or None, str)
-        Section of the reports and how it is known, see `corpora.reports.Reports`.
-    columns : dict of str to sequence of str
-        Columns that are kept with the reports: the value of each report, "" if it has none.
-    kept : dict or None
-        Token states of queries that are kept for later searches and scores, see `encoders.token_states.encode_once`;
-        None if each search encodes the queries anew.
-    stored : (str, int64[Q]) or None
-        Checksum of the index from which the reports were read, and the row of each; None if they come from elsewhere.
-    ids_from : IdSource
-        Where the ids come from, see `corpora.joining`.
-    """
+    """Reports with their sources."""
 
     ids: Sequence[str]
     texts: Sequence[str]
+    # Attachments by the name of the source. For token states from a prepared folder: their `TokenStateIndex`, and
+    # the document of each report.
     attached: dict[str, Attachment] = field(default_factory=dict)
-    encoding: Encoding | None = None
+    encoding: Encoding | None = None  # encoder and settings with which token states of a corpus are computed
+    # Name or present folder of the encoder of an index, if the folder moved since the index was built; for
+    # queries.
     encoder: str | Path | None = None
-    models: tuple[Model, ...] = ()
-    scratch: Path | None = None
+    models: tuple[Model, ...] = ()  # models that `completed` still has to run
+    scratch: Path | None = None  # folder for intermediate results, set while an index is built
+    # (str or None, str), section of the reports and how it is known, see `corpora.reports.Reports`.
     section: tuple[str | None, str] = (None, "")
+    # Columns that are kept with the reports: the value of each report, "" if it has none.
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # Token states of queries that are kept for later searches and scores, see
+    # `encoders.token_states.encode_once`; None if each search encodes the queries anew.
     kept: dict[str, Any] | None = None
+    # (str, int64[Q]) or None, checksum of the index from which the reports were read, and the row of each; None
+    # if they come from elsewhere.
     stored: tuple[str, np.ndarray] | None = None
-    ids_from: IdSource = UNKNOWN
+    ids_from: IdSource = UNKNOWN  # where the ids come from, see `corpora.joining`
 
     def __repr__(self) -> str:
         return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"

@@ -31,20 +31,12 @@ _CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label 
 
 @dataclass(frozen=True)
 class LabelSets:
-    """For each report, the set of labels that it has.
-
-    Attributes
-    ----------
-    ids : list of str
-    values : uint8[n, L]
-        1 for the labels that a report has; columns are in the order of the label names.
-    schema : str
-        Identifies the list of label names: equal for equal names.
-    """
+    """For each report, the set of labels that it has."""
 
     ids: list[str]
+    # uint8[n, L], 1 for the labels that a report has; columns are in the order of the label names.
     values: npt.NDArray[np.uint8]
-    schema: str
+    schema: str  # identifies the list of label names: equal for equal names
 
 
 def as_labels(given: Any) -> Labels:

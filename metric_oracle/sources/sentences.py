@@ -27,19 +27,11 @@ from metric_oracle.sources.entities import flat_lists
 
 @dataclass(frozen=True)
 class SentenceTable:
-    """Sentence vectors of reports; those of report `i` are `vectors[ptr[i]:ptr[i + 1]]`.
-
-    Attributes
-    ----------
-    ids : list of str
-    ptr : int64[n + 1]
-    vectors : float32[m, d]
-        Finite, none of them zero, of any length.
-    """
+    """Sentence vectors of reports; those of report `i` are `vectors[ptr[i]:ptr[i + 1]]`."""
 
     ids: list[str]
-    ptr: npt.NDArray[np.int64]
-    vectors: npt.NDArray[np.float32]
+    ptr: npt.NDArray[np.int64]  # int64[n + 1]
+    vectors: npt.NDArray[np.float32]  # float32[m, d], finite, none of them zero, of any length
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "SentenceTable":
         """Return the table of the reports at these positions."""

@@ -21,28 +21,18 @@ if TYPE_CHECKING:  # models are imported by what opens them
 
 @dataclass(frozen=True)
 class Encoding:
-    """How token states are computed and stored.
-
-    Attributes
-    ----------
-    encoder : TokenEncoder
-    storage : dtype
-        float16 or float32: dtype of the stored states.
-    baseline : (precision, recall, f1) of random pairs of reports under this encoder, or None
-    max_memory : float or None
-        Memory in GB that a build may use in addition to the model and mapped files; None for no limit.
-    tell : function
-        Called with lines for the user, such as the expected size of the work, or how many texts were cut off.
-    progress : function
-        Called as ``progress("token states", done, total)`` with numbers of tokens.
-    """
+    """How token states are computed and stored."""
 
     encoder: "TokenEncoder"
+    # Dtype, float16 or float32: dtype of the stored states.
     storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
+    # (precision, recall, f1) of random pairs of reports under this encoder, or None.
     baseline: tuple[float, float, float] | None = None
+    # Memory in GB that a build may use in addition to the model and mapped files; None for no limit.
     max_memory: float | None = None
+    # Called with lines for the user, such as the expected size of the work, or how many texts were cut off.
     tell: Callable[[str], None] = ignore
-    progress: Progress = silent
+    progress: Progress = silent  # called as `progress("token states", done, total)` with numbers of tokens
 
 
 def load_encoding(

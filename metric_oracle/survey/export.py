@@ -61,23 +61,12 @@ class Export:
 
 @dataclass(frozen=True)
 class _Pair:
-    """One candidate type of one study.
+    """One candidate type of one study."""
 
-    Attributes
-    ----------
-    position : (int, int)
-        Position of the study in the survey, and of the candidate in the study.
-    study_id : str
-    candidate : str
-        Candidate type.
-    texts : (str, str)
-        Reference and candidate.
-    """
-
-    position: tuple[int, int]
+    position: tuple[int, int]  # (int, int), position of the study in the survey, and of the candidate in the study
     study_id: str
-    candidate: str
-    texts: tuple[str, str]
+    candidate: str  # candidate type
+    texts: tuple[str, str]  # (str, str), reference and candidate
 
 
 def survey_status(folder: str | Path) -> list[dict[str, Any]]:

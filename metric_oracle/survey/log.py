@@ -45,28 +45,14 @@ class ConflictError(MetricOracleError):
 
 @dataclass(frozen=True)
 class Event:
-    """One save: all cells of one candidate.
+    """One save: all cells of one candidate."""
 
-    Attributes
-    ----------
-    id : str
-        Chosen by the page, so that a save that is sent twice is recognised.
-    seq : int
-        Number of the line, from 1.
-    time : str
-        Time of the save, UTC, in ISO format.
-    study, candidate : int
-        Positions in the survey, from 0.
-    counts : list of [int or None, int or None]
-        For each category, the numbers of significant and insignificant errors; None if not answered.
-    """
-
-    id: str
-    seq: int
-    time: str
-    study: int
+    id: str  # chosen by the page, so that a save that is sent twice is recognised
+    seq: int  # number of the line, from 1
+    time: str  # time of the save, UTC, in ISO format
+    study: int  # positions in the survey, from 0
     candidate: int
-    counts: Counts
+    counts: Counts  # for each category, the numbers of significant and insignificant errors; None if not answered
 
     @property
     def open_cells(self) -> int:
@@ -76,21 +62,11 @@ class Event:
 
 @dataclass
 class History:
-    """The state of a log: its events, by candidate and by id.
+    """The state of a log: its events, by candidate and by id."""
 
-    Attributes
-    ----------
-    latest : dict
-        (study, candidate) -> its last event.
-    by_id : dict
-        Id -> event, for all events.
-    torn : int
-        Number of bytes of a torn line at the end, which is ignored.
-    """
-
-    latest: dict[tuple[int, int], Event] = field(default_factory=dict)
-    by_id: dict[str, Event] = field(default_factory=dict)
-    torn: int = 0
+    latest: dict[tuple[int, int], Event] = field(default_factory=dict)  # (study, candidate) -> its last event
+    by_id: dict[str, Event] = field(default_factory=dict)  # id -> event, for all events
+    torn: int = 0  # number of bytes of a torn line at the end, which is ignored
 
 
 class Log:
