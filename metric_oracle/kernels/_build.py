@@ -15,7 +15,10 @@ _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers o
 
 @jit
 def reorder(fwd_ptr, fwd_id, order):
-    """Return a selection of ragged lists in the order of their indices in `order`: offsets int64[n + 1], and values."""
+    """Return the ragged lists with the indices `order`, in this order, as offsets, int64[n + 1], and values.
+
+    The lists are `fwd_id`, with offsets `fwd_ptr`.
+    """
     new_ptr = np.zeros(len(order) + 1, np.int64)
     for i in range(len(order)):
         new_ptr[i + 1] = new_ptr[i] + fwd_ptr[order[i] + 1] - fwd_ptr[order[i]]
@@ -29,20 +32,11 @@ def reorder(fwd_ptr, fwd_id, order):
 
 @jit
 def distinct_lists(ptr, values):
-    """Find the distinct lists among ragged lists of integers by hashing. Lists with equal hashes are compared in full.
+    """Find the distinct lists among n ragged lists of integers by hashing; those of equal hashes are compared in full.
 
-    Parameters
-    ----------
-    ptr : int64[n + 1]
-        Offset of each list in `values`, and the end of the last list.
-    values : int32[...]
-
-    Returns
-    -------
-    which : int64[n]
-        For each list, the number of its distinct list. Distinct lists are numbered from 0 by first appearance.
-    first : int64[m]
-        Index of the first list with each number.
+    `values` holds the lists, and `ptr`, int64[n + 1], the offset of each and the end of the last. Returned are `which`,
+    int64[n], for each list the number of its distinct list, from 0 by first appearance, and `first`, int64[m], the
+    index of the first list with each number.
     """
     n, n_distinct = len(ptr) - 1, 0
     table = np.full(table_size(n), -1, np.int64)
@@ -75,7 +69,7 @@ def _same_list(ptr, values, i, j):
 
 @inner
 def table_size(n):
-    """Return the size of a hash table for `n` keys: a power of two, at least 2 n."""
+    """Return the size of a hash table for `n` keys: a power of two, at least 16 and 2 n."""
     size = 16
     while size < 2 * n:
         size *= 2
@@ -84,9 +78,9 @@ def table_size(n):
 
 @inner
 def find_key(table, keys, key):
-    """Return the slot of a key in a hash table whose entries are indices into `keys`.
+    """Return the slot of `key` in a hash table, or the empty slot in which it is to be inserted.
 
-    It is the slot that holds the key, or the empty slot in which the key is to be inserted.
+    An entry of `table` is an index into `keys`, or -1 if it is empty.
     """
     mixed = np.uint64(key) * np.uint64(_MIX)
     slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
@@ -97,9 +91,9 @@ def find_key(table, keys, key):
 
 @inner
 def grow(keys):
-    """Copy the keys into an array of twice the size, at least 8; return it and a new hash table of its keys.
+    """Return a copy of the keys, int64[n], in an array of twice the size, at least 8, and a new hash table for it.
 
-    The keys are int64[2 n]; the table is int32 and holds indices into the keys.
+    The table is int32 and holds indices into the keys.
     """
     more = np.empty(max(2 * len(keys), 8), np.int64)
     for i in range(len(keys)):  # compiled in a fiftieth of the time of an assignment of slices
@@ -112,9 +106,9 @@ def grow(keys):
 
 @inner
 def add_key(table, keys, n, key):
-    """Add `key` to a hash table of n keys, as number n.
+    """Add `key` as number n to a hash table of n keys, and return keys and table.
 
-    Return the keys and the table, which are copies of twice the size if `keys` was full.
+    They are copies of twice the size if `keys` was full.
     """
     if n == len(keys):
         keys, table = grow(keys)
@@ -127,8 +121,8 @@ def add_key(table, keys, n, key):
 def posting_offsets(fwd_id, n_features):
     """Return the offset of the posting list of each feature: int64[n_features + 1].
 
-    A posting list holds the documents that contain a feature, so its length is the number of occurrences of the
-    feature's id in `fwd_id`, the forward index.
+    `fwd_id` is the forward index, the features of each document. A posting list holds the documents that contain a
+    feature, so its length is the number of occurrences of the feature in `fwd_id`.
     """
     post_ptr = np.zeros(n_features + 1, np.int64)
     for p in range(len(fwd_id)):
@@ -140,9 +134,10 @@ def posting_offsets(fwd_id, n_features):
 
 @jit
 def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
-    """Return the posting lists of the features first .. last - 1, one after another, made by counting sort.
+    """Return the posting lists of the features first .. last - 1: the documents with each, ascending, by counting sort.
 
-    The posting list of a feature holds the numbers of the documents that contain it, ascending.
+    The forward index `fwd_id` has the features of each document, at the offsets `fwd_ptr`; `post_ptr` is what
+    `posting_offsets` returns.
     """
     cursor = post_ptr[first:last] - post_ptr[first]
     post_unit = np.empty(post_ptr[last] - post_ptr[first], np.int32)
@@ -156,7 +151,7 @@ def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
 
 
 @jit
-def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, skip):
+def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, skip_slot, skip):
     """Write where each length bucket begins in the posting lists of some features, so that a search can skip to it.
 
     A length bucket is a run of documents of equal size. Documents are sorted by size, so the documents of a bucket are
@@ -171,7 +166,7 @@ def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, ski
         Documents of the posting lists of the features first .. last - 1 alone.
     bucket_of_document : int64[D]
         Length bucket of each document.
-    slot : int32[V]
+    skip_slot : int32[V]
         Row in `skip` of each feature, -1 if it has none.
 
     Writes
@@ -179,13 +174,13 @@ def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, slot, ski
     skip : int32[S, buckets + 1], the rows of these features
     """
     for v in range(first, last):
-        if slot[v] >= 0:
+        if skip_slot[v] >= 0:
             bucket, begin = 0, post_ptr[v] - post_ptr[first]
             for p in range(begin, post_ptr[v + 1] - post_ptr[first]):
                 while bucket <= bucket_of_document[post_unit[p]]:
-                    skip[slot[v], bucket] = p - begin
+                    skip[skip_slot[v], bucket] = p - begin
                     bucket += 1
-            skip[slot[v], bucket:] = post_ptr[v + 1] - post_ptr[v]
+            skip[skip_slot[v], bucket:] = post_ptr[v + 1] - post_ptr[v]
 
 
 @jit
@@ -297,40 +292,30 @@ def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
 
 @jit
 def rank_features(fwd_id, first, rank):
-    """Replace each feature id `first` + i of the forward index by `first` + ``rank[i]``, in place; lower ids stay."""
+    """Replace each feature `first` + i of the forward index `fwd_id` by `first` + ``rank[i]``; lower ones stay."""
     for p in range(len(fwd_id)):
         if fwd_id[p] >= first:
             fwd_id[p] = first + rank[fwd_id[p] - first]
 
 
 @jit
-def number_rows(words, n_bits):
-    """Find the distinct rows of a matrix and number them in order of first use.
+def number_rows(rows, n_bits):
+    """Find the distinct rows of a matrix, uint32[n, d] or uint8[n, d], and number them in order of first appearance.
 
-    Parameters
-    ----------
-    words : uint32[n, d] or uint8[n, d]
-    n_bits : int
-        The hash table has 2**n_bits slots, at least twice as many as rows.
-
-    Returns
-    -------
-    first : int64[m]
-        The first row of each group of equal rows, ascending.
-    number : int64[n]
-        For each row, the number of its group.
+    The hash table has 2**n_bits slots, which must be at least twice as many as rows. Returned are the index of the
+    first row with each number, int64[m], ascending, and the number of each row, int64[n].
     """
     table = np.full(1 << n_bits, -1, np.int64)
-    first = np.empty(len(words), np.int64)
-    number = np.empty(len(words), np.int64)
+    first = np.empty(len(rows), np.int64)
+    number = np.empty(len(rows), np.int64)
     n = 0
-    for i in range(len(words)):
+    for i in range(len(rows)):
         h = np.uint64(0xCBF29CE484222325)
-        for j in range(words.shape[1]):
-            h = (h ^ np.uint64(words[i, j])) * np.uint64(0x9E3779B97F4A7C15)
+        for j in range(rows.shape[1]):
+            h = (h ^ np.uint64(rows[i, j])) * np.uint64(0x9E3779B97F4A7C15)
             h ^= h >> np.uint64(29)
         slot = np.int64(h >> np.uint64(64 - n_bits))
-        while table[slot] >= 0 and not _equal(words, first[table[slot]], i):
+        while table[slot] >= 0 and not _equal(rows, first[table[slot]], i):
             slot = (slot + 1) % len(table)
         if table[slot] < 0:
             table[slot] = n
@@ -341,9 +326,9 @@ def number_rows(words, n_bits):
 
 
 @jit
-def _equal(words, a, b):
-    """Return whether rows a and b of the matrix `words` are equal."""
-    for j in range(words.shape[1]):  # noqa: SIM110 - compiled
-        if words[a, j] != words[b, j]:
+def _equal(rows, a, b):
+    """Return whether rows a and b of the matrix `rows` are equal."""
+    for j in range(rows.shape[1]):  # noqa: SIM110 - compiled
+        if rows[a, j] != rows[b, j]:
             return False
     return True

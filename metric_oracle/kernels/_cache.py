@@ -29,9 +29,9 @@ from metric_oracle.kernels import _target
 
 
 def stored(compiled: Any) -> Any:
-    """Make a compiled function load its stored machine code if it is current, and store what it compiles.
+    """Make a compiled function load its stored machine code if it is current, store what it compiles, and return it.
 
-    A function without a store is returned as it is.
+    A function without a store is left as it is.
     """
     _key(compiled)
     _load_first(compiled)
@@ -76,7 +76,7 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
 
 @cache
 def sources(module: str) -> str:
-    """Return a hash of all sources that a module's machine code depends on: its own and those that it imports.
+    """Return a hash of all sources that a module's machine code depends on: its own, those it imports, NumPy's version.
 
     Imports of a module outside the kernels, such as a test's, are not followed: its hash covers all modules of the
     kernels.
@@ -113,7 +113,7 @@ def _sources_of_arguments(signature: Any) -> str:
 def _key(compiled: Any) -> None:
     """Make a compiled function reuse its stored machine code only if all sources that it depends on are unchanged.
 
-    Stored code of each instruction set has a file of its own.
+    Each instruction set has files of its own.
     """
     stored: Any = getattr(compiled, "_cache", None)
     file = getattr(stored, "_cache_file", None)
@@ -204,7 +204,7 @@ def _compile_once(compiled: Any) -> None:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of a file, which no other process holds at the time; the file is removed afterwards."""
+    """Context manager that waits for the lock of a file and holds it, alone of all processes; then removes the file."""
     file = _lock(path)
     while file is None:
         file = _lock(path)

@@ -8,22 +8,10 @@ FEW = 32  # keys that insertion sorts faster than a heap
 
 @jit
 def sort_distinct(graph, key):
-    """Sort the keys of each graph in place, and remove repeated keys within a graph.
+    """Sort the keys of each graph in place, and remove repeated ones; return the number of pairs that are left.
 
-    Parameters
-    ----------
-    graph : int64[n]
-        Graph that each key belongs to, ascending.
-    key : int64[n]
-
-    Writes
-    ------
-    graph, key : the distinct pairs of graph and key, moved to the front of the arrays
-
-    Returns
-    -------
-    int
-        Number of distinct pairs; what follows them in the arrays is undefined.
+    ``graph[i]``, ascending, is the graph of ``key[i]``; both are int64[n]. The distinct pairs come first, and what
+    follows them is undefined.
     """
     n = first = 0
     while first < len(key):

@@ -1,9 +1,8 @@
 """Decorators that compile functions with Numba.
 
-No other module names compiler flags. The store of machine code is `_cache.py`.
-
-``nogil`` lets a thread pool share the work; ``cache`` stores the machine code next to the package, so that a second
-process starts at once; fast-math stays off, because backends must agree to the last bit.
+No other module names compiler flags. ``nogil`` lets a thread pool share the work; ``cache`` stores the machine code
+next to the package (`_cache.py`), so that a second process starts at once; fast-math stays off, because backends must
+agree to the last bit.
 """
 
 from collections.abc import Callable
@@ -21,18 +20,15 @@ _FLAGS: dict[str, Any] = {
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile the decorated function for CPUs at its first call.
+    """Compile the decorated function for CPUs at its first call, and store its machine code.
 
-    The machine code is stored on disk if a folder for it can be written; otherwise each process compiles it again.
+    If neither the package's folder nor the user's cache can be written, each process compiles it again.
     """
     return _kept(function, _FLAGS)
 
 
 def _kept(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
-    """Compile a function with these flags.
-
-    Store its machine code if the package's folder or the user's cache can be written.
-    """
+    """Compile a function for CPUs with these flags of Numba, and store its machine code if a folder can be written."""
     try:
         return stored(numba.njit(cache=True, **flags)(function))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
@@ -77,11 +73,11 @@ def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        """Register `body` as the version of `function` for the class `kind`."""
+        """Register `body` as the version of `function` for the class `kind`, and return it."""
 
         @numba.extending.overload(function, strict=False, jit_options=_INTO_CALLER)
         def choose(first: Any, *_: Any) -> Callable[..., Any] | None:
-            """Return `body` if the first argument has the class `kind`, else None: Numba then tries other versions."""
+            """Return `body` if the first argument is of that class, else None: Numba then tries other versions."""
             return body if getattr(first, "instance_class", None) is kind else None
 
         return body

@@ -1,4 +1,7 @@
-"""Building blocks of the inner loops in LLVM: vectors of 16 lanes, and products of bytes for each instruction set."""
+"""Building blocks of the inner loops in LLVM: vectors of 16 lanes, and products of bytes for each instruction set.
+
+`builder` is llvmlite's, which emits instructions; values and addresses (integers) are those of the emitted code.
+"""
 
 from typing import Any
 
@@ -32,7 +35,7 @@ def vector(element: Any, n: int = STEP) -> Any:
 
 
 def load(builder, address, element, offset=0):
-    """Load a value from an address plus an offset in bytes, without assuming alignment."""
+    """Emit a load of a value of the type `element` at an address plus `offset` bytes, without assuming alignment."""
     at = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
     value = builder.load(builder.inttoptr(at, element.as_pointer()))
     value.align = 1
@@ -40,25 +43,28 @@ def load(builder, address, element, offset=0):
 
 
 def save(builder, value, address, offset=0):
-    """Store a value at an address plus an offset in bytes, without assuming alignment."""
+    """Emit a store of a value at an address plus `offset` bytes, without assuming alignment."""
     at = builder.add(address, offset) if isinstance(offset, ir.Value) else builder.add(address, I64(offset))
     builder.store(value, builder.inttoptr(at, value.type.as_pointer())).align = 1
 
 
 def spread(builder, value, n=STEP):
-    """Return a vector of n lanes that all hold `value`."""
+    """Emit a vector of n lanes that all hold `value`, and return it."""
     element = vector(value.type, n)
     single = builder.insert_element(ir.Constant(element, ir.Undefined), value, I32(0))
     return builder.shuffle_vector(single, ir.Constant(element, ir.Undefined), ir.Constant(vector(I32, n), [0] * n))
 
 
 def greater(builder, a, b):
-    """Return the greater of two floats, or the elementwise maximum of two vectors; neither may contain NaN."""
+    """Emit the greater of two floats, or the elementwise maximum of two vectors; neither may contain NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
 def fold(builder, v, combine):
-    """Reduce the lanes of a vector to one value: `combine` joins its two halves until one lane is left."""
+    """Emit the reduction of the lanes of the vector `v` to one value, and return it.
+
+    ``combine(builder, x, y)`` joins two vectors: `v` and itself shifted by half of the lanes, then a quarter and so on.
+    """
     n = v.type.count
     while n > 1:
         n //= 2
@@ -69,7 +75,7 @@ def fold(builder, v, combine):
 
 
 def call(builder, name, result, *values):
-    """Emit a call of the LLVM function `name` with result type `result`, and declare it if needed."""
+    """Emit a call of the LLVM function `name` with these values and result type `result`; declare it if needed."""
     function = ir.FunctionType(result, [v.type for v in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, function, name), list(values))
 
@@ -83,16 +89,16 @@ def ask_for(builder, address, level=2):
 
 
 def fma(builder, a, b, c, path):
-    """Emit a * b + c, fused into one rounding on every path."""
+    """Emit a * b + c of float32[16] vectors, fused into one rounding if the instruction set `path` can."""
     if "fma" in path.needs or "neon" in path.needs:
         return call(builder, "llvm.fma.v16f32", a.type, a, b, c)
     return builder.fadd(builder.fmul(a, b), c)
 
 
 def _in_registers(builder, path, element, function, *values):
-    """Apply `function` to vectors of 64 bytes, split into parts that fit the vector registers of a path.
+    """Emit `function` of vectors of 64 bytes, in parts that fit the vector registers of `path`; return int32[16].
 
-    Return int32[16].
+    ``function(*parts)`` gets a part of each of the values, as vectors of the type `element`.
     """
     n = 64 // path.register_bytes
     if n == 1:
@@ -111,10 +117,11 @@ def _in_registers(builder, path, element, function, *values):
 
 
 def add_products(builder, total, unsigned, signed, path):
-    """Add to each of 16 int32 sums the products of 4 bytes of the corpus with 4 bytes of a query, exactly.
+    """Emit 16 sums: those in `total`, int32[16], plus the products of 4 bytes of the corpus with 4 of a query, exactly.
 
-    If the processor has no instruction for four products, two products are added in 16 bits first. They fit because
-    codes of a query are at most 63 in absolute value on such paths.
+    Bytes of the corpus are `unsigned`, those of the query `signed`, 64 each. If the processor `path` has no instruction
+    for four products, two products are added in 16 bits first. They fit because codes of a query are at most 63 in
+    absolute value on such paths.
     """
     n_bytes = path.register_bytes
     words, halves, byte_vector = (vector(I32, n_bytes // 4), vector(I16, n_bytes // 2), vector(I8, n_bytes))
@@ -144,7 +151,7 @@ def add_products(builder, total, unsigned, signed, path):
     eight = ir.Constant(halves, [8] * (n_bytes // 2))
 
     def multiply_halves(u, s):
-        """Multiply the even and the odd bytes, each widened to the 16 bits of its pair."""
+        """Emit the products of even and of odd bytes, each widened to the 16 bits of its pair; sum them by four."""
         low = builder.mul(
             builder.and_(u, ir.Constant(halves, [255] * (n_bytes // 2))), builder.ashr(builder.shl(s, eight), eight)
         )
@@ -159,7 +166,7 @@ def add_products(builder, total, unsigned, signed, path):
 
 
 def groups_of(builder, n_tokens, size):
-    """Emit a loop over groups of `size` tokens; yield the index of the token at each position of a group.
+    """Emit a loop over groups of `size` tokens; yield a list with the index of the token at each position of a group.
 
     If the last group is not full, its last token is repeated.
     """
@@ -171,7 +178,10 @@ def groups_of(builder, n_tokens, size):
 
 
 def run_sums(builder, start, n_steps, multiply):
-    """Emit a loop ``sums = multiply(step, sums)`` over the steps 0 .. n_steps - 1; return the final sums."""
+    """Emit a loop ``sums = multiply(step, sums)`` over the steps 0 .. n_steps - 1; return the final sums.
+
+    `start` and the sums are lists of lists of values.
+    """
     variables = [[cgutils.alloca_once(builder, s.type) for s in row] for row in start]
     for row, initial in zip(variables, start, strict=True):
         for variable, s in zip(row, initial, strict=True):

@@ -45,7 +45,11 @@ LANES = 64  # query tokens in one pass
 
 
 def _float_products(builder, packed, rows, n_steps, start, path):
-    """Emit code that adds to the sums `start` the products of rows, float32[n_steps], with all lanes of `packed`."""
+    """Emit the sums `start` plus the products of rows with all lanes of `packed`, and return these.
+
+    `rows` are addresses of float32[n_steps], `packed` is that of float32[n_steps, 16 * blocks], and each row starts
+    from the vectors `start`, one a block.
+    """
 
     def multiply(step, sums):
         address = builder.add(packed, builder.mul(step, I64(64 * len(start))))
@@ -61,7 +65,10 @@ def _float_products(builder, packed, rows, n_steps, start, path):
 
 
 def _keep_maxima(builder, cosines, tokens, columns, row):
-    """Emit code that raises the maxima of rows (report tokens) and lanes (query tokens) to those of new cosines."""
+    """Emit code that raises the maxima of report tokens (`row`) and of lanes (`columns`) to those of new cosines.
+
+    `cosines` has a list of vectors for each of the `tokens`, which are indices.
+    """
     for token, values in zip(tokens, cosines, strict=True):
         most = values[0]
         for i, v in enumerate(values):
@@ -108,9 +115,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 
 
 def dot_error(n: int, lengths: float = 1.0) -> float:
-    """Bound the error of `dot` of n numbers.
-
-    `lengths` is an upper bound on the product of both vectors' Euclidean lengths.
+    """Bound the error of `dot` of n numbers; `lengths` bounds the product of both vectors' Euclidean lengths.
 
     A term is rounded as part of one chunk in float32, then in float64.
     """
@@ -122,7 +127,10 @@ _STEPS = 6  # of a chunk: 384 numbers
 
 @intrinsic
 def dot(typingctx, a, b, n):
-    """Return the inner product of two float32[n]: sums of a few terms each in float32, added up in float64."""
+    """Return the inner product of two float32[n], `a` and `b`: sums of a few terms each in float32, added in float64.
+
+    As all arrays here, they are addresses.
+    """
 
     def code(context, builder, signature, values):
         a, b, n = values
@@ -193,7 +201,7 @@ def make_products(blocks: int, path: Path | None = None) -> Any:
 
 
 def _to_float(builder, bits, path):
-    """Emit the conversion of a float16 number or vector, whose bits are given as integers, to float32."""
+    """Emit the conversion of float16, a number or a vector whose `bits` are integers, to float32."""
     n = bits.type.count if isinstance(bits.type, ir.VectorType) else 1
 
     def typed(element):
@@ -220,7 +228,7 @@ def _to_float(builder, bits, path):
 def make_widen(path: Path | None = None) -> Any:
     """Return `widen(source, target, n)`, which converts `n` float16 numbers to float32; Numba has no float16.
 
-    `path` names the instructions to use, by default the best that this processor has.
+    `path` is the instruction set to use, by default that of this process.
     """
 
     @intrinsic
@@ -249,7 +257,7 @@ widen = make_widen()
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
-    """Prefetch the cache lines of an array."""
+    """Prefetch `n_bytes` from an address on, rounded up to whole cache lines."""
 
     def code(context, builder, signature, values):
         address, n_bytes = values

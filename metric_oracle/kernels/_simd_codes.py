@@ -150,7 +150,7 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
             return ir.Constant(element, [x] * element.count)
 
         def doubled(v):
-            """Return a vector of 16 lanes in which each of the 8 lanes of `v` occurs twice, side by side."""
+            """Emit a vector of 16 lanes in which each of the 8 lanes of `v` occurs twice, side by side."""
             return builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), pairs)
 
         total = cgutils.alloca_once_value(builder, constant(0.0))
@@ -329,9 +329,10 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
         magnitude = ir.Constant(vector(I32), [0x7FFFFFFF] * STEP)
 
         def over_groups(visit, element, start=0.0):
-            """Emit a loop over the groups of 16 numbers of a token.
+            """Emit a loop over the groups of 16 numbers of a token, and return the vector after the last.
 
-            `visit` takes the index of a group and the vector so far, and returns the next vector. Return the last one.
+            `visit` takes the index of a group and the vector so far, which begins as 16 times `start`, and returns the
+            next.
             """
             so_far = cgutils.alloca_once_value(builder, ir.Constant(vector(element), [start] * STEP))
             builder.store(ir.Constant(vector(element), [start] * STEP), so_far)
@@ -340,7 +341,7 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
             return builder.load(so_far)
 
         def plus(builder, x, y):
-            """Return the sum of two vectors."""
+            """Emit the sum of two vectors."""
             return builder.fadd(x, y)
 
         with cgutils.for_range(builder, n_tokens) as token:
@@ -405,13 +406,19 @@ def code_tokens(typingctx: Any, tokens: Any, n_groups: Any, n_turned: Any, n_tok
 
 
 def _line_of(builder, table, cell, token, size):
-    """Return the address of the row of `table`, whose rows have `size` bytes, for the cell of a token."""
+    """Emit the address of the row of `table`, whose rows have `size` bytes, for the cell of a token, and return it.
+
+    `cell` is the address of the tokens' cells, uint16, and `token` an index.
+    """
     number = builder.zext(load(builder, cell, I16, builder.mul(token, I64(2))), I64)
     return builder.add(table, builder.mul(number, I64(size)))
 
 
 def _byte_products(builder, query, codes, tokens, n_steps, start, path):
-    """Emit code that adds to the sums `start` the products of the codes of some tokens with those of all lanes."""
+    """Emit the sums `start` plus the products of the codes of some tokens with those of all lanes, and return these.
+
+    `query` and `codes` are addresses, as for `make_bounds`, and `tokens` indices.
+    """
     at = [builder.add(codes, builder.mul(t, builder.mul(n_steps, I64(4)))) for t in tokens]
 
     def multiply(step, sums):

@@ -7,7 +7,7 @@ from metric_oracle.kernels._jit import inner, jit
 
 @jit
 def sort(values):
-    """Sort int64[n] in place, ascending, by a heap sort: O(n log n) for any input."""
+    """Sort `values`, int64[n], in place, ascending, by a heap sort: O(n log n) for any input."""
     n = len(values)
     for i in range(n // 2 - 1, -1, -1):
         _sink(values, i, n)
@@ -33,7 +33,7 @@ def _sink(values, i, n):
 
 @jit
 def order_of(keys):
-    """Return the indices that sort the float64[n] keys ascending, int64[n]; equal keys keep their order."""
+    """Return the indices, int64[n], that sort int64[n] or float64[n] ascending; equal `keys` keep their order."""
     n = len(keys)
     places = np.empty(n, np.int64)
     for i in range(n):

@@ -32,10 +32,9 @@ class Path(NamedTuple):
     needs: tuple[str, ...]  # LLVM's names of the features that the target must have
     registers: int  # number of vector registers
     register_bytes: int  # size of a vector register
-    # Greatest absolute code of a query's token. Up to 63, sums of two products with a byte stay below 2^15.
+    # greatest absolute code of a query's token; up to 63, sums of two products with a byte stay below 2^15
     query_range: int = 63
-    # Whether the multiplication of bytes takes both as signed; otherwise the corpus's bytes have 128 added.
-    is_signed: bool = False
+    is_signed: bool = False  # bytes are multiplied as signed on both sides; otherwise the corpus's have 128 added
 
 
 _AVX2 = ("avx2", "fma", "f16c")
@@ -58,7 +57,10 @@ PATHS = tuple(dict.fromkeys(path.name for path in (*_X86[::-1], *_ARM[::-1])))
 
 
 def parse_features(cpu: str, features: str, machine: str) -> set[str]:
-    """Return the names of a target's features: those that are listed, and those that its processor always has."""
+    """Return the names of a target's features: those in `features`, as "+a,-b", and those its processor always has.
+
+    `cpu` is LLVM's name of the processor, and `machine` Python's of its family, such as "aarch64".
+    """
     has = {word[1:] for word in features.split(",") if word.startswith("+")}
     if machine in ("aarch64", "arm64"):
         has.add("neon")
@@ -69,16 +71,17 @@ def parse_features(cpu: str, features: str, machine: str) -> set[str]:
 
 
 def usable(cpu: str, features: str, machine: str) -> tuple[Path, ...]:
-    """Return the paths that a target can run, fastest first."""
+    """Return the paths that a target can run, fastest first; the parameters are those of `parse_features`."""
     has = parse_features(cpu, features, machine)
     family = _ARM if machine in ("aarch64", "arm64") else _X86 if machine in ("x86_64", "AMD64") else (PORTABLE,)
     return tuple(path for path in family if has.issuperset(path.needs))
 
 
 def complete(features: str, cpuinfo: str) -> str:
-    """Add products of bytes to LLVM's list of a processor's features if Linux lists them for all cores.
+    """Return LLVM's list of a processor's features, with products of bytes if Linux lists these for all cores.
 
-    LLVM reads a part of Linux's list only, which has `asimddp` on most Arm servers.
+    `cpuinfo` is the text of /proc/cpuinfo. LLVM reads a part of Linux's list only, which has `asimddp` on most Arm
+    servers.
     """
     cores = [line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("Features")]
     return f"{features},+dotprod" if cores and all("asimddp" in core for core in cores) else features
@@ -86,7 +89,7 @@ def complete(features: str, cpuinfo: str) -> str:
 
 @cache
 def _features() -> str:
-    """Return the features of Numba's default target."""
+    """Return the features of Numba's default target, as LLVM's list."""
     if config.CPU_FEATURES is not None:
         return config.CPU_FEATURES
     features, cpuinfo = get_host_cpu_features(), ""
@@ -109,7 +112,7 @@ def usable_names() -> tuple[str, ...]:
 
 
 def _choose(wanted: str | None) -> Path:
-    """Return the path named `wanted`, or the fastest one if it is None."""
+    """Return the path named `wanted`, or the fastest one if it is None or empty; raise TargetError if it cannot run."""
     here = _of_compiler()
     if not wanted:
         return here[0]
@@ -122,14 +125,14 @@ def _choose(wanted: str | None) -> Path:
 
 
 def _force() -> Path | TargetError:
-    """Choose the path, and make Numba compile for it if ORACLE_SIMD names one or LLVM does not know that it runs here.
+    """Return the path, and make Numba compile for it if ORACLE_SIMD names one or LLVM does not know that it runs here.
 
-    Return an error instead if the target cannot run it.
+    If the target cannot run it, return the error, which is raised when the path is used: an import must not fail.
     """
     wanted = os.environ.get(VARIABLE)
     try:
         chosen = _choose(wanted)
-    except TargetError as error:  # raised when the path is used: an import must not fail
+    except TargetError as error:
         return error
     if wanted:
         config.CPU_NAME = chosen.cpu
@@ -144,13 +147,7 @@ _CHOSEN = _force()
 
 
 def path() -> Path:
-    """Return the path for which this process compiles the inner loops.
-
-    Raises
-    ------
-    TargetError
-        If ORACLE_SIMD names a path that the target cannot run.
-    """
+    """Return the path for which this process compiles the inner loops; TargetError if ORACLE_SIMD's cannot run."""
     if isinstance(_CHOSEN, TargetError):
         raise _CHOSEN
     return _CHOSEN

@@ -71,7 +71,11 @@ def split_tokens(content, text_ptr, role):
 
 @inner
 def _find(table, codes, begin, end, content, code, first, last):
-    """Return the slot of the token ``content[first:last]`` in a hash table, or the empty slot where it belongs."""
+    """Return the slot in a hash table of the token ``content[first:last]``, or the empty slot where it belongs.
+
+    `code` is its hash. The table holds token numbers, -1 for none; their hashes are in `codes`, their places in
+    `content` in `begin` and `end`.
+    """
     slot = np.int64((code >> np.uint64(32)) & np.uint64(len(table) - 1))
     while table[slot] >= 0:
         token = table[slot]
