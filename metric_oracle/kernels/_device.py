@@ -1,8 +1,7 @@
 """Access to GPUs: availability, memory, launches and error messages.
 
-No other module of the kernels calls a GPU library for these.
-
-Numba's CUDA target runs the kernels over sets of features and word sequences; torch runs the products of vectors.
+No other module of the kernels calls a GPU library for these. Numba's CUDA target runs the kernels over sets of features
+and word sequences; torch runs the products of vectors.
 """
 
 import ctypes
@@ -68,12 +67,7 @@ class OnDevice(ByLibrary):
 
 
 def lacking(library: str) -> str:
-    """Return why a library cannot use a GPU; an empty string if it can.
-
-    Parameters
-    ----------
-    library : {"numba", "torch", "triton"}
-    """
+    """Return why "numba", "torch" or "triton" cannot use a GPU; an empty string if it can."""
     if library == "numba":
         if config.ENABLE_CUDASIM:
             return ""
@@ -184,14 +178,9 @@ def faiss_on_gpu() -> Any:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Context manager that converts errors of the driver, the compiler or torch into errors with a message of one line.
+    """Context manager that turns errors of driver, compiler or torch into NoRoomError or DeviceError, of one line.
 
-    Raises
-    ------
-    NoRoomError
-        If memory is exhausted: torch.OutOfMemoryError, or an error whose text says so.
-    DeviceError
-        For every other error.
+    NoRoomError means that memory is exhausted: torch.OutOfMemoryError, or an error whose text says so.
     """
     try:
         yield
@@ -210,7 +199,7 @@ def in_one_line() -> Iterator[None]:
 
 
 def upload(array: np.ndarray) -> Any:
-    """Copy an array to the device."""
+    """Copy an array to the current device and return the copy; an empty array becomes one of lengths of at least 1."""
     from numba import cuda
 
     if array.size == 0:  # an empty array cannot be copied
@@ -220,7 +209,7 @@ def upload(array: np.ndarray) -> Any:
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
-    """Return an uninitialised array on the device."""
+    """Return an uninitialised array on the current device."""
     from numba import cuda
 
     with in_one_line():
@@ -228,12 +217,12 @@ def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
 
 
 def filled(shape: int | tuple[int, ...], value: int, dtype: Any) -> Any:
-    """Return an array on the device with one value everywhere."""
+    """Return an array on the current device with `value` everywhere."""
     return upload(np.full(shape, value, dtype))
 
 
 def download(array: Any) -> np.ndarray:
-    """Copy an array from the device to the host, after all kernels that were launched before have ended."""
+    """Return a copy on the host of an array on a device, after all kernels that were launched before have ended."""
     with in_one_line():
         return array.copy_to_host()
 
@@ -288,12 +277,8 @@ def devices(library: str) -> list[AbstractContextManager]:
 def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
     """Divide n queries among the GPUs and call ``work(device, first, last)`` for each share, queries first .. last - 1.
 
-    With several GPUs each call has a thread of its own; with one GPU the caller's thread does the work.
-
-    Raises
-    ------
-    DeviceError
-        The error of the first device that failed, raised after all devices have ended.
+    With several GPUs each call has a thread of its own; with one GPU the caller's thread does the work. The error of
+    the first device that failed is raised after all have ended.
     """
     contexts = devices(library)[: max(n, 1)]
     edges = np.linspace(0, n, len(contexts) + 1).astype(int).tolist()
@@ -312,19 +297,10 @@ def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
 
 
 def resident(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """Return data on a device that was copied there once, by the first call of `make`.
+    """Return data on a device, named `name` (data and device), which `make` copies there and returns at the first call.
 
-    The data are kept for each pair of owner and name, until the owner is deleted. So each search of an opened index
-    uses the copy that the first one made.
-
-    Parameters
-    ----------
-    owner : ndarray
-        An array of an opened representation, which lives as long as the representation.
-    name : str
-        Name of the data and the device.
-    make : function
-        Copies the data to the device and returns the copy.
+    They are kept until `owner`, an array that lives as long as an opened representation, is deleted. So each search of
+    an opened index uses the copy that the first one made.
     """
     key = id(owner), name
     with _MAKING.setdefault(key, threading.Lock()):

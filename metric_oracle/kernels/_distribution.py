@@ -24,13 +24,13 @@ class Scratch(NamedTuple):
     """Scratch arrays of one thread for a corpus of D documents, see `summarise`."""
 
     bin: np.ndarray  # uint16[D], bin of each document
-    counts: np.ndarray  # int64[WAYS, BINS]
+    counts: np.ndarray  # int64[WAYS, BINS], corpus rows in each bin, in WAYS parts
     wanted: np.ndarray  # uint8[BINS], 1 for bins that a quantile lies in
-    least: np.ndarray  # float64[BINS], the least score in such a bin
-    mass: np.ndarray  # int64[BINS], its rows
-    value: np.ndarray  # float64[D], the other scores in those bins
-    weight: np.ndarray  # int64[D], their rows
-    home: np.ndarray  # uint16[D], their bins
+    least: np.ndarray  # float64[BINS], lowest score in such a bin
+    mass: np.ndarray  # int64[BINS], number of corpus rows with that score
+    value: np.ndarray  # float64[D], the other scores in these bins
+    weight: np.ndarray  # int64[D], corpus rows of each of them
+    home: np.ndarray  # uint16[D], bin of each of them
 
 
 def new_scratch(n_documents: int) -> Scratch:
@@ -49,7 +49,10 @@ def new_scratch(n_documents: int) -> Scratch:
 
 @inner
 def _sum(scores, rows, center, square):
-    """Return the sum over all rows of (score - center), or of its square if `square` is true."""
+    """Return the sum over all corpus rows of (score - center), or of its square if `square` is true.
+
+    ``scores[d]`` is the score of ``rows[d]`` rows.
+    """
     total = 0.0
     for first in range(0, len(scores), CHUNK):
         last = min(first + CHUNK, len(scores))
@@ -74,7 +77,7 @@ def _sum(scores, rows, center, square):
 
 @inner
 def _range(scores):
-    """Return the lowest and the highest score."""
+    """Return the lowest and the highest of the scores, of which there is at least one."""
     least = greatest = scores[0]
     for u in range(len(scores)):
         x = scores[u]
@@ -85,7 +88,7 @@ def _range(scores):
 
 @inner
 def _finest(least, greatest):
-    """Return the least integer e such that at most `BINS` bins of width 2**e cover all scores."""
+    """Return the least e, from LEAST_EXPONENT on, for which `BINS` bins of width 2**e cover `least` to `greatest`."""
     exponent = LEAST_EXPONENT
     while max(abs(least), abs(greatest)) * math.ldexp(1.0, -exponent) > 2.0**52:
         exponent += 1
@@ -98,11 +101,11 @@ def _finest(least, greatest):
 
 @inner
 def _find(rank, home, n, scratch):
-    """Return the score at a rank within bin `home` of the histogram.
+    """Return the score at a rank within bin `home` of the histogram, found by sorting.
 
-    `rank` counts rows from 1, beginning with the lowest score of the bin. The first n entries of `scratch.home`,
-    `scratch.value` and `scratch.weight` hold bin, score and number of rows of the documents of the wanted bins. The
-    lowest score of a bin, which many documents may share, is handled by the caller.
+    `rank` counts corpus rows from 1, beginning after those with the lowest score of the bin, which the caller handles,
+    because many documents may share it. The first n entries of `scratch.home`, `scratch.value` and `scratch.weight`
+    hold bin, score and number of rows of the other documents of the wanted bins.
     """
     m = 0
     for i in range(n):

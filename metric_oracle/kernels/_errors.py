@@ -37,12 +37,7 @@ SAMPLED_ON_GPU = 8  # the same for each query where a GPU makes the scores, at l
 def gamma(n: int, u: float = FLOAT32) -> float:
     """Bound |(1 + d1) ... (1 + dn) - 1| for n roundings, each a factor or a divisor: n u / (1 - n u) (lemma 3.1).
 
-    Parameters
-    ----------
-    n : int
-        Roundings that a term meets at most.
-    u : float
-        Unit roundoff: `FLOAT16`, `FLOAT32` or `FLOAT64`.
+    `n` is the most roundings that a term meets, `u` the unit roundoff: `FLOAT16`, `FLOAT32` or `FLOAT64`.
     """
     return n * u / (1.0 - n * u) * _OWN if n * u < 1.0 else math.inf
 
@@ -55,16 +50,9 @@ def underflow(n: int, u: float = FLOAT32) -> float:
 def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
     """Bound the error of a computed inner product x'y of n terms: gamma_n |x|'|y| (3.1, equation 3.5), and underflow.
 
-    Parameters
-    ----------
-    n : int
-        Width of the vectors. Their numbers are taken as exact; if they were rounded to a narrower format before, add
-        the result of `rounding`.
-    lengths : float
-        Upper bound of the product of the vectors' Euclidean lengths, which is no less than |x|'|y| (Cauchy and
-        Schwarz).
-    u : float
-        Unit roundoff of the arithmetic.
+    `lengths` is an upper bound on the product of the vectors' Euclidean lengths, which is no less than |x|'|y| (Cauchy
+    and Schwarz), and `u` the unit roundoff of the arithmetic. The vectors' numbers are taken as exact; if they were
+    rounded to a narrower format before, add the result of `rounding`.
     """
     return gamma(n, u) * lengths * _OWN + underflow(2 * n, u)
 
@@ -80,35 +68,25 @@ def length_error(n: int, u: float = FLOAT64) -> float:
 def rounding(length: float, n: int, u: float = FLOAT32) -> float:
     """Bound the length of the change of a vector of n numbers that are rounded to a narrower format (theorem 2.2).
 
-    Parameters
-    ----------
-    length : float
-        Upper bound of the vector's Euclidean length.
-    n : int
-    u : float
-        Unit roundoff of the narrower format. A number below its least normal number may change by as much as that
-        number.
+    `length` is an upper bound on its Euclidean length, `u` the unit roundoff of the narrower format. A number below its
+    least normal number may change by as much as that number.
     """
     return (u * length + math.sqrt(n) * _LEAST[u]) * _OWN
 
 
 @scalar
 def sample_size(n_queries):
-    """Return how many dropped candidates to score per query, so that a search checks at least `SAMPLED` of them in all.
+    """Return how many dropped candidates a search of `n_queries` distinct queries scores for each, as a check.
 
-    Every search scores some candidates that its bounds dropped, to find out whether one of them belongs in the result.
-
-    Parameters
-    ----------
-    n_queries : int
-        Distinct queries of the search.
+    In all these are at least `SAMPLED`: every search scores some of them, to find out whether one belongs in the
+    result.
     """
     return max(-(-SAMPLED // max(n_queries, 1)), 1)
 
 
 @scalar
 def sample_of(q, n_queries):
-    """Return how many dropped candidates the search scores as a check of query q.
+    """Return how many dropped candidates a search of `n_queries` distinct queries scores as a check of query `q`.
 
     It is `sample_size` for every query of a search of fewer than 2 * `SPREAD` queries. In a larger search only every
     (n_queries // SPREAD)-th query is checked, because a check may take a tenth of the time of a query, or more.
@@ -117,20 +95,11 @@ def sample_of(q, n_queries):
 
 
 def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
-    """Raise ExactnessError if a bound of a finished search was broken: an exact score was above its upper bound.
+    """Raise ExactnessError if a finished search broke a bound, so that its results must not be used.
 
-    Parameters
-    ----------
-    closest : mapping of str to float
-        For each stage of the search, the minimum of bound - score over all exactly scored candidates. It is negative if
-        a bound was broken.
-    n_missed : int
-        Number of candidates that were dropped but belong in the result, among those that the search scored as a check.
-
-    Raises
-    ------
-    ExactnessError
-        If a value of `closest` is negative or `n_missed` is above 0. The results of the search must not be used.
+    `closest` has, for each stage, the minimum of bound - score over all exactly scored candidates: it must not be
+    negative. `n_missed` counts candidates, of those that were scored only as a check, that were dropped but belong in
+    the result.
     """
     advice = "This is a defect: please report it with the index fingerprint."
     for stage, distance in closest.items():
@@ -143,9 +112,9 @@ def check_bounds(closest: Mapping[str, float], n_missed: int = 0) -> None:
 
 
 def check_dropped(
-    q: int, n_queries: int, n: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]
+    q: int, n_queries: int, n_documents: int, kept: np.ndarray, least: float, score: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    """Score a random sample of the documents that a GPU search dropped, and raise if one of them belongs in the result.
+    """Score a random sample of the documents that a GPU search dropped; raise ExactnessError if one should be listed.
 
     Parameters
     ----------
@@ -153,20 +122,15 @@ def check_dropped(
         Number of the query, which seeds the random choice.
     n_queries : int
         Distinct queries of the search.
-    n : int
+    n_documents : int
         Documents of the corpus.
     kept : int64[...]
         Documents that were not dropped.
     least : float
         Score of the k-th best row, below which every dropped document must score.
     score : function
-        Returns the exact scores of documents, float64, from their numbers.
-
-    Raises
-    ------
-    ExactnessError
-        If a dropped document scores `least` or more. The results of the search must not be used.
+        Returns the exact scores of documents, float64[m], from their numbers, int64[m].
     """
     size = max(sample_size(n_queries), SAMPLED_ON_GPU)
-    drawn = np.setdiff1d(np.random.default_rng(q).integers(n, size=size), kept)
+    drawn = np.setdiff1d(np.random.default_rng(q).integers(n_documents, size=size), kept)
     check_bounds({}, int(np.count_nonzero(score(drawn) >= least)))

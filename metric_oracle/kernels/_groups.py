@@ -14,42 +14,28 @@ from metric_oracle.kernels._jit import jit
 class Cells(NamedTuple):
     """Matrices of candidates (rows) and references (columns), stored one after another in one array, row by row.
 
-    There are G matrices with H rows, R columns and Q distinct queries in all. A document is a distinct candidate, a
-    query a distinct reference.
+    There are G matrices with H rows and R columns in all. A document is a distinct candidate, a query one of Q distinct
+    references.
     """
 
-    row_ptr: np.ndarray  # int64[G + 1], first row, column and cell of each matrix
-    column_ptr: np.ndarray  # int64[G + 1]
-    cell_ptr: np.ndarray  # int64[G + 1]
+    row_ptr: np.ndarray  # int64[G + 1], first row of each matrix, of the H rows
+    column_ptr: np.ndarray  # int64[G + 1], its first column, of the R columns
+    cell_ptr: np.ndarray  # int64[G + 1], its first cell in the array
     matrix: np.ndarray  # int64[R], matrix that each column belongs to
     document: np.ndarray  # int64[H], document of each row, -1 for none
-    # int64[R], for a symmetric matrix, the document of each column, so that only one of two mirrored cells is
-    # scored; -1 if both are scored.
+    # int64[R], in a symmetric matrix the document of each column, so that only one of two mirrored cells is scored; -1
+    # if both are scored
     opposite: np.ndarray
-    column_of_query_ptr: np.ndarray  # int64[Q + 1], columns that hold each distinct query
-    column_of_query: np.ndarray  # int64[...]
+    column_of_query_ptr: np.ndarray  # int64[Q + 1], offsets of each query in `column_of_query`
+    column_of_query: np.ndarray  # int64[R], the columns that hold each distinct query
 
 
 @jit
 def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair):
-    """List the distinct pairs of a query and a document among the cells, for queries first .. last - 1, query by query.
+    """List the distinct pairs of a query and a document among the cells of queries first .. last - 1, query by query.
 
-    Parameters
-    ----------
-    cells : Cells
-    first, last, n_documents : int
-
-    Writes
-    ------
-    query, document : int64[n]
-        The distinct pairs.
-    cell, pair : int64[m]
-        Each cell of these queries, and the index of its pair in `query` and `document`.
-
-    Returns
-    -------
-    n, m : int
-        Numbers of pairs and of cells.
+    The n pairs are written to `query` and `document`, and for each of the m cells of these queries its index, `cell`,
+    and that of its pair, `pair`; all are int64. Return n and m.
     """
     place = np.full(n_documents, -1, np.int64)
     n = m = 0
@@ -83,7 +69,7 @@ def fill_cells(scores, cell, pair, out):
 
 @jit
 def mirror_cells(cells, out):
-    """Copy the scores of symmetric matrices to their mirrored cells, which `distinct_pairs` left out."""
+    """Copy, in `out`, the scores of symmetric matrices to their mirrored cells, which `distinct_pairs` left out."""
     for g in range(len(cells.cell_ptr) - 1):
         first = cells.row_ptr[g]
         n = cells.row_ptr[g + 1] - first

@@ -22,21 +22,21 @@ SLACK = 1.0 - 1e-12
 class Features(NamedTuple):
     """Features of the documents of a corpus: posting lists and forward index."""
 
-    post_ptr: np.ndarray  # int64[V + 1], offsets of each feature's posting list
-    post_unit: np.ndarray  # int32[P], document ids, ascending within a list
-    fwd_ptr: np.ndarray  # int64[D + 1], offsets of each document in the forward index
-    fwd_id: np.ndarray  # int32[P], forward index: feature ids of each document, family after family
-    sizes: np.ndarray  # int32[F, D], number of features of each family (set or multiset size) in each document
+    post_ptr: np.ndarray  # int64[V + 1], offset of the posting list of each of V features
+    post_unit: np.ndarray  # int32[P], documents that have the feature, ascending within a list: P postings in all
+    fwd_ptr: np.ndarray  # int64[D + 1], offset of each of D documents in the forward index
+    fwd_id: np.ndarray  # int32[P], forward index: the features of each document, family after family
+    sizes: np.ndarray  # int32[F, D], number of features of each of F families (set or multiset size) in each document
     skip_slot: np.ndarray  # int32[V], row of `skip` for the long posting lists, -1 for the others
-    # int32[S, C + 1], where each of the C finest length buckets begins within a long list, and the list's length.
+    # int32[S, C + 1], where each of the C finest length buckets begins in each of S long lists, and its length
     skip: np.ndarray
-    row_ptr: np.ndarray  # int64[D + 1], offsets of the corpus rows of each document
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
     row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
 
 
 @inner
 def with_forward(index, ptr, ids):
-    """Return a copy of `index` with another forward index: ids, int32[...], and each document's offset, int64[D + 1].
+    """Return a copy of `index`, a `Features`, with another forward index: `ids`, int32[...], and its offsets `ptr`.
 
     A search prefetches the forward index. A metric that scores word sequences puts these in its place.
     """
@@ -61,7 +61,7 @@ class Queries(NamedTuple):
     sizes: np.ndarray  # int32[Q, F], number of features of each family, including those that do not occur in the corpus
 
 
-# For a corpus with `features`: offsets of the rows of each document, and rows, ascending within a document.
+# `row_ptr` and `row_id` of a corpus with `features`.
 ROWS = property(lambda corpus: corpus.features.row_ptr), property(lambda corpus: corpus.features.row_id)
 
 
@@ -69,8 +69,8 @@ class SetCorpus(NamedTuple):
     """Arrays of a corpus for a search over sets of features."""
 
     features: Features
-    # int64[C, 8]. Length buckets: runs of documents of equal or similar sizes. The columns are those of
-    # `indexes.features.buckets_of`.
+    # int64[C, 8], length buckets: runs of documents of equal or similar sizes; for the columns see
+    # `indexes.features.buckets_of`
     buckets: np.ndarray
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
@@ -80,9 +80,9 @@ class SequenceCorpus(NamedTuple):
     """Arrays of a corpus whose documents are also sequences of words."""
 
     features: Features
-    buckets: np.ndarray  # int64[C, 8]
+    buckets: np.ndarray  # int64[C, 8], as in `SetCorpus`
     sequence: np.ndarray  # int32[...], word ids of each document in order
-    sequence_ptr: np.ndarray  # int64[D + 1]
+    sequence_ptr: np.ndarray  # int64[D + 1], offset of each document in `sequence`
     n_words: int  # size of the vocabulary
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
@@ -98,10 +98,8 @@ class SequenceBatch(NamedTuple):
     """Arrays of distinct queries that are also sequences of words."""
 
     queries: Queries
-    # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus; offset of each
-    # query.
-    words: np.ndarray
-    words_ptr: np.ndarray  # int64[Q + 1]
+    words: np.ndarray  # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus
+    words_ptr: np.ndarray  # int64[Q + 1], offset of each query in `words`
 
 
 @inner
@@ -112,12 +110,9 @@ def features_of(queries, q, first, last):
 
 
 def count_all(queries, q, first, n_families, index):
-    """Count the features that query `q` shares with every document, for the families first .. first + n_families - 1.
+    """Count the features of `n_families` families, from family `first` on, that query `q` shares with every document.
 
-    Returns
-    -------
-    uint8 or int32[n_families, D]
-        uint8, which needs less cache, unless a count may exceed 255.
+    Return uint8[n_families, D], or int32 if a count may exceed 255: bytes need less cache.
     """
     known = features_of(queries, q, 0, queries.sizes.shape[1])
     matched = np.zeros((n_families, len(index.fwd_ptr) - 1), np.uint8 if len(known) <= FULL else np.int32)
@@ -127,25 +122,18 @@ def count_all(queries, q, first, n_families, index):
 
 
 @jit
-def _count_all(queries, q, family, index, matched):
-    """Add to ``matched[d]`` the number of features of one family that query `q` shares with each document d."""
+def _count_all(queries, q, family, index, counts):
+    """Add to ``counts[d]`` the number of features of one family that query `q` shares with document d, for every d."""
     for v in features_of(queries, q, family, family + 1):
         for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
-            matched[np.uint32(index.post_unit[p])] += 1
+            counts[np.uint32(index.post_unit[p])] += 1
 
 
 @jit
 def by_rarity(ids, post_ptr):
-    """Sort feature ids by the length of their posting lists, shortest first (ties by id).
+    """Return feature ids, int32[n], sorted by the length of their posting lists, shortest first, ties by id.
 
-    Parameters
-    ----------
-    ids : int32[n]
-    post_ptr : int64[V + 1]
-
-    Returns
-    -------
-    int32[n]
+    `post_ptr` is that of `Features`.
     """
     n = len(ids)
     keys = np.empty(n, np.int64)
@@ -172,7 +160,7 @@ def lower_bound(values, begin, end, x):
 
 @inner
 def bucket_of(d, buckets):
-    """Return the number of the length bucket of document d."""
+    """Return the number of the length bucket that document `d` is in."""
     begin, end = 0, len(buckets)
     while end - begin > 1:
         middle = (begin + end) >> 1
@@ -185,7 +173,10 @@ def bucket_of(d, buckets):
 
 @jit
 def postings(feature, buckets, lo, hi, index):
-    """Return begin and end, in the posting list of `feature`, of the documents of the length buckets lo .. hi - 1."""
+    """Return begin and end of the part of a feature's posting list that is in the length buckets lo .. hi - 1.
+
+    They are indices into ``index.post_unit``.
+    """
     begin = index.post_ptr[feature]
     end = index.post_ptr[feature + 1]
     if lo == 0 and hi == len(buckets):
@@ -199,14 +190,14 @@ def postings(feature, buckets, lo, hi, index):
 
 @inner
 def set_marks(ids, mark, value):
-    """Write `value` at the feature ids `ids` of the query bitmap `mark`: 1 marks a query's feature, 0 clears it."""
+    """Write `value` at the feature ids `ids` of the query bitmap `mark`: 1 marks a query's features, 0 clears them."""
     for i in range(len(ids)):
         mark[ids[i]] = value
 
 
 @inner
 def count_marked(fwd_id, begin, end, mark):
-    """Count the feature ids in ``fwd_id[begin:end]`` that are marked in the query bitmap."""
+    """Return how many of the feature ids in ``fwd_id[begin:end]`` are marked in the query bitmap `mark`."""
     n = 0
     for p in range(np.uint64(begin), np.uint64(end)):  # unsigned indices avoid the test for negative ones
         n += mark[np.uint32(fwd_id[p])]
@@ -215,20 +206,10 @@ def count_marked(fwd_id, begin, end, mark):
 
 @jit
 def count_matches(queries, query, document, index, mark, out):
-    """Count, for pairs of a query and a document, the features that they share in every family.
+    """Write, for pairs of a query and a document, how many features of every family they share: out, int64[F, n].
 
-    Parameters
-    ----------
-    queries : Queries
-    query, document : int64[n]
-        The pairs.
-    index : Features
-    mark : uint8[V]
-        Scratch for the query bitmap; all zero before and after.
-
-    Writes
-    ------
-    out : int64[F, n]
+    `query` and `document`, int64[n], number the pairs, `queries` is a `Queries`, `index` a `Features`, and `mark`
+    scratch for the query bitmap, uint8[V]: all zero before and after.
     """
     n_families = queries.sizes.shape[1]
     for i in range(len(query)):
@@ -243,7 +224,10 @@ def count_matches(queries, query, document, index, mark, out):
 
 
 def matches(corpus, batch, query, document):
-    """Return the number of shared features of each family for pairs of a query and a document: int64[F, n]."""
+    """Return the number of features of each family that the documents and queries of pairs share: int64[F, n].
+
+    ``document[i]`` of `corpus`, which has `features`, is compared with ``query[i]`` of `batch`, which has `queries`.
+    """
     out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
     mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
     count_matches(batch.queries, query, document, corpus.features, mark, out)

@@ -2,9 +2,10 @@
 
 A search reads the posting lists of the query's features one after another and adds 1 to the count of each document in
 them. A count is one byte, so it stops at `FULL`. The search in `_overlap_search.py` is compiled for both kinds of
-counts, with the functions below inlined. In their parameters, `scorer` is the metric with its query (see
-`_overlap_search.py`), d a document, j a length bucket (a run of documents of equal size), i the number of lists that
-were read for that bucket, and theta the threshold: the score of the k-th best row so far.
+counts, with the functions below inlined. In their parameters, `counts` is a `OneFamily` or a `TwoFamilies`, `scorer` is
+the metric with its query (see `_overlap_search.py`), d a document, j a length bucket (a run of documents of equal
+size), i the number of lists that were read for that bucket, and theta the threshold: the score of the k-th best row so
+far.
 """
 
 from typing import Any, NamedTuple
@@ -22,16 +23,14 @@ class OneFamily(NamedTuple):
     """Counts of one family of features for one query."""
 
     matched: np.ndarray  # uint8[D], matches so far of each document, a row of `Workspace.counts`
-    # int64[C]. Minimum overlap: the least number of matches with which a document of each length bucket can reach
-    # the threshold; `n_lists + 1` if no number suffices. Comparing counts with this integer drops most documents.
+    # int64[C], minimum overlap: the least number of matches with which a document of each length bucket can reach the
+    # threshold, `n_lists + 1` if no number suffices. Comparing counts with this integer drops most documents.
     minimum: np.ndarray
-    n_lists: int  # number of posting lists, which is the number of the query's features that occur in the corpus
-    # Number of features of the query. The first documents to be scored are those with the most matches relative
-    # to the sum of both sizes.
+    n_lists: int  # posting lists, one for each of the query's features that occur in the corpus
+    # number of features of the query; documents with most matches for the sum of both sizes are scored first
     size: int | np.integer
-    # float64[C]. The threshold for which each minimum was computed, -1 for none. It is computed when
-    # `is_out_of_reach` asks for the bucket, because a threshold often rises again before another bucket is asked
-    # for.
+    # float64[C], threshold for which each minimum was computed, -1 for none. It is computed when `is_out_of_reach` asks
+    # for the bucket, because a threshold often rises again before another bucket is asked for.
     demanded: np.ndarray
 
 
@@ -40,17 +39,17 @@ class TwoFamilies(NamedTuple):
 
     matched: np.ndarray  # uint8[2, D], matches so far of each document in each family
     second: int | np.integer  # first feature id of the second family
-    unread: np.ndarray  # int64[2, n_lists + 1], number of lists of each family that are still unread after i lists
-    hidden: np.ndarray  # int64[2], matches beyond `FULL` that a count of one byte cannot show, at most
-    # int32[2, C], upper bound on what one match of each family adds to the score of a document of each bucket, in
-    # units of 1 / ONE.
+    unread: np.ndarray  # int64[2, n_lists + 1], how many lists of each family are still unread after i lists
+    hidden: np.ndarray  # int64[2], the most matches of each family beyond `FULL`, which a count of one byte cannot show
+    # int32[2, C], the most that one match of each family adds to the score of a document of each bucket, in units of 1
+    # / ONE
     weight: np.ndarray
 
 
 def bound(scorer: Any, j: int, a: int, b: int) -> float:
-    """Return an upper bound on the score of a document of bucket j with a and b matches in the two families.
+    """Return an upper bound on the score of a document of length bucket j with a and b matches in the two families.
 
-    Each metric registers its own version; see `_overlap_search.py`.
+    Each metric registers its own version for its class of `scorer`; see `_overlap_search.py`.
     """
     raise NotImplementedError
 
@@ -60,7 +59,7 @@ def bound(scorer: Any, j: int, a: int, b: int) -> float:
 
 @inner
 def _read(begin, end, index, count, saturate):
-    """Add 1 to the counts of the documents of ``index.post_unit[begin:end]``, a part of a posting list.
+    """Add 1 to ``count[d]`` for each document d of ``index.post_unit[begin:end]``, a part of a posting list.
 
     With `saturate` a count stops at `FULL`, which only queries of more than `FULL` features need; a plain increment is
     three times as fast. Unsigned indices avoid the test for negative ones.
@@ -77,7 +76,7 @@ def _read(begin, end, index, count, saturate):
 
 @inner
 def count_at_least(count, begin, end, least):
-    """Return how many of the documents begin .. end - 1 have a count of at least `least`, of the dtype of `count`."""
+    """Return how many of ``count[begin:end]`` are at least `least`, converted to their dtype."""
     limit = count.dtype.type(least)
     n = np.int64(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
@@ -87,7 +86,7 @@ def count_at_least(count, begin, end, least):
 
 @inner
 def _count_bytes(count, begin, end, least):
-    """Return how many of the documents begin .. end - 1 have a count of at least `least` (1 to 255)."""
+    """Return how many of the bytes ``count[begin:end]`` are at least `least`, which is 1 to 255."""
     limit = np.uint8(least)
     n = np.int64(0)
     while begin < end:
@@ -102,7 +101,7 @@ def _count_bytes(count, begin, end, least):
 
 @inner
 def _next_at_least(count, begin, end, least):
-    """Return the first of the documents begin .. end - 1 whose count is at least `least` (1 to 255), else `end`."""
+    """Return the first d from `begin` on with ``count[d] >= least`` (bytes, `least` is 1 to 255), else `end`."""
     limit = np.uint8(least)
     while begin + BLOCK <= end:
         block = count[begin : begin + BLOCK]
@@ -119,7 +118,7 @@ def _next_at_least(count, begin, end, least):
 
 @inner
 def largest(count, begin, end):
-    """Return the largest count of the documents begin .. end - 1, 0 if there are none."""
+    """Return the largest of ``count[begin:end]``, 0 if there are none."""
     top = count.dtype.type(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # unsigned index and plain choice: LLVM vectorises this form
         c = count[d]
@@ -129,7 +128,7 @@ def largest(count, begin, end):
 
 @inner
 def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return how many of the documents begin .. end - 1 have ``count_a * weight_a + count_b * weight_b >= least``."""
+    """Return for how many d from `begin` to `end` - 1 ``count_a[d] * weight_a + count_b[d] * weight_b >= least``."""
     n = np.int32(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
         n += np.int32(np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least)
@@ -138,10 +137,7 @@ def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
 
 @inner
 def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`.
-
-    The weighted count is ``count_a * weight_a + count_b * weight_b``.
-    """
+    """Return the first d from `begin` on whose sum, as in `_count_weighted`, is at least `least`, else `end`."""
     while begin + BLOCK <= end:
         block_a, block_b = count_a[begin : begin + BLOCK], count_b[begin : begin + BLOCK]
         hit = np.uint8(0)
@@ -157,7 +153,7 @@ def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
 
 @inner
 def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
-    """Return the maximum of ``count_a * weight_a + count_b * weight_b`` over the documents begin .. end - 1."""
+    """Return the maximum of ``count_a[d] * weight_a + count_b[d] * weight_b`` for d from `begin` to `end` - 1, or 0."""
     top = np.int32(0)
     for d in range(np.uint64(begin), np.uint64(end)):
         value = np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b
@@ -167,7 +163,7 @@ def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
 
 @inner
 def _most(count, n_lists, i):
-    """Return the maximum number of matches of a document with this count after i of `n_lists` lists were read.
+    """Return the most matches of a document whose count is `count` after `i` of a query's `n_lists` lists were read.
 
     Each unread list may add a match; a count of `FULL` may stand for any number.
     """
@@ -176,11 +172,9 @@ def _most(count, n_lists, i):
 
 @inner
 def _best_ratio(count, buckets, lo, hi, query_size):
-    """Return the document of the buckets lo .. hi - 1 with the most matches for its size, and its bucket.
+    """Return the document of the buckets lo .. hi - 1 with most matches for its size and the query's, and its bucket.
 
-    The matches are divided by the sum of its size and the query's.
-
-    Both are -1 if no document has a match.
+    The matches in `count` are divided by the sum of both sizes. Both results are -1 if no document has a match.
     """
     bucket, matched, size = np.int64(-1), np.int64(0), np.int64(1)
     for j in range(lo, hi):
@@ -194,9 +188,9 @@ def _best_ratio(count, buckets, lo, hi, query_size):
 
 @inner
 def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
-    """Return the document of the buckets lo .. hi - 1 with the largest weighted count, and its bucket.
+    """Return the document of the buckets lo .. hi - 1 with the largest weighted sum of both counts, and its bucket.
 
-    Both are -1 if all counts are 0.
+    `weight` is that of `TwoFamilies`. Both results are -1 if all counts are 0.
     """
     bucket, value = np.int64(-1), np.int32(0)
     for j in range(lo, hi):
@@ -211,11 +205,11 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 
 
 # ---- counts of one family and of two ---------------------------------------------------------------------------------
-# Each function has one version for each kind of counts. j is a bucket, i the number of lists that were read for it.
+# Each function has one version for each kind of counts.
 
 
 def is_out_of_reach(counts, scorer, j, i, theta):
-    """Return whether no document of bucket j that occurs in none of the first i lists can reach the threshold theta.
+    """Return whether no document of bucket j that is in none of the first i lists can reach the threshold theta.
 
     For `OneFamily`, raise the minimum overlap of the bucket to what theta demands.
     """
@@ -223,12 +217,12 @@ def is_out_of_reach(counts, scorer, j, i, theta):
 
 
 def reach(counts, scorer, d, j, i):
-    """Return an upper bound on the score of document d of bucket j, from its count after i lists."""
+    """Return an upper bound on the score of document d of bucket j, from its count after i posting lists."""
     raise NotImplementedError
 
 
 def bucket_weights(counts, j):
-    """Return the factors by which the counts of both families of a document of bucket j are multiplied.
+    """Return the factors of both families' counts in the weighted count of a document of bucket j.
 
     They are (1, 0) for `OneFamily`.
     """
@@ -236,29 +230,34 @@ def bucket_weights(counts, j):
 
 
 def filter_reach(counts, scorer, d, j, i, of_bucket):
-    """Return the upper bound on the score of document d that corresponds to the decision of `next_passing`.
+    """Return the upper bound on the score of document d of bucket j by which `next_passing` decides, after i lists.
 
-    It is less strict than `reach`, or equal to it. `of_bucket` are the weights of bucket j, see `bucket_weights`.
+    It is no less than `reach`. `of_bucket` is what `bucket_weights` returns for the bucket.
     """
     raise NotImplementedError
 
 
 def least_passing(counts, j, i, of_bucket, theta):
-    """Return the least weighted count with which a document of bucket j can reach the threshold theta; at least 1.
+    """Return the least weighted count with which a document of bucket j can reach theta after i lists, at least 1.
 
-    It is called after `is_out_of_reach`. The first i posting lists have been read; `of_bucket` are the weights of the
-    bucket, see `bucket_weights`.
+    It is called after `is_out_of_reach`. `of_bucket` is what `bucket_weights` returns for the bucket.
     """
     raise NotImplementedError
 
 
 def n_passing(counts, begin, end, of_bucket, least):
-    """Return how many of the documents begin .. end - 1 have a weighted count of at least `least`."""
+    """Return how many of the documents begin .. end - 1 have a weighted count of at least `least`.
+
+    `of_bucket` is what `bucket_weights` returns for their bucket.
+    """
     raise NotImplementedError
 
 
 def next_passing(counts, begin, end, of_bucket, least):
-    """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`."""
+    """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`.
+
+    `of_bucket` is what `bucket_weights` returns for their bucket.
+    """
     raise NotImplementedError
 
 
@@ -271,12 +270,15 @@ def most_promising(counts, buckets, lo, hi):
 
 
 def set_count(counts, d, value):
-    """Set the count of document d, in both families if there are two."""
+    """Set the count of document d to `value`, in both families if there are two."""
     raise NotImplementedError
 
 
 def read_postings(counts, feature, begin, end, index, saturate):
-    """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`."""
+    """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`.
+
+    With `saturate` a count stops at `FULL`.
+    """
     raise NotImplementedError
 
 

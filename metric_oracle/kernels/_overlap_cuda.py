@@ -24,7 +24,7 @@ THREADS = _device.LANES * _device.WARPS  # the most that a block may have
 class Families(NamedTuple):
     """Which families of features a metric compares, and one option of the metric; passed to the CUDA kernel."""
 
-    first: int  # The families first .. first + n - 1.
+    first: int  # the families first .. first + n - 1
     n: int
     option: int  # a setting of the metric, for `estimate`
 
@@ -32,7 +32,7 @@ class Families(NamedTuple):
 class Corpus(NamedTuple):
     """Documents in GPU memory, numbered from 0; see `_overlap.Features` for the arrays."""
 
-    post_ptr: Any  # int64[V + 1]
+    post_ptr: Any  # int64[V + 1], as in `Features` for V features, D documents, F families and P postings
     post_unit: Any  # int32[P]
     sizes: Any  # int32[F, D]
     rows: Any  # int32[D], number of corpus rows of each document
@@ -43,7 +43,10 @@ _lower_bound = device_function(overlap.lower_bound.py_func)
 
 @device_function
 def _count(corpus, queries, q, families, tile, first, last, counts):
-    """Count, in `counts`, the features that query q shares with each of the documents first .. last - 1."""
+    """Write how many features query q shares with each of the documents first .. last - 1, by family, for `make_scan`.
+
+    ``counts[f * tile + d - first]`` gets the number of document d in the f-th of the `families`, a `Families`.
+    """
     begin = cuda.shared.array(THREADS, int64)
     end = cuda.shared.array(THREADS, int64)
     thread = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
@@ -68,19 +71,15 @@ def _count(corpus, queries, q, families, tile, first, last, counts):
 
 
 def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
-    """Make the CUDA kernel of a metric over sets of features.
+    """Return the CUDA kernel of a metric over sets of features; its stored machine code is named `name`.
 
-    Parameters
-    ----------
-    name : str
-        Name of the kernel, and of the files with its machine code.
-    estimate : device function
-        Computes the score of a document from its counts, as for `make_scan`, with `Families` for options.
+    `estimate` is a device function that computes the score of a document from its counts, as for `make_scan`, with
+    `Families` for options.
     """
     scan_tiles = make_scan(_count, estimate, WORDS)
 
     def scan(corpus, queries, families, tile, selection, collect):
-        """Score all documents for one query per block; parameters and what is written as in `_scan.py`.
+        """Score all documents for one query per block, as `make_scan` describes.
 
         Exactness
         ---------
@@ -100,19 +99,10 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
 class OverlapScan(Scan):
     """A GPU search that counts shared features by reading posting lists.
 
-    Parameters
-    ----------
-    corpus : SetCorpus or SequenceCorpus
-    queries : Queries
-    family, n_families : int
-        The metric compares the families family .. family + n_families - 1.
-    kernel : CUDA kernel
-        Made by `overlap_kernel`.
-    option : int
-        A setting of the metric, for `estimate`.
-    score : function
-        ``score(record, query_sizes, sizes)`` returns exact scores float64[n] on the host. Each row of `record` holds
-        the counts of a pair of a query and a document; the other two arrays are their sizes.
+    The metric compares the families family .. family + n_families - 1; `kernel` is what `overlap_kernel` returned, and
+    `option` a setting of the metric for its `estimate`. ``score(record, query_sizes, sizes)`` returns exact scores,
+    float64[n], on the host. Each row of `record` has an index into `query_sizes`, int32[n, F], a document, which is a
+    column of `sizes`, int32[F, D], and their counts.
     """
 
     name = "postings"
@@ -132,17 +122,17 @@ class OverlapScan(Scan):
         self.tile = WORDS // n_families
 
     def document_bytes(self) -> float:
-        """Return the GPU memory of an average document, with its share of the posting lists' offsets, in bytes."""
+        """Return how many bytes an average document takes, with its share of the posting lists' offsets."""
         features = self.corpus.features
         total = features.post_ptr.nbytes + features.post_unit.nbytes + features.sizes.nbytes
         return total / (len(features.row_ptr) - 1) + 4
 
     def query_bytes(self) -> float:
-        """Return the GPU memory of the features of an average query, in bytes."""
+        """Return how many bytes the features of an average query take."""
         return (self.queries.id.nbytes + self.queries.ptr.nbytes) / len(self.queries.sizes)
 
     def put_documents(self, first: int, last: int) -> Corpus:
-        """Copy the documents first .. last - 1 to the current device."""
+        """Copy the documents first .. last - 1 to the current device, numbered from 0, and return the copy."""
         features = self.corpus.features
         post_ptr, post_unit = features.post_ptr, features.post_unit
         if last - first < len(features.row_ptr) - 1:
@@ -151,7 +141,7 @@ class OverlapScan(Scan):
         return Corpus(*map(_device.upload, (post_ptr, post_unit, features.sizes[:, first:last], rows)))
 
     def put_queries(self, queries: np.ndarray, n_slices: int) -> overlap.Queries:
-        """Copy consecutive distinct queries to the current device."""
+        """Copy consecutive distinct queries to the current device and return the copy; `n_slices` is not needed."""
         first, last = int(queries[0]), int(queries[-1]) + 1
         n_families = self.queries.sizes.shape[1]
         ptr = self.queries.ptr[first * n_families : last * n_families + 1]
@@ -159,14 +149,14 @@ class OverlapScan(Scan):
         return overlap.Queries(*map(_device.upload, (ptr - ptr[0], ids, self.queries.sizes[first:last])))
 
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Return the exact scores of records (pairs of a query and a document that the GPU selected): float64[n]."""
+        """Return the exact scores of the rows of `record`: float64[n]; see `Scan.score`."""
         query_sizes = self.queries.sizes[queries]
         return self.score_records(record, query_sizes, self.corpus.features.sizes)
 
 
 @jit
 def _cut(post_ptr, post_unit, first, last):
-    """Return the posting lists restricted to the documents first .. last - 1, which are renumbered from 0."""
+    """Return the posting lists of the documents first .. last - 1 alone, renumbered from 0: offsets, documents."""
     ptr = np.zeros(len(post_ptr), np.int64)
     begin = np.empty(len(post_ptr) - 1, np.int64)
     for v in range(len(begin)):

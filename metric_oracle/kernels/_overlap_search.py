@@ -67,15 +67,13 @@ WARM_START, FILTER, DROPPED = 0, 1, 2
 class Workspace(NamedTuple):
     """Scratch arrays and results of one thread."""
 
-    # uint8[2, D], matches counted so far in one or two families, at most `FULL`; all zero between queries.
-    counts: np.ndarray
-    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; all zero between queries
+    counts: np.ndarray  # uint8[2, D], matches counted so far in one or two families, at most `FULL`; 0 between queries
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; 0 between queries
     best: Best  # the best documents so far
     started: np.ndarray  # int64[MAX_STARTS], documents that the warm start scored
-    # float64[3], for each of `STAGES`, the minimum of bound / exact score over the scored documents; below 1 if a
-    # bound was broken.
+    # float64[3], least bound / exact score of the scored documents for each of `STAGES`; below 1: a broken bound
     closest: np.ndarray
-    n_pairs: np.ndarray  # int64[2], number of pairs of a query and a document that were scored, and of all pairs
+    n_pairs: np.ndarray  # int64[2], how many pairs of a query and a document were scored, and how many there are
     extra: Any  # further arrays that a metric needs
 
 
@@ -84,16 +82,13 @@ class Visits(NamedTuple):
 
     sizes: np.ndarray  # int64[C], size of the documents of each bucket
     ascending: np.ndarray  # int64[C], buckets by ascending size
-    # int64[C]. Scratch: buckets in the order in which their documents are scored. Any order gives the same
-    # results.
+    # int64[C], scratch: buckets in the order in which their documents are scored; any order gives the same results
     order: np.ndarray
-    # int64[C], scratch: number of posting lists that were read for each bucket, -1 once its documents are scored
-    # or dropped.
+    # int64[C], scratch: lists that were read for each bucket, -1 once its documents are scored or dropped
     stop: np.ndarray
-    minimum: np.ndarray  # int64[C], scratch for `OneFamily`
-    demanded: np.ndarray  # float64[C]
-    # int32[C], scratch: the least weighted count that passes the filter (`least_passing`), 0 for buckets out of
-    # reach.
+    minimum: np.ndarray  # int64[C], scratch: `OneFamily.minimum`
+    demanded: np.ndarray  # float64[C], scratch: `OneFamily.demanded`
+    # int32[C], scratch: least weighted count that passes (`least_passing`), 0 for buckets out of reach
     least: np.ndarray
 
 
@@ -114,7 +109,7 @@ def new_visits(sizes):
 
 
 def new_workspace(features: Features, extra: Any = None) -> Workspace:
-    """Allocate the scratch arrays of one thread; `extra` holds further arrays that the metric needs."""
+    """Allocate the `Workspace` of one thread for a corpus with these features; `extra` is what else a metric needs."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
         np.zeros((2, n), np.uint8),
@@ -131,7 +126,7 @@ def new_workspace(features: Features, extra: Any = None) -> Workspace:
 
 
 def score(scorer: Any, d: Any, j: int) -> float:
-    """Return the exact score of document d, which lies in length bucket j, with the query that `scorer` contains.
+    """Return the exact score of document `d`, which lies in length bucket `j`, with the query that `scorer` contains.
 
     Each metric registers its own version; see the docstring of the module.
     """
@@ -139,7 +134,7 @@ def score(scorer: Any, d: Any, j: int) -> float:
 
 
 def is_excluded(scorer: Any, d: int) -> bool:
-    """Return whether document d must not be listed by the search of the query that `scorer` contains.
+    """Return whether document `d` must not be listed by the search of the query that `scorer` contains.
 
     Each metric registers its own version; see the docstring of the module.
     """
@@ -151,11 +146,9 @@ def is_excluded(scorer: Any, d: int) -> bool:
 
 @jit
 def by_size_difference(visits, size):
-    """Order the buckets by the difference of their size from `size`, the query's, because similar sizes score best.
+    """Write, into `visits.order`, the buckets by the difference of their size from `size`, the query's.
 
-    Writes
-    ------
-    visits.order
+    Similar sizes score best.
     """
     sizes, ascending, order = visits.sizes, visits.ascending, visits.order
     above = np.int64(0)
@@ -173,7 +166,7 @@ def by_size_difference(visits, size):
 
 @inner
 def _contains(values, n, x):
-    """Return whether x is among the first n values."""
+    """Return whether x is among the first n of the values."""
     for i in range(n):  # noqa: SIM110 - numba compiles no generator expressions
         if values[i] == x:
             return True
@@ -182,16 +175,20 @@ def _contains(values, n, x):
 
 @inner
 def note_bound(limit, value, stage, closest):
-    """Lower ``closest[stage]`` to `limit` / `value`: a bound divided by the exact score that it must not be below."""
+    """Lower ``closest[stage]`` to `limit` / `value`: a bound divided by the exact score that it must not be below.
+
+    A score of 0 or less is not noted.
+    """
     if value > 0.0:
         closest[stage] = min(closest[stage], limit / value)
 
 
 @inner
 def _group(counts, scorer, j, theta, stop, buckets):
-    """Return the first and the end of a run of buckets around bucket j, none of them finished.
+    """Return the first and the end of a run of buckets around bucket j whose documents are neither scored nor dropped.
 
-    It holds `GROUP` documents if its neighbours have as many. Its first and last buckets are within reach, as j is.
+    It holds `GROUP` documents if its neighbours have as many. Its first and last buckets are within reach of theta, as
+    j is. `stop` is that of `Visits`.
     """
     lo, hi = j, j + 1
     has_grown = True
@@ -214,7 +211,8 @@ def _group(counts, scorer, j, theta, stop, buckets):
 def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
     """Read, for the buckets lo .. hi - 1, every list that was read for one of them; return how many lists that are.
 
-    Buckets leave the first loop of `find_best` from both ends, so those that lack a list are at the ends of the run.
+    `ids` are the query's features in the order of reading, `stop` is that of `Visits`. Buckets leave the first loop of
+    `find_best` from both ends, so those that lack a list are at the ends of the run.
     """
     i, n_lists = stop[lo], stop[lo]
     for j in range(lo, hi):
@@ -236,9 +234,10 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
 
 @jit_borrowing
 def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
-    """Find the k best documents of one query among those that share a feature with it.
+    """Find the k best documents of one query among those that share a feature with it, and put them into `work.best`.
 
-    They are inserted into `work.best`. A document whose bound is below the threshold is skipped.
+    A document whose bound is below the threshold is skipped. Written are also `work.closest`, `work.n_pairs` and the
+    counts, which are not zero afterwards.
 
     Parameters
     ----------
@@ -258,10 +257,6 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         first and end of the finest length buckets that it consists of, see `Features`.
     k : int
     work : Workspace
-
-    Writes
-    ------
-    work.best, work.closest, work.n_pairs, the counts (`Workspace.counts` is not zero afterwards)
 
     Exactness
     ---------
@@ -377,7 +372,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 
 @inner
 def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
-    """Run `find_best` with the features `ids` of one family, counted in row `row` of `work.counts`."""
+    """Run `find_best` with the features `ids` of one family, in any order, counted in row `row` of `work.counts`."""
     ids = by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
     visits.minimum[:] = 1
     visits.demanded[:] = -1.0
@@ -402,7 +397,7 @@ def draw(q, i, ids, index):
 
 @inner
 def is_outside(d, value, k, work):
-    """Return whether document d, of score `value`, is not among the best documents of the search.
+    """Return whether document `d`, which scores `value`, is not among the best documents of the search, `work.best`.
 
     For such a document the ratio of the threshold to its score is recorded in `work.closest`: it must exceed 1.
     """
@@ -415,7 +410,7 @@ def is_outside(d, value, k, work):
 
 @inner
 def _count_shared(ids, d, index):
-    """Return how many of the features `ids` document d has, found by bisection of their posting lists."""
+    """Return how many of the features `ids` document `d` has, found by bisection of their posting lists."""
     n = 0
     for v in ids:
         p = lower_bound(index.post_unit, index.post_ptr[v], index.post_ptr[v + 1], d)
@@ -427,25 +422,10 @@ def _count_shared(ids, d, index):
 def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 
-    Each such document must score below the k-th best row, and no more than its bound.
-
-    Parameters
-    ----------
-    scorer : NamedTuple
-        The metric and its query.
-    q : int
-        Number of the query, which seeds the random choice.
-    n_queries : int
-        Number of distinct queries of the search; with q it gives the number of documents to score, see `sample_of`.
-    ids : int32[...]
-        Features of the query; documents that have one of them are drawn.
-    of_bound : pair of int32[...]
-        Features of the two families whose matches `bound` takes.
-    index, buckets, k, work : as for `find_best`
-
-    Writes
-    ------
-    work.closest, work.n_pairs
+    Each such document must score below the k-th best row, and no more than its bound; `work.closest` and `work.n_pairs`
+    are written. There are `sample_of` documents for q and `n_queries`, the distinct queries of the search; they are
+    drawn from the lists of `ids`, features of the query. `of_bound` has the features, int32[...], of the two families
+    whose matches `bound` takes; the other parameters are those of `find_best`.
     """
     work.n_pairs[1] += len(index.fwd_ptr) - 1
     n, n_checked, i = sample_of(q, n_queries), 0, 0
@@ -461,7 +441,10 @@ def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
 
 @inner
 def finish(scorer, q, n_queries, ids, of_bound, index, buckets, k, work, answers):
-    """Check the search of query q by `check_dropped`, then write its k best rows into `answers`."""
+    """Check the search of query q by `check_dropped`, then write its k best rows into `answers`.
+
+    The parameters are those of `check_dropped`.
+    """
     check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work)
     expand(work.best, index.row_ptr, index.row_id, k, answers, q)
 
@@ -470,12 +453,9 @@ def finish(scorer, q, n_queries, ids, of_bound, index, buckets, k, work, answers
 
 
 def require_bounds(work: Workspace) -> None:
-    """Raise ExactnessError if a finished search broke one of its bounds, as recorded in `work.closest`.
+    """Raise ExactnessError if a finished search broke a bound, as recorded in `work.closest`.
 
-    Raises
-    ------
-    ExactnessError
-        If a document scored above its bound, or a document that was dropped scored as much as the last one listed.
+    That is: a document scored above its bound, or one that was dropped scored as much as the last one listed.
     """
     warm_start, passed, dropped = work.closest.tolist()
     for stage, ratio in zip(STAGES, (warm_start, passed), strict=False):
@@ -518,8 +498,5 @@ class DrivenKernel(Kernel):
         return new_workspace(corpus.features)
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return the shares of the pairs that were dropped and scored, and the closest calls of the bounds.
-
-        See `stages`.
-        """
+        """Return the shares of the pairs that were dropped and scored, and the bounds' closest calls; see `stages`."""
         return stages(workspaces)

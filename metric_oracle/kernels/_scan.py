@@ -45,13 +45,13 @@ ONE = 1 << 30  # a score of 1 in a record
 class Selection(NamedTuple):
     """Arrays on the device with which a scan of B queries and T tiles selects the documents to score on the host."""
 
-    weight: Any  # int32[BINS, B], histogram of each query: corpus rows whose score falls into each bin
-    # int32[B, T], bin of MARGIN times the best score of each tile (run of documents), -1 if no document matches.
+    weight: Any  # int32[BINS, B], histogram of each query: how many corpus rows score in each bin
+    # int32[B, T], bin of MARGIN times the best score of each tile (run of documents), -1 if no document matches
     peak: Any
     least: Any  # int32[B], lowest bin whose documents are recorded
-    # int32[R, 3 + C]. One row per recorded document: query, document, its C counts, and a bound, in any order.
-    # The bound b is MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled
-    # document that was dropped.
+    # int32[R, 3 + C], a row for each recorded document, in any order: query, document, its C counts, and a bound. The
+    # bound b is MARGIN times the device's score in steps of 1 / ONE, rounded up; -1 - b marks a sampled document that
+    # was dropped.
     record: Any
     n_records: Any  # int64[1], number of records; those beyond R are counted but not written
     spacing: int  # distance, in documents, between two sampled documents of a query
@@ -59,34 +59,16 @@ class Selection(NamedTuple):
 
 @device_function
 def bin_of(score):
-    """Return the bin of a score from 0 to 1: the fourth root, which spreads low scores, in equal steps.
-
-    It never falls as the score rises.
-    """
+    """Return the bin of a score from 0 to 1 by its fourth root, which spreads low scores; it rises with the score."""
     return min(int(math.sqrt(math.sqrt(score)) * (BINS - 1)), BINS - 1)
 
 
 @kernel
 def find_least(k, weight, least):
-    """Find, for each query, the highest bin such that it and the bins above hold at least k rows; 0 if all bins do not.
+    """Write, for each query, the highest bin such that it and the bins above hold at least `k` rows; 0 if all do not.
 
-    Parameters
-    ----------
-    k : int
-    weight : int32[BINS, B]
-        Histogram of each query.
-
-    Writes
-    ------
-    least : int32[B], every cell
-
-    Exactness
-    ---------
-    Integers.
-
-    Cost
-    ----
-    One thread per query reads up to BINS numbers, next to those of neighbouring threads.
+    `weight`, int32[BINS, B], has the histogram of each query, and `least`, int32[B], is written. One thread per query
+    reads up to BINS integers, next to those of neighbouring threads.
     """
     q = (cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y) * cuda.blockDim.x + cuda.threadIdx.x
     if q < least.shape[0]:
@@ -99,7 +81,7 @@ def find_least(k, weight, least):
 
 
 def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_counters: int) -> Any:
-    """Make the device function that a metric's kernel consists of.
+    """Return the device function that a metric's kernel consists of.
 
     The kernel itself stands in the module of `count`: Numba's simulator knows `cuda` throughout a launch only there.
 
@@ -117,24 +99,12 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
     @device_function
     def scan(corpus, queries, options, tile, selection, collect):
-        """Score all documents for one query per block.
+        """Score all documents for one query per block: block (q, s) takes every s-th tile of query q.
 
-        Parameters
-        ----------
-        corpus : NamedTuple with rows, int32[D]: the number of corpus rows of each document
-        queries : NamedTuple
-            Queries of this launch, on the device; block (q, s) takes every s-th tile of query q.
-        options
-            Settings of the metric, for `count` and `estimate`.
-        tile : int
-            Number of documents that are counted at a time.
-        selection : Selection
-        collect : bool
-            False in the first run, which fills histograms; true in the second, which records documents.
-
-        Writes
-        ------
-        selection.weight, .peak, every cell of peak (first run); .record, .n_records (second run)
+        `corpus` has `rows`, int32[D], the number of corpus rows of each document; `options` are settings of the metric,
+        for `count` and `estimate`; `tile` is the number of documents that are counted at a time. In the first run
+        `collect` is False, and the arrays `weight` and `peak` of the `Selection` are written; in the second run its
+        records are.
         """
         counts = cuda.shared.array(n_counters, int32)
         weight = cuda.shared.array(BINS, int32)
@@ -194,42 +164,41 @@ class Scan(ABC):
     corpus: Any  # NamedTuple with `row_ptr` and `row_id`, arrays of the corpus on the host
     name: str  # name under which the corpus is kept on the device
     kernel: Any  # CUDA kernel, calls the function that `make_scan` made
-    options: Any  # number, or NamedTuple of numbers, settings of the metric, for its device functions
+    options: Any  # number or NamedTuple of numbers: settings of the metric, for its device functions
     n_counts: int  # counts per document in a record, in addition to query, document and bound
     tile: int  # number of documents that a block counts at a time
 
     @abstractmethod
     def document_bytes(self) -> float:
-        """Return the GPU memory that a document of average size takes, in bytes."""
+        """Return how many bytes of GPU memory a document of average size takes."""
 
     @abstractmethod
     def query_bytes(self) -> float:
-        """Return the GPU memory that the arrays of the longest query take, in bytes."""
+        """Return, at an estimate, how many bytes of GPU memory the arrays of one query take."""
 
     @abstractmethod
     def put_documents(self, first: int, last: int) -> Any:
-        """Copy the documents first .. last - 1 to the device, where they are numbered from 0."""
+        """Copy the documents first .. last - 1 to the current device, numbered from 0, and return the copy."""
 
     @abstractmethod
     def put_queries(self, queries: np.ndarray, n_slices: int) -> Any:
-        """Copy the distinct queries with these numbers to the device; `n_slices` blocks will share each."""
+        """Copy the distinct queries with these numbers to the current device, and return the copy.
+
+        `n_slices` is the number of blocks that will share each query.
+        """
 
     @abstractmethod
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Return the exact scores of records (see `Selection`), float64[n].
+        """Return the exact scores of the rows of `record` (see `Selection`): float64[n].
 
-        Their first column is an index into `queries`.
+        Their first column is an index into `queries`, which holds numbers of distinct queries.
         """
 
     def find(self, queries: np.ndarray, k: int, device: int, answers: Answers) -> None:
-        """Find the k best rows of distinct queries on the current device, and write them into `answers`.
+        """Find the k best rows of the distinct queries numbered in `queries`, and write them into `answers`.
 
-        `device` is the number of that device.
-
-        Raises
-        ------
-        DeviceError
-            If the device fails, or has too little memory for one query and a single document.
+        `device` is the number of the current device, which does the work. Raise DeviceError if it fails, or has no room
+        for one query and one document.
         """
         n_documents = len(self.corpus.row_ptr) - 1
         if n_documents == 0 or len(queries) == 0:
@@ -269,7 +238,7 @@ class Scan(ABC):
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
         """Yield, for each of `n_pieces` pieces of the corpus, records of the documents that may hold the k best rows.
 
-        Records are int32[n, 3 + C], see `Selection`.
+        They are int32[n, 3 + C], see `Selection`. A corpus in one piece is kept on the device under `name`.
         """
         n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
@@ -315,19 +284,16 @@ class Scanned(_device.OnDevice):
         raise NotImplementedError
 
     def groups(self, corpus: Any, batch: Any, queries: np.ndarray) -> Sequence[np.ndarray]:
-        """Return arrays of query numbers; each array is searched by a scan of its own.
+        """Return arrays that together hold the query numbers `queries`; each is searched by a scan of its own.
 
-        By default one array has all queries.
+        By default one array has all.
         """
         return [queries]
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+        """Write the k best rows for the distinct queries first .. last - 1 into `answers`.
 
-        Raises
-        ------
-        DeviceError
-            If a device fails or has no room.
+        Raise DeviceError if a device fails or has no room.
         """
         for group in self.groups(corpus, batch, np.arange(first, last)):
 
@@ -338,12 +304,11 @@ class Scanned(_device.OnDevice):
 
 
 def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:
-    """Sort the scored records of distinct queries and write their k best rows into `answers`.
+    """Write the k best rows of distinct queries into `answers`, by the exact `score` of each row of `record`.
 
-    Raises
-    ------
-    ExactnessError
-        If a score exceeds its bound, or a document that was dropped, and scored only as a check, belongs in a result.
+    `queries` holds the numbers of the queries, and the first column of `record`, see `Selection`, an index into it.
+    Raise ExactnessError if a score exceeds its bound, or a document that was dropped, and scored only as a check,
+    belongs in a list.
     """
     bound = record[:, -1]
     above = np.where(bound < 0, -1 - bound, bound) / ONE - score
@@ -363,9 +328,9 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
 
 @jit
 def _finish(queries, record, score, row_ptr, row_id, k, best: Best, answers):
-    """Insert the scored documents of each query into `best` and write its k best rows.
+    """Write the k best rows of each query for `finish`; return how many documents of the check belong in a list.
 
-    Return how many documents that were dropped, and scored only as a check, belong in a list.
+    `best` is scratch; `row_ptr` and `row_id` are those of the corpus.
     """
     n = len(queries)
     start = np.zeros(n + 1, np.int64)

@@ -11,10 +11,11 @@ from metric_oracle.kernels.topk.reference import select
 
 
 def read_only(values: Any) -> Any:
-    """Return named tuples, tuples and dicts of arrays with read-only views in place of the arrays.
+    """Return an array, or a tuple, named tuple or dict of arrays, with a read-only view in place of each array.
 
-    Machine code is compiled for each form of its arguments, and an array that can be written is another form. All
-    arrays of a corpus and of queries are read-only, in memory as in a mapped file: each kernel is compiled once.
+    Whatever else `values` is or contains stays as it is. Machine code is compiled for each form of its arguments, and
+    an array that can be written is another form. All arrays of a corpus and of queries are read-only, in memory as in a
+    mapped file: each kernel is compiled once.
     """
     if isinstance(values, np.ndarray):
         if not values.flags.writeable:
@@ -37,39 +38,22 @@ class Answers(NamedTuple):
     are one query. There are L lists of Q queries.
     """
 
-    # int64[L, k]. Corpus rows of each list, best first. -1 if fewer than k rows have a positive score or reach
-    # the limit.
-    rows: np.ndarray
+    rows: np.ndarray  # int64[L, k], corpus rows of each list, best first; -1 where there are fewer
     scores: np.ndarray  # float64[L, k], their scores
-    # int64[L, k], for each entry of `rows`, the number of corpus rows with exactly its score, without rows that
-    # the list excludes.
+    # int64[L, k], for each of these rows, how many rows have exactly its score, without rows that the list excludes
     ties: np.ndarray
-    # float64[Q]. Input: rows with a worse score may be left out, because k rows of other shards have this score
-    # or a better one. Without such a limit -inf, or inf if lower scores are better.
+    # float64[Q], input: rows with a worse score may be left out, because k rows of other shards have this score or a
+    # better one; -inf if there is no such limit, inf if lower scores are better
     limit: np.ndarray
     exclusion: Exclusion = NOTHING  # input: the rows that each list excludes
 
     def put(self, q, documents, scores, corpus, k, sign=1.0):
-        """Write the k best rows of scored documents into the lists of query `q`.
+        """Write the k best rows of scored documents into the lists of query `q`, and return the score of the k-th best.
 
-        Parameters
-        ----------
-        q : int
-            Number of the distinct query.
-        documents : int64[n]
-        scores : float64[n]
-            Exact scores of the documents.
-        corpus : NamedTuple with `row_ptr` and `row_id`
-            The corpus rows of each document.
-        k : int
-        sign : float
-            -1.0 if lower scores are better.
-
-        Returns
-        -------
-        float
-            Score of the k-th best row, the worst of all lists. Every document that was left out must score worse.
-            Infinite if a list has fewer than k rows, so that no document may be left out.
+        `documents` is int64[n], `scores` has their exact scores, float64[n], and `corpus` their rows, as `row_ptr` and
+        `row_id`; `sign` is -1.0 if lower scores are better. Of several lists the worst k-th score is returned: every
+        document that was left out must score worse. If a list has fewer than k rows it is infinite, so that no document
+        may be left out.
         """
         last = []
         for place in self.exclusion.lists(q):
@@ -86,12 +70,10 @@ class Capabilities:
     """Properties of a backend."""
 
     batched: bool = False  # one call answers all queries, as on a GPU; otherwise threads take blocks of queries
-    # Candidates are dropped by proven bounds, which each search compares with scores; otherwise every pair is
-    # scored.
+    # candidates are dropped by proven bounds, which each search checks; otherwise every pair is scored
     bound: bool = True
-    # No candidate that belongs in the list is dropped. False for a shortlist without a proven bound.
-    exact: bool = True
-    # Scores may be negative and are listed all the same; otherwise rows without a positive score follow by row.
+    exact: bool = True  # no candidate that belongs in the list is dropped; False for a shortlist without a proven bound
+    # scores may be negative and are listed all the same; otherwise rows without a positive score follow by row
     signed: bool = False
     queries_at_once: int = 32  # number of queries that `score_all` scores together
 
@@ -106,35 +88,38 @@ class Kernel(Protocol):
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
+
+        `workspace` is what `new_workspace` returned to this thread.
+        """
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the scores of all documents with each of the chosen distinct queries: float64[D].
+        """Yield, for each of the distinct queries numbered in `chosen`, its scores with all documents: float64[D].
 
         Each array overwrites the one before.
         """
         raise NotImplementedError
 
     def score_some(self, corpus: Any, batch: Any, chosen: Sequence[int], documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the scores of `documents`, int64[n], with each of the chosen queries, as `score_all`: float64[n]."""
+        """Yield, as `score_all`, the scores of `documents`, int64[n], with each of the chosen queries: float64[n]."""
         for scores in self.score_all(corpus, batch, chosen):
             yield scores[documents]
 
     def score_error(self, corpus: Any, batch: Any) -> float:
-        """Return an upper bound on the absolute error of the scores of `score_all`.
-
-        It is 0 if they equal the reference's in every bit.
-        """
+        """Return an upper bound on the absolute error of the scores of `score_all`: 0 if all their bits are right."""
         return 0.0
 
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return exact scores of pairs of a distinct query and a document, float64[n], and their components by name."""
+        """Return the exact scores of pairs, float64[n], and their components by name, an array[n] each.
+
+        The i-th pair consists of the distinct query ``query[i]`` and the document ``document[i]``, both int64[n].
+        """
         raise NotImplementedError
 
     def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the exact scores of pairs without their components, float64[n].
+        """Return the exact scores of pairs as `score_pairs` does, without components: float64[n].
 
         It is fastest if the pairs are sorted by query.
         """
@@ -143,18 +128,18 @@ class Kernel(Protocol):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return the components of the scores of pairs by name, one array[n] each; by default there are none."""
+        """Return the components of the scores of pairs by name, an array[n] each; by default there are none.
+
+        `query` and `document` are as in `score_pairs`, and `scores` is what `pair_scores` returns for these pairs.
+        """
         return {}
 
     def new_workspace(self, corpus: Any) -> Any:
-        """Return the scratch arrays of one thread, which are passed to `search`."""
+        """Return the scratch arrays of one thread for searches of this corpus, which are passed to `search`."""
         return None
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return, by name, the share of all pairs that each stage of a finished search dropped.
-
-        It is stored in the signature.
-        """
+        """Return the share of all pairs that each stage of a search dropped, from its threads' workspaces."""
         return {}
 
     def lacking(self) -> str:
@@ -168,7 +153,7 @@ class ScoredWhole(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         documents = np.arange(len(corpus.row_ptr) - 1)
         for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
             answers.put(q, documents, scores, corpus, k)

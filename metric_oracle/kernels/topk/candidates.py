@@ -16,23 +16,15 @@ class Candidates(NamedTuple):
     document: np.ndarray  # int64[m]
     score: np.ndarray  # float64[m]
     unseen: np.ndarray  # float64[n], upper bound on the score of every other document with the query
-    is_final: np.ndarray  # bool[n], output: whether no other document can be among the k best rows of the query
+    is_final: np.ndarray  # bool[n], output: no other document can be among the k best rows of the query
 
 
 @jit
 def put_best(candidates, row_ptr, row_id, k, best, answers):
-    """Write the k best rows of each query from its scored documents, and `candidates.is_final`.
+    """Write the k best rows of each query of `candidates` into `answers`, and `candidates.is_final`.
 
-    Parameters
-    ----------
-    candidates : Candidates
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows of each document, ascending.
-    k : int
-    best : Best
-        Scratch.
-    answers : Answers
-        Its rows, scores and ties are written; see `cpu.expand`.
+    `row_ptr` and `row_id` are the corpus rows of each document, int64[D + 1] and int64[N], ascending; `best` is
+    scratch.
     """
     ptr = candidates.ptr
     for i in range(len(candidates.query)):

@@ -20,25 +20,21 @@ from metric_oracle.kernels._sort import sort
 class Best(NamedTuple):
     """The best documents of one query so far, as a binary heap with the worst score at index 0."""
 
-    document: np.ndarray  # int32[D], documents
-    # float64[D], `score[0]` is the least; `score[i]` is at most the scores of its children, 2 i + 1 and 2 i + 2.
-    score: np.ndarray
-    # int64[3], number of documents in the heap; of the corpus rows that they stand for; of the rows of those with
-    # the least score.
+    document: np.ndarray  # int32[D], the documents of the heap
+    score: np.ndarray  # float64[D], their scores; `score[i]` is at most those of its children, 2 i + 1 and 2 i + 2
+    # int64[3], number of documents in the heap; of the corpus rows that they stand for; and of those with the least
+    # score
     state: np.ndarray
     floor: np.ndarray  # float64[1], documents with a lower score are not inserted
-    # int32[n], for each document, the greatest number of its rows that one list of the query excludes.
+    # int32[n], for each document of the corpus, the most of its rows that one list of the query excludes
     excluded: np.ndarray
-    # int32[n], scratch: for each document, the number of its rows that one list excludes; 0 between lists.
-    of_list: np.ndarray
+    of_list: np.ndarray  # int32[n], scratch: the number of its rows that the present list excludes; 0 between lists
 
 
 def new_best(n_kept: int, n_documents: int | None = None) -> Best:
-    """Allocate a `Best` for up to `n_kept` documents of a corpus of `n_documents`.
+    """Allocate a `Best` for up to `n_kept` documents of a corpus of `n_documents`, by default `n_kept`.
 
-    `n_documents` is `n_kept` by default.
-
-    The heap must have room for all documents of a corpus, because all may have equal scores.
+    It must have room for all documents that may be inserted, because all may have equal scores.
     """
     n = n_kept if n_documents is None else n_documents
     return Best(
@@ -68,14 +64,14 @@ def new_bests(n: int, n_documents: int) -> tuple[Best, ...]:
 
 @jit
 def reset(best, floor):
-    """Remove all documents; from now on documents that score below `floor` are not inserted."""
+    """Remove all documents from `best`; from now on those that score below `floor` are not inserted."""
     best.state[:] = 0
     best.floor[0] = floor
 
 
 @jit
 def begin(best, answers, q):
-    """Prepare for query q: remove all documents, take its limit as the floor, and count the rows its lists exclude.
+    """Prepare `best` for query q: remove all documents, set the floor to its limit, count the rows its lists exclude.
 
     Insertions follow; `expand` ends the query.
     """
@@ -95,14 +91,14 @@ def begin(best, answers, q):
 
 @inner
 def _rows_of(exclusion, group):
-    """Return the corpus rows of a group of excluded rows."""
+    """Return the corpus rows of a group of an `Exclusion`."""
     return exclusion.row[exclusion.ptr[group] : exclusion.ptr[group + 1]]
 
 
 @inner
-def _is_excluded(exclusion, place, row, n):
-    """Return whether list `place` excludes a corpus row by one of the first n columns of groups; see `Exclusion`."""
-    for g in range(n):
+def _is_excluded(exclusion, place, row, n_columns):
+    """Return whether list `place` excludes a corpus row by one of the first columns of groups, `n_columns` of them."""
+    for g in range(n_columns):
         if exclusion.wanted[place, g] >= 0 and exclusion.group[g, row] == exclusion.wanted[place, g]:
             return True
     return False
@@ -112,7 +108,7 @@ def _is_excluded(exclusion, place, row, n):
 def _count_excluded(exclusion, place, step, best):
     """Count, in `best.of_list`, the rows of each document that list `place` excludes, each row once.
 
-    With a step of 0 reset the counts.
+    `step` is 1; with 0 reset these counts.
     """
     for g in range(exclusion.wanted.shape[1]):
         if exclusion.wanted[place, g] >= 0:
@@ -132,30 +128,16 @@ def _n_rows(document, row_ptr, best):
 
 @jit
 def threshold(best, k):
-    """Return the score that a document must reach to be listed.
-
-    It is that of the k-th best row, or the floor as long as there are fewer than k rows.
-    """
+    """Return the score that a document must reach to be listed: that of the k-th best row, else the floor."""
     return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
 @jit
 def insert(document, score, row_ptr, k, best):
-    """Insert a document with its score unless k rows are better, and remove documents that k rows are now better than.
+    """Insert a document unless its score is below `threshold`, and remove documents that k rows are now better than.
 
-    Parameters
-    ----------
-    document : int
-    score : float64
-    row_ptr : int64[D + 1]
-        Offsets of the corpus rows of each document.
-    k : int
-    best : Best
-        Changed in place.
-
-    Cost
-    ----
-    O(log n) for a heap of n documents, each of which is removed at most once; ties are counted once.
+    `best` is changed, and `row_ptr`, int64[D + 1], has the offsets of the documents' corpus rows. The cost is O(log n)
+    for a heap of n documents, each of which is removed at most once; ties are counted once.
     """
     if score < threshold(best, k):
         return
@@ -181,7 +163,7 @@ def insert(document, score, row_ptr, k, best):
 
 @inner
 def _sift_up(document, score, i, best):
-    """Insert a document at the free index i at the end of the heap, and move it up to its place."""
+    """Insert a document with its score at the free index i at the end of the heap, and move it up to its place."""
     while i > 0 and score < best.score[(i - 1) >> 1]:
         parent = (i - 1) >> 1
         best.score[i], best.document[i] = best.score[parent], best.document[parent]
@@ -191,7 +173,7 @@ def _sift_up(document, score, i, best):
 
 @inner
 def _sift_down(document, score, best):
-    """Replace the document at the root of the heap, and move the new one down to its place."""
+    """Replace the document at the root of the heap by this one, and move it down to its place."""
     n = best.state[0]
     i = 0
     while 2 * i + 1 < n:
@@ -237,27 +219,10 @@ def _sort_descending(best):
 
 @jit
 def expand(best, row_ptr, row_id, k, answers, q):
-    """Write the k best rows of each list of query q, and reset the counts of excluded rows.
+    """Write the k best rows of each list of query q into `answers`, and reset the counts of excluded rows.
 
-    Parameters
-    ----------
-    best : Best
-        Sorted afterwards, no longer a heap.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows of each document, ascending.
-    k : int
-    answers : Answers
-    q : int
-
-    Writes
-    ------
-    answers.rows : int64[k] of each list, -1 if there is no further row
-    answers.scores : float64[k]
-    answers.ties : int64[k], number of corpus rows with exactly that score
-
-    Cost
-    ----
-    O(n log n) for a heap of n documents and the rows that may be listed.
+    `row_ptr` and `row_id` are the corpus rows of each document, int64[D + 1] and int64[N], ascending. Afterwards `best`
+    is sorted, no longer a heap. The cost is O(n log n) for n documents and the rows that may be listed.
     """
     _sort_descending(best)
     exclusion = answers.exclusion
@@ -279,7 +244,10 @@ def expand(best, row_ptr, row_id, k, answers, q):
 
 @jit
 def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score, out_ties):
-    """Write the k best rows of list `place`, their scores and ties: int64[k], float64[k], int64[k]; see `expand`."""
+    """Write the k best rows of list `place`, their scores and ties: int64[k], float64[k], int64[k]; see `expand`.
+
+    Where there are fewer, they are -1, 0 and 0.
+    """
     n = best.state[0]
     filled = 0
     begin = 0

@@ -12,17 +12,16 @@ import numpy as np
 class Exclusion(NamedTuple):
     """Groups of corpus rows, and the groups that each list excludes.
 
-    There may be several columns of groups, for example patients and studies; Q distinct queries have L lists.
+    There are G columns of groups, for example patients and studies, and M groups in all; Q distinct queries have L
+    lists.
     """
 
-    # int64[Q + 1], first list of each distinct query; empty if each has one list and nothing is excluded.
+    # int64[Q + 1], first list of each distinct query; empty if each has one list and nothing is excluded
     first: np.ndarray
-    wanted: np.ndarray  # int64[L, G], for each list, the group that it excludes by each of G columns, -1 for none
-    # int64[G, N]. Group of each corpus row by each column, -1 for none. Groups of different columns have
-    # different numbers.
-    group: np.ndarray
-    ptr: np.ndarray  # int64[M + 1], corpus rows of each group
-    row: np.ndarray  # int64[...]
+    wanted: np.ndarray  # int64[L, G], the group of each column that a list excludes, -1 for none
+    group: np.ndarray  # int64[G, N], group of each corpus row in each column, -1 for none; no number is in two columns
+    ptr: np.ndarray  # int64[M + 1], offset of each group in `row`
+    row: np.ndarray  # int64[...], corpus rows of each group
     document: np.ndarray  # int64[N], document of each corpus row, -1 for none
 
     def lists(self, q: int) -> range:
@@ -38,9 +37,9 @@ class Exclusion(NamedTuple):
         return rows[self.document[rows] >= 0]
 
     def row_ptr(self, q: int, row_ptr: np.ndarray) -> np.ndarray:
-        """Return offsets, int64[D + 1], whose differences are lower bounds on the rows that a document adds to a list.
+        """Return offsets whose differences are the least number of rows that each document adds to a list of query q.
 
-        A document adds those of its rows that the lists of query q do not exclude.
+        Those in `row_ptr`, int64[D + 1], are of all its rows; a list leaves out the rows that it excludes.
         """
         if not len(self.first):
             return row_ptr
@@ -54,7 +53,7 @@ class Exclusion(NamedTuple):
         return found
 
     def n_documents(self, q: int, k: int) -> int:
-        """Return how many of the best documents are sure to hold k rows for each list of query q.
+        """Return how many of the best documents are sure to hold k rows for each list of distinct query q.
 
         Each excluded row may remove at most one document.
         """

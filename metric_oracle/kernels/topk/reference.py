@@ -4,26 +4,11 @@ import numpy as np
 
 
 def select(documents, scores, row_ptr, row_id, k, excluded=()):
-    """Return the k best rows of scored documents: best score first, equal scores by ascending row.
+    """Return the k best rows of scored documents, their scores and ties: best score first, equal ones by ascending row.
 
-    Parameters
-    ----------
-    documents : int64[n]
-        Distinct documents.
-    scores : float64[n]
-        Their scores.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Corpus rows of each document.
-    k : int
-    excluded : int64[e]
-        Corpus rows that are neither listed nor counted.
-
-    Returns
-    -------
-    rows : int64[m], m = min(k, rows of the documents)
-    scores : float64[m]
-    ties : int64[m]
-        For each row, how many rows of these documents have exactly its score.
+    `documents`, int64[n], are distinct, `scores` is float64[n], and `row_ptr` and `row_id` are the corpus rows of each
+    document, int64[D + 1] and int64[N]. Rows in `excluded`, int64[e], are neither listed nor counted. The ties of a row
+    that is listed are the number of rows with exactly its score.
     """
     n = k + len(excluded)  # so many documents stand for k rows or more: nothing below the last of them is listed
     if len(documents) > n:
