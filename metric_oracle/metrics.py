@@ -62,7 +62,7 @@ SOURCES: dict[str, SourceRecord] = {
             option("radgraph", "GRAPHS.json"),
             f"{option('radgraph')} and {option('predicted_radgraph')} with JSON, or "
             f"{option('radgraph', 'ARCHIVE.tar.gz')} for both",
-            contents="RadGraph graphs of {} (JSON)",
+            contents="RadGraph graphs of {}, as the package radgraph returns them (JSON)",
             model="a RadGraph model (.tar.gz)",
             model_arguments=("radgraph_encoder",),
         ),
@@ -98,7 +98,7 @@ SOURCES: dict[str, SourceRecord] = {
             f"{option('chexbert_labels', 'FILE')} {option('uncertain', 'positive|negative|blank')}",
             f"{option('uncertain')} with {option('chexbert_labels')} and {option('predicted_chexbert_labels')}, or "
             f"with {option('chexbert', 'chexbert.pth')}",
-            contents="Table with the 14 CheXbert labels of {}",
+            contents="Table with the 14 CheXbert labels of {}: an id column, and one per label (1, 0, -1 or empty)",
             made_by="chexbert",
             settings=("uncertain",),
         ),
@@ -110,7 +110,7 @@ SOURCES: dict[str, SourceRecord] = {
             ("labels",),
             option("labels", "FILE"),
             f"{option('labels')} and {option('predicted_labels')}",
-            contents="Table with any labels of {}: an id column, and one column per label",
+            contents="Table with any labels of {}: an id column, and one per label (1, 0, -1 or empty)",
         ),
         SourceRecord(
             "srr",
@@ -120,7 +120,7 @@ SOURCES: dict[str, SourceRecord] = {
             ("srr_labels",),
             option("srr_labels", "FILE"),
             f"{option('srr_labels')} and {option('predicted_srr_labels')}",
-            contents="Table with the SRR-BERT labels of {}: an id column, and one column per finding with its status",
+            contents="Table with the SRR-BERT labels of {}: an id column, and one per finding and status (1 or 0)",
         ),
         SourceRecord(
             "entities",
@@ -143,7 +143,7 @@ SOURCES: dict[str, SourceRecord] = {
             ("sentences",),
             option("sentences", "FILE"),
             f"{option('sentences')} and {option('predicted_sentences')}",
-            contents="Sentence vectors of {} (.npz, .parquet, .json or .jsonl)",
+            contents="Vectors of the sentences of {} (.npz, .parquet, .json or .jsonl)",
         ),
         SourceRecord(
             "bertscore",

@@ -27,6 +27,7 @@ def command(
     endings: Sequence[str] = (),
     formats: Sequence[str] = (),
     plot: bool = False,
+    needs_out: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     r"""Register a function as a command.
 
@@ -48,7 +49,7 @@ def command(
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         declared = inspect.signature(body).parameters
-        added = _added(endings, formats, plot)
+        added = _added(endings, formats, plot, needs_out)
         parameters = sorted([*_flat(declared.values()), *added], key=_panel)
 
         def run(**given: Any) -> Any:
@@ -81,11 +82,11 @@ def _without_dots(value: Any) -> Any:
     return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
-def _added(endings: Sequence[str], formats: Sequence[str], plot: bool) -> list[inspect.Parameter]:
+def _added(endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out: bool) -> list[inspect.Parameter]:
     """Return the parameters of the options that every command gets."""
     kinds: list[tuple[str, Any, Any]] = []
     if endings:
-        kinds.append(("out", Annotated[Path | None, options.out(*endings)], None))
+        kinds.append(("out", Annotated[Path | None, options.out(endings, is_needed=needs_out)], None))
     if plot:
         kinds.append(("plot", options.Plot, None))
     if formats:

@@ -19,6 +19,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle mine INDEX -m radgraph -k 3 --min-score 0.4 --out positives.parquet",
     'oracle mine INDEX -m rouge-l -k 5 --where "radgraph<=0.2" \\\n--exclude text,subject_id --out negatives.parquet',
     endings=(".parquet",),
+    needs_out=True,
     formats=("table", "jsonl"),
 )
 def mine(
@@ -67,10 +68,11 @@ def mine(
     "oracle pairs positives.parquet negatives.parquet --shape triplet \\\n--index INDEX --out triplets.parquet",
     "oracle pairs positives.parquet --shape trec --index INDEX --out qrels.txt",
     endings=(".parquet", ".txt", ".qrels"),
+    needs_out=True,
     formats=("table", "jsonl"),
 )
 def pairs(
-    positives: o.Positives, shape: o.Shape, to: Destination, negatives: o.Negatives = None, index: o.IndexOption = None
+    positives: o.Positives, shape: o.Shape, to: Destination, negatives: o.Negatives = None, index: o.MinedIndex = None
 ) -> None:
     """Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.
 

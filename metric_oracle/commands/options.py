@@ -109,12 +109,19 @@ _READABLE = (
     "a table with ids and texts (CSV, TSV, Parquet, JSON, JSON Lines or Excel), or the folder or zip file of MIMIC-CXR"
 )
 _TESTS = "a file in any format that build-index reads, or a folder that build-index wrote"
-_INDEX = _argument("INDEX", "Index of the corpus: a folder that build-index wrote.")
-_QUERIES = _argument("QUERIES", f"Test reports: {_TESTS}.")
-Index = Annotated[Path, _INDEX]
-IndexOrNone = Annotated[Path | None, _INDEX]
-Queries = Annotated[Path, _QUERIES]
-QueriesOrNone = Annotated[Path | None, _QUERIES]
+_BUILT = "Index of the corpus: a folder that build-index wrote."
+_SYNTHETIC = "Without INDEX and QUERIES, a synthetic corpus is made and searched."
+Index = Annotated[Path, _argument("INDEX", _BUILT)]
+TimedIndex = Annotated[Path | None, _argument("INDEX", f"{_BUILT} {_SYNTHETIC}")]
+
+
+def _queries(text: str = "") -> Any:
+    return _argument("QUERIES", f"Test reports: {_TESTS}.{text}")
+
+
+Queries = Annotated[Path, _queries()]
+QueriesOrText = Annotated[Path | None, _queries(" Needed unless --text is given.")]
+TimedQueries = Annotated[Path | None, _queries(f" Needed with INDEX. {_SYNTHETIC}")]
 Corpus = Annotated[Path, _argument("REPORTS", f"Reports: {_READABLE}.")]
 References = Annotated[Path, _argument("REFERENCES", f"Reference reports, which radiologists wrote: {_TESTS}.")]
 Predictions = Annotated[
@@ -129,14 +136,15 @@ SampledReports = Annotated[
     Path,
     _argument(
         "CANDIDATES",
-        "Several reports of a model for each study: JSON Lines or Parquet with lists in the column candidates, or "
-        "a table with one row per sample.",
+        "Several reports of a model for each study, called samples: JSON Lines or Parquet with lists in the column "
+        "candidates, or a table with one row per sample.",
     ),
 ]
 ResultFile = Annotated[Path, _argument("RESULTS", "File of results that retrieve or baseline wrote with --out.")]
-ResultFiles = Annotated[
-    list[Path] | None,
-    _argument("RESULTS", "Files of results or scores that retrieve, baseline or score wrote with --out."),
+_RESULT_FILES = "Files of results or scores that retrieve, baseline or score wrote with --out"
+ResultFiles = Annotated[list[Path] | None, _argument("RESULTS", f"{_RESULT_FILES}.")]
+ResultsOrIndex = Annotated[
+    list[Path] | None, _argument("RESULTS", f"{_RESULT_FILES}. They may be left out if --index is given.")
 ]
 _COUNTS = (
     "Errors that radiologists counted: the published table of ReXVal, GREEN or RadEvalX, or a table with one row per "
@@ -151,19 +159,25 @@ Systems = Annotated[
     _argument(
         "[NAME=]FILE",
         "Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. By default the name "
-        "of the file. A name given with several files joins their metrics into one row.",
+        "is that of the file without its ending. A name given with several files joins their metrics into one row.",
     ),
 ]
 Sets = Annotated[
     list[str],
     _argument(
         "[NAME=]FILE",
-        "Set of reports: a file that a model wrote, and its name in the table. By default the name of the file.",
+        "Set of reports: its name in the table, and a file of reports that a model wrote. By default the name is that "
+        "of the file without its ending.",
     ),
 ]
 HumanReports = Annotated[
     Path | None,
-    _file("--references", ROWS, f"Human test reports, with which each set of reports is compared: {_TESTS}."),
+    _file(
+        "--references",
+        ROWS,
+        f"Human test reports, with which each set of reports is compared: {_TESTS}. By default the sets are measured "
+        "without such a comparison.",
+    ),
 ]
 Mask = Annotated[
     bool,
@@ -177,7 +191,9 @@ Mask = Annotated[
 PairsFile = Annotated[
     Path | None,
     _file(
-        "--pairs", OUTPUT, "File to write each report with its nearest training report to: .parquet, .csv or .jsonl."
+        "--pairs",
+        OUTPUT,
+        "Also write each report with the training report that is nearest to it: a .parquet, .csv or .jsonl file.",
     ),
 ]
 ScoredPairs = Annotated[
@@ -215,12 +231,21 @@ Positives = Annotated[
 Negatives = Annotated[
     Path | None,
     _argument(
-        "NEGATIVES", "Pairs of reports that differ in what they say: a file that oracle mine wrote in the same index."
+        "NEGATIVES",
+        "Pairs of reports that differ in what they say: a file that oracle mine wrote in the same index. Needed for "
+        "the shapes triplet and labeled-list.",
     ),
 ]
 Shape = Annotated[
     str,
-    _choice("--shape", SHAPES, OUTPUT, "What the file has in each row: {}. trec are relevance judgements, by ids."),
+    _choice(
+        "--shape",
+        SHAPES,
+        OUTPUT,
+        "What a row of the file has: {}. triplet: anchor, positive, negative. n-tuple: anchor, positive and several "
+        "negatives. labeled-pair: anchor, candidate and label, 1 or 0. labeled-list: anchor, a list of candidates and "
+        "a list of labels. trec: relevance judgements by ids, in a .txt or .qrels file.",
+    ),
     OneOf(SHAPES),
 ]
 
@@ -236,17 +261,33 @@ Metric = Annotated[list[str], _metric(f"Metric of the search, {_LISTED}.")]
 Summed = Annotated[
     list[str], _metric(f"Metric of the search, {_LISTED}; or a sum, such as radgraph+chexbert:agreement.")
 ]
+_SEVERAL = f"{_LISTED}. Separate several by commas, or repeat the option."
 Metrics = Annotated[
+    list[str] | None, _metric(f"Metrics, {_SEVERAL} By default the usual ones whose inputs are all given.")
+]
+IndexedMetrics = Annotated[
+    list[str] | None,
+    _metric(f"Metrics that the index is built for, {_SEVERAL} By default all whose inputs are given."),
+]
+MetricsOfSamples = Annotated[list[str], _metric(f"Metrics of the samples, {_SEVERAL}")]
+MetricsOfPairs = Annotated[
     list[str] | None,
     _metric(
-        f"Metrics, {_LISTED}. Separate several by commas, or repeat the option. By default those are used whose inputs "
-        "are all given."
+        "Metrics to use: columns of --scores, or metrics of this tool under which the texts of the pairs are scored, "
+        f"{_SEVERAL} By default all columns, or the usual metrics of texts if there are no --scores."
+    ),
+]
+MetricsOfSum = Annotated[
+    list[str] | None,
+    _metric(
+        f"Metrics that the sum is fitted on, {_SEVERAL} By default all that have a column of scores, or the usual "
+        "metrics of texts if only texts are given."
     ),
 ]
 BLEU: Any = ("bleu",)  # the default metric
 _TOP_K = ("-k", "--top-k")
 TopK = Annotated[int, _number(*_TOP_K, text="Number of best reports to return for each test report.")]
-NCandidates = Annotated[int, _number(*_TOP_K, text="Number of best candidates to list for each report.")]
+NCandidates = Annotated[int, _number(*_TOP_K, text="Number of candidates to keep for each report.")]
 Text = Annotated[
     str | None, _word("--text", SEARCH, "Text of one test report, in quotes, instead of a QUERIES file.", "REPORT")
 ]
@@ -288,7 +329,8 @@ Part = Annotated[
         "--part",
         SEARCH,
         "Search only the I-th of N parts, such as 3/16, so that N processes share the work. retrieve divides the "
-        "shards of a set, mine the anchors. Needs --out; oracle merge joins the files of all parts.",
+        "shards of a set, mine the anchors. Needs --out; oracle merge joins the files of all parts. By default all "
+        "is searched.",
         "I/N",
     ),
 ]
@@ -301,8 +343,8 @@ Keep = Annotated[
     _word(
         "--keep",
         READING,
-        "Columns to store with the reports, such as subject_id; several with commas. retrieve --exclude can name them. "
-        "By default none is stored.",
+        "Columns of the table to store with the reports, such as subject_id; several with commas. --exclude of "
+        "retrieve and mine can name them. By default none is stored.",
     ),
 ]
 ShardRows = Annotated[
@@ -325,7 +367,8 @@ class Running:
             "--runner",
             RUNNERS,
             SEARCH,
-            "Where the shards of a set are processed: {}, on a Ray cluster. By default in this process.",
+            "Where the shards of a set are processed: {}, on a Ray cluster. It needs a set of shards, which "
+            "build-index --shard-rows builds. By default they are processed in this process.",
         ),
         OneOf(RUNNERS),
     ] = None
@@ -340,12 +383,19 @@ class Running:
         ),
     ] = None
     num_gpus: Annotated[
-        float | None, _word("--num-gpus", SEARCH, "Number of GPUs that each Ray worker gets. By default 0.", "N")
+        float | None,
+        _word("--num-gpus", SEARCH, "Number of GPUs that each worker gets with --runner ray. By default 0.", "N"),
     ] = None
 
 
 Weights = Annotated[
-    Path | None, _file("--weights", SEARCH, f"Weights of -m {COMPOSITE}: a JSON file that fit-composite wrote.")
+    Path | None,
+    _file(
+        "--weights",
+        SEARCH,
+        f"Weights of the metric {COMPOSITE}: a JSON file that fit-composite wrote. That metric needs them, and no "
+        "other takes them.",
+    ),
 ]
 
 
@@ -372,8 +422,8 @@ class Searching:
         _word(
             "--min-score",
             SEARCH,
-            "Return only reports that score X or better. A test report may then get fewer than -k. By default all "
-            "scores count.",
+            "List only reports that score X or better. A list may then be shorter than -k. By default all scores "
+            "count.",
             "X",
         ),
     ] = None
@@ -382,8 +432,8 @@ class Searching:
         _word(
             "--where",
             SEARCH,
-            "Return only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default "
-            "no other metric counts.",
+            "List only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default no other "
+            "metric counts.",
             '"METRIC>=X"',
         ),
     ] = None
@@ -442,9 +492,9 @@ def _tests(text: str = "") -> Any:
 
 
 NReports = Annotated[int, _reports()]
-NReportsOrNone = Annotated[int | None, _reports(" By default 20000.")]
+NReportsOrNone = Annotated[int | None, _reports(" By default 20000; not with INDEX.")]
 NTests = Annotated[int, _tests()]
-NTestsOrNone = Annotated[int | None, _tests(" By default 500.")]
+NTestsOrNone = Annotated[int | None, _tests(" By default 500; not with INDEX.")]
 Generated = Annotated[
     bool,
     _flag(
@@ -502,7 +552,8 @@ _HUGGING_FACE = "a folder, or the name of a Hugging Face model, which is downloa
 _ENCODER = _file(
     "--encoder",
     BERTSCORE,
-    f"Encoder of BERTScore: {_HUGGING_FACE}. Test reports are encoded by the encoder of the index by default.",
+    f"Encoder of BERTScore: {_HUGGING_FACE}. By default test reports of a search are encoded by the encoder of the "
+    "index; elsewhere BERTScore needs this option.",
     "MODEL",
 )
 Layer = Annotated[
@@ -511,8 +562,8 @@ Layer = Annotated[
         "--layer",
         panel=BERTSCORE,
         least=0,
-        text="Number of the encoder's layer whose hidden states are compared. By default 5 for distilroberta-base; any "
-        "other encoder needs this option.",
+        text="Number of the layer of --encoder whose hidden states BERTScore compares. By default 5 for "
+        "distilroberta-base; any other encoder needs this option.",
     ),
 ]
 States = Annotated[
@@ -521,8 +572,8 @@ States = Annotated[
         "--states",
         STATES,
         BERTSCORE,
-        "Precision in which the index stores the token states of BERTScore: {}. float16 takes half the space and "
-        "changes scores in the fifth digit. By default float32.",
+        "Precision in which the index stores the token states of --encoder for BERTScore: {}. float16 takes half the "
+        "space and changes scores in the fifth digit. By default float32.",
     ),
     OneOf(STATES),
 ]
@@ -531,7 +582,7 @@ Bf16 = Annotated[
     _flag(
         "--bf16",
         panel=BERTSCORE,
-        text="Run the encoder of BERTScore in bfloat16, which changes the scores. It is faster on a GPU and on "
+        text="Run --encoder in bfloat16, which changes the scores of BERTScore. It is faster on a GPU and on "
         "processors with AVX-512 or AMX, and slower on others. By default the encoder runs in float32.",
     ),
 ]
@@ -540,8 +591,8 @@ Rescaling = Annotated[
     _file(
         "--rescale-table",
         BERTSCORE,
-        "Baselines for rescaling BERTScore: the .tsv file of the bert_score package for the encoder. By default those "
-        "of distilroberta-base are known.",
+        "Baselines of --encoder, with which BERTScore is then rescaled: the .tsv file of the bert_score package. By "
+        "default the published ones of distilroberta-base; scores of other encoders are then not rescaled.",
     ),
 ]
 
@@ -556,7 +607,7 @@ class Bertscore:
             "--idf",
             BERTSCORE,
             "Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the "
-            "test reports), corpus (in the index), or a file of weights. By default off.",
+            "test reports or references), corpus (in the reports of the index), or a file of weights. By default off.",
             "FROM",
         ),
     ] = None
@@ -565,8 +616,8 @@ class Bertscore:
         _flag(
             "--rescale/--no-rescale",
             panel=BERTSCORE,
-            text="Rescale BERTScore with the encoder's baseline, or do not. By default it is rescaled if a baseline is "
-            "known.",
+            text="Rescale BERTScore with the encoder's baseline, or do not. By default it is rescaled if the baseline "
+            "is known: that of distilroberta-base, or from --rescale-table.",
         ),
     ] = None
 
@@ -581,8 +632,8 @@ class Models:
         _file(
             "--radgraph-encoder",
             FILES,
-            "Folder with the configuration and tokenizer of the transformer that the RadGraph model is based on. By "
-            "default it is taken from the cache of Hugging Face.",
+            "Folder with the configuration and tokenizer of the transformer that a RadGraph model is based on. By "
+            "default a local folder of the transformer's name or, without one, the cache of Hugging Face is read.",
             "FOLDER",
         ),
     ] = None
@@ -591,8 +642,8 @@ class Models:
         _file(
             "--vocabulary",
             FILES,
-            "Vocabulary of chexbert.pth: the file vocab.txt of bert-base-uncased. By default it is taken from the "
-            "folder of chexbert.pth or the cache of Hugging Face.",
+            "Vocabulary for --chexbert chexbert.pth: the file vocab.txt of bert-base-uncased. By default it is taken "
+            "from the folder of chexbert.pth or, if it is not there, the cache of Hugging Face.",
         ),
     ] = None
     entity_encoder: Annotated[
@@ -600,7 +651,8 @@ class Models:
         _file(
             "--entity-encoder",
             FILES,
-            "Folder of the model BioLORD-2023-C, which makes the vectors of entities. Needed if --entities is a model.",
+            "Folder of the model BioLORD-2023-C, which makes the vectors of entities. Needed if --entities is a model, "
+            "and only then.",
             "FOLDER",
         ),
     ] = None
@@ -613,9 +665,12 @@ class Models:
     ] = None
 
 
-_CREPE = _file("--crepe", FILES, "Checkpoint of the metric CREPE: its folder, or the file of its weights.")
-Crepe = Annotated[Path, _CREPE]
-CrepeOrNone = Annotated[Path | None, _CREPE]
+def _crepe(text: str = "") -> Any:
+    return _file("--crepe", FILES, f"Checkpoint of CREPE: its folder, or the file of its weights.{text}")
+
+
+Crepe = Annotated[Path, _crepe()]
+CrepeOrNone = Annotated[Path | None, _crepe(" The metric crepe needs it.")]
 _NEXT_TO_WEIGHTS = "By default the one in the folder of its weights."
 
 
@@ -652,13 +707,13 @@ Uncertain = Annotated[
         "--uncertain",
         UNCERTAIN,
         FILES,
-        "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
-        "changes the scores.",
+        "What an uncertain label (-1) counts as: {}. blank means not mentioned. Needed if labels are uncertain: there "
+        "is no default, because this changes the scores.",
     ),
     OneOf(UNCERTAIN),
 ]
 _RECOGNIZED = "By default it is recognized by its name."
-_LIKE = "By default that of the references if this file has it, or else it is recognized by its name."
+_LIKE = "By default that of the reference or test reports if this file has it, or else it is recognized by its name."
 IdColumn = Annotated[str | None, _word("--id-column", READING, f"Column with the ids of the studies. {_RECOGNIZED}")]
 
 
@@ -678,7 +733,8 @@ Separator = Annotated[
     _word(
         "--separator",
         READING,
-        "Separator between the columns of CSV and TSV files: one character, or tab. By default it is detected.",
+        "Separator between the columns of CSV and TSV files: one character, or the word tab. By default it is "
+        "detected.",
     ),
 ]
 PredictedIdColumn = Annotated[
@@ -765,7 +821,7 @@ OverlapOfStudy = Annotated[
         "--overlap",
         panel=OUTPUT,
         text="Also write overlap.md and overlap.csv into the folder of the study: what the reports of models and "
-        "the test reports copy from the corpus, as oracle overlap measures it.",
+        "the test reports copy from the corpus, as oracle overlap measures it. Needs --out.",
     ),
 ]
 Inner = Annotated[
@@ -773,7 +829,8 @@ Inner = Annotated[
     _flag(
         "--inner",
         panel=PREDICTED,
-        text="Use only the studies that have both a reference and a prediction. By default a missing one is an error.",
+        text="Use only the studies that have a reference and a prediction of each model. By default a missing one is "
+        "an error.",
     ),
 ]
 
@@ -801,7 +858,8 @@ class PredictedReading:
             "--ids",
             PREDICTED,
             "Ids of the predictions in their order, if PREDICTIONS has none: R2Gen's annotation.json, a table, or a "
-            "text file with one id per line.",
+            "text file with one id per line. Of a file with splits, the ids of --split count, by default those of "
+            "test.",
         ),
     ] = None
     metadata: Annotated[
@@ -809,8 +867,8 @@ class PredictedReading:
         _file(
             "--metadata",
             PREDICTED,
-            "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if PREDICTIONS has one row per image: one "
-            "image of each study is used.",
+            "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed if PREDICTIONS has one row per image; one "
+            "image of each study is then used.",
         ),
     ] = None
     predicted_section: Annotated[
@@ -845,8 +903,8 @@ class Reading:
             "--section",
             SECTIONS,
             READING,
-            "Section of the reports to use: {}. By default that of the index, or else the impression "
-            "or the only section that a table has.",
+            "Section of the reports to use: {}. By default that of the index, or else the impression or the only "
+            "section that a table has.",
         ),
         OneOf(SECTIONS),
     ] = None
@@ -857,7 +915,8 @@ class Reading:
         _word(
             "--split",
             READING,
-            'Split to read, such as "test", or several, such as "train+validate". By default all reports are read.',
+            'Split to read, such as "test", or several, such as "train+validate", from the column split of the reports '
+            "or from --split-file. By default all reports are read.",
         ),
     ] = None
     split_file: Annotated[
@@ -865,7 +924,8 @@ class Reading:
         _file(
             "--split-file",
             READING,
-            "Table with an id column and a column split. By default the reports' own column split is used.",
+            "Table with an id column and a column split, which says which reports are in --split. Needs --split. By "
+            "default the reports' own column split is used.",
         ),
     ] = None
     profile: Annotated[
@@ -914,7 +974,9 @@ class SampleInputs:
 Sampled = Annotated[
     Path | None,
     _file(
-        "--sampled", ROWS, "Several reports of a model for each study, to show with the test reports: as for best-of."
+        "--sampled",
+        ROWS,
+        "Several reports of a model for each study, to show with the test reports: a file as for oracle best-of.",
     ),
 ]
 Copied = Annotated[
@@ -922,8 +984,8 @@ Copied = Annotated[
     _file(
         "--copies",
         ROWS,
-        "File of oracle overlap --pairs about the test reports: .parquet, .csv or .jsonl. Pages show the longest runs "
-        "of words that are shared with training reports.",
+        "File that oracle overlap --pairs wrote for the test reports: .parquet, .csv or .jsonl. Pages then show the "
+        "longest runs of words that reports share with training reports.",
     ),
 ]
 ImagesFolder = Annotated[
@@ -938,19 +1000,30 @@ ImagesFolder = Annotated[
 ]
 Column = Annotated[
     str | None,
-    _word("--column", SEARCH, "Column of the candidates with a number per sample: a selector takes the greatest."),
+    _word(
+        "--column",
+        SEARCH,
+        "Column of CANDIDATES with a number for each sample: also measure the choice of the sample with the greatest "
+        "number. By default no column is used.",
+    ),
 ]
 Weighted = Annotated[
     bool,
     _flag(
         "--weighted",
         panel=SEARCH,
-        text="Weigh the other samples by their probability, exp(log-probability). By default all count equally.",
+        text="Weigh the other samples by their probability, exp(log-probability). Needs the log-probabilities, in the "
+        "column logprobs or logprob of CANDIDATES. By default all count equally.",
     ),
 ]
 Utilities = Annotated[
     Path | None,
-    _file("--utilities", OUTPUT, "Also write the expected score of every sample: a .parquet, .csv or .jsonl file."),
+    _file(
+        "--utilities",
+        OUTPUT,
+        "Also write the expected score of every sample, its mean score with the others as references: a .parquet, .csv "
+        "or .jsonl file.",
+    ),
 ]
 Matrix = Annotated[
     Path | None,
@@ -962,7 +1035,8 @@ OtherResults = Annotated[
     _several(
         "--results",
         "FILE",
-        "Results that retrieve, baseline or score wrote with --out; their mean is compared with the curve. Repeatable.",
+        "Results that retrieve, baseline or score wrote with --out for the same studies; their mean is shown beside "
+        "the curve. Repeatable.",
     ),
 ]
 
@@ -970,15 +1044,19 @@ OtherResults = Annotated[
 # Tables and ratings
 System = Annotated[
     str | None,
-    _word("--system", PREDICTED, "Name of the model that wrote PREDICTIONS. By default the name of the file."),
+    _word(
+        "--system",
+        PREDICTED,
+        "Name of the model that wrote PREDICTIONS. By default that of the file without its ending.",
+    ),
 ]
 Random = Annotated[
     str | None,
     _word(
         "--random",
         ROWS,
-        "Name of the row of random retrieval. The table then shows the difference of every other mean from "
-        "the mean of that row, in percent.",
+        "Name of the row of random retrieval. The table then shows the difference of every other mean from the mean of "
+        "that row, in percent. By default it shows no such difference.",
     ),
 ]
 Oracles = Annotated[
@@ -986,17 +1064,21 @@ Oracles = Annotated[
     _several(
         "--oracle",
         "METRIC=NAME",
-        "Row of the oracle of a metric. The table then shows which share of the way from random retrieval (--random) "
-        "to this oracle each row covers. Repeatable.",
+        "METRIC and the NAME of the row of its oracle. The table then shows which share of the way from random "
+        "retrieval to this oracle each row covers. Needs --random. Repeatable.",
     ),
 ]
-Paired = Annotated[
+_paired = partial(_several, "--paired", "A,B")
+PairedRows = Annotated[
     list[str] | None,
-    _several(
-        "--paired",
-        "A,B",
-        "Two rows of the table, or two metrics, whose difference is tested on the same studies. Repeatable.",
+    _paired(
+        "Names of two rows of the table whose difference is tested on the same studies. By default none is tested. "
+        "Repeatable."
     ),
+]
+PairedMetrics = Annotated[
+    list[str] | None,
+    _paired("Two metrics whose agreement with radiologists is compared. By default all pairs are. Repeatable."),
 ]
 IntervalMethod = Annotated[
     str,
@@ -1020,13 +1102,27 @@ BestScores = Annotated[
     _file(
         _SCORES_FLAG,
         OUTPUT,
-        "Also write the best of all samples of each study, as a row for oracle table: a .parquet, .csv or .jsonl file.",
+        "Also write the best score of all samples of each study, which oracle table takes as a row: a .parquet, .csv "
+        "or .jsonl file.",
     ),
 ]
 _SCORES = "one row per pair, with the columns that name the pair in the ratings, and one column per metric"
 _TEXTS = "a table like ReXVal's 50_samples_gt_and_candidates.csv, with one row per study and one column per candidate"
-Scores = Annotated[list[Path] | None, _scores(f"Scores of the rated pairs, by any tool: {_SCORES}. Repeatable.")]
-Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}.")]
+_OF_PAIRS = f"Scores of the rated pairs, by any tool: {_SCORES}."
+_OR_SCORED = "By default the texts of the pairs are scored"
+_IF_LACKING = "Needed to score the pairs if RATINGS has no texts"
+Scores = Annotated[list[Path] | None, _scores(f"{_OF_PAIRS} {_OR_SCORED}. Repeatable.")]
+Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}. {_IF_LACKING}.")]
+ScoresToFit = Annotated[
+    list[Path] | None, _scores(f"{_OF_PAIRS} TABLE is then a file of counted errors, as for oracle align. Repeatable.")
+]
+SamplesToFit = Annotated[
+    Path | None,
+    _samples(
+        f"Texts of the rated pairs, which are scored if there are no --scores: {_TEXTS}. TABLE is then a file of "
+        "counted errors, as for oracle align."
+    ),
+]
 RatedSets = Annotated[
     list[str],
     _argument(
@@ -1036,10 +1132,16 @@ RatedSets = Annotated[
     ),
 ]
 ScoresOfSets = Annotated[
-    list[str] | None, _scores(f"Scores of the pairs in the rated set NAME: {_SCORES}. Repeatable.", "NAME=FILE")
+    list[str] | None,
+    _scores(f"Scores of the pairs in the rated set NAME: {_SCORES}. {_OR_SCORED}. Repeatable.", "NAME=FILE"),
 ]
 SamplesOfSets = Annotated[
-    list[str] | None, _samples(f"Texts of the pairs in the rated set NAME: {_TEXTS}. Repeatable.", "NAME=FILE")
+    list[str] | None,
+    _samples(
+        f"Texts of the pairs in the rated set NAME, if its file has none: {_TEXTS}. Metrics are scored on them. "
+        "Repeatable.",
+        "NAME=FILE",
+    ),
 ]
 Ablations = Annotated[
     list[str] | None,
@@ -1070,7 +1172,7 @@ ResampleRaters = Annotated[
 ]
 Scatter = Annotated[
     Path | None,
-    _file("--scatter", OUTPUT, "Figure to write, .png, .svg or .pdf: errors against scores in the first rated set."),
+    _file("--scatter", OUTPUT, "Also draw errors against scores in the first rated set: a .png, .svg or .pdf file."),
 ]
 
 
@@ -1083,12 +1185,17 @@ class Rated:
         _file(
             "--ratings",
             ROWS,
-            "Errors that radiologists counted, to show with the reports: a file as for oracle align.",
+            "Errors that radiologists counted, to show with the reports: a file as for oracle align. By default none "
+            "are shown.",
             "RATINGS",
         ),
     ] = None
-    samples: Samples = None
-    scores: Scores = None
+    samples: Annotated[Path | None, _samples(f"Texts of the pairs in --ratings, if that file has none: {_TEXTS}.")] = (
+        None
+    )
+    scores: Annotated[
+        list[Path] | None, _scores(f"Scores of the pairs in --ratings, by any tool: {_SCORES}. Repeatable.")
+    ] = None
 
 
 Direction = Annotated[
@@ -1096,8 +1203,8 @@ Direction = Annotated[
     _several(
         "--direction",
         "NAME=higher|lower",
-        "Which values are better in a column of scores that another tool wrote. Needed if the column's name is not "
-        "that of a known metric. Repeatable.",
+        "Which values are better in the column NAME of scores that another tool wrote. Needed if NAME is not a metric "
+        "of this tool. Repeatable.",
     ),
 ]
 Foreign = Annotated[
@@ -1113,7 +1220,8 @@ WithoutIdentical = Annotated[
     _flag(
         "--without-identical",
         panel=ROWS,
-        text="Leave out pairs whose two reports are equal. By default all pairs are used.",
+        text="Leave out pairs whose two reports are equal, for which the texts must be known. By default all pairs "
+        "are used.",
     ),
 ]
 Category = Annotated[
@@ -1121,7 +1229,7 @@ Category = Annotated[
     _several(
         "--category",
         "N",
-        "Error category to test, as it is called in the ratings. By default all are tested. Repeatable.",
+        "Error category to test, by its name or number in RATINGS. By default all are tested. Repeatable.",
     ),
 ]
 Rate = Annotated[
@@ -1143,11 +1251,23 @@ Errors = Annotated[
         _ERRORS,
         ROWS,
         "Number of errors to predict. If TABLE is a table of scores: its column with that number. If TABLE has "
-        "the errors that radiologists counted: total for all errors, significant for clinically significant ones only.",
+        "the errors that radiologists counted: total for all errors (the default then), significant for clinically "
+        "significant ones only.",
     ),
 ]
-Study = Annotated[str, _word("--study", ROWS, "Column of TABLE with the study that a pair belongs to.")]
-Name = Annotated[str | None, _word("--name", ROWS, "Name that the composite gets. By default that of the file TABLE.")]
+Study = Annotated[
+    str,
+    _word("--study", ROWS, "Column with the study that a pair belongs to, if TABLE is a table of scores.", "COLUMN"),
+]
+Name = Annotated[
+    str | None,
+    _word(
+        "--name",
+        ROWS,
+        'Name that the composite gets. By default that of the file TABLE without its ending, or "composite" with '
+        "--scores or --samples.",
+    ),
+]
 ModelRows = Annotated[
     list[str] | None,
     _several(
@@ -1159,8 +1279,8 @@ ModelRows = Annotated[
 ScoredRows = Annotated[
     list[str] | None,
     _scores(
-        "Further row of the table: its name, and scores under all metrics of the study, as oracle best-of --scores "
-        "writes them. Repeatable.",
+        "Further row of the table: its name, and a file of scores under all metrics of the study, as oracle best-of "
+        "--scores or oracle score --out writes it. Repeatable.",
         "NAME=FILE",
     ),
 ]
@@ -1194,7 +1314,7 @@ class ModelsReading:
             "--model-ids",
             "[NAME=]FILE",
             "Ids of the reports in the files that models wrote, or in that of NAME, in their order, if they have none. "
-            "Repeatable.",
+            "Of a file with splits, the ids of --split count, by default those of test. Repeatable.",
             PREDICTED,
         ),
     ] = None
@@ -1213,8 +1333,8 @@ class ModelsReading:
         _several(
             "--model-section",
             "[NAME=]SECTION",
-            f"Section that the models write, or the model NAME: {listed(SECTIONS)}. By default that of the test "
-            "reports. Repeatable.",
+            f"Section that the models write, or the model NAME: {listed(SECTIONS)}. By default that of the reference "
+            "or test reports. Repeatable.",
             PREDICTED,
         ),
     ] = None
@@ -1234,7 +1354,12 @@ Candidates = Annotated[
 ]
 Raters = Annotated[
     list[str],
-    _several("--raters", "NAME", "Names of the raters. Separate several by commas, or repeat the option.", SEARCH),
+    _several(
+        "--raters",
+        "NAME",
+        "Names of the raters, of letters, digits, - and _. Separate several by commas, or repeat the option.",
+        SEARCH,
+    ),
 ]
 Studies = Annotated[int, _number("--studies", text="Number of studies to draw.")]
 Repeats = Annotated[
@@ -1282,8 +1407,9 @@ Stratify = Annotated[
     _file(
         "--stratify",
         SEARCH,
-        "Table with CheXbert labels or with one column of strata. About equally many studies of each stratum are then "
-        "drawn. By default every study is equally likely.",
+        "Table with CheXbert labels (the stratum of a study is its rarest positive finding, or none) or with one "
+        "column of strata beside the ids. About equally many studies of each stratum are then drawn. By default every "
+        "study is equally likely.",
     ),
 ]
 Instructions = Annotated[
@@ -1308,7 +1434,7 @@ Partial = Annotated[
     _flag(
         "--partial",
         panel=ROWS,
-        text="Export the pairs that all raters have finished. By default an unfinished pair is an error.",
+        text="Export only the pairs that all raters have finished. By default an unfinished pair is an error.",
     ),
 ]
 LeaveOut = Annotated[
@@ -1322,15 +1448,42 @@ Repeated = Annotated[
     _file(
         "--repeated",
         ROWS,
-        "Counts in the studies that each rater saw twice: the file repeats.csv that oracle survey export wrote.",
+        "Errors counted in the studies that each rater saw twice: the file repeats.csv that oracle survey export "
+        "wrote. By default raters are not compared with themselves.",
     ),
 ]
 
+
 # Pages
-IndexOption = Annotated[
-    Path | None, _file("--index", SEARCH, "Index of the corpus: a folder that build-index wrote.", "INDEX")
+def _index(text: str) -> Any:
+    return _file("--index", SEARCH, text, "INDEX")
+
+
+CountedIndex = Annotated[
+    Path | None,
+    _index(
+        "Index whose document frequencies the metric cider-d:corpus and --idf corpus use, which need it: a folder that "
+        "build-index wrote."
+    ),
 ]
-QueriesOption = Annotated[Path | None, _file("--queries", SEARCH, f"Test reports: {_TESTS}.", "QUERIES")]
+MinedIndex = Annotated[
+    Path | None,
+    _index(
+        "Index that mine searched: a folder that build-index wrote. The texts of the pairs are read from it. Needed if "
+        "mine wrote the files without texts, which is its default."
+    ),
+]
+ShownIndex = Annotated[
+    Path | None,
+    _index(
+        "Index that RESULTS were searched in: a folder that build-index wrote. With --queries, pages then show what "
+        "the scores of its reports are based on; explore also searches it for texts that are typed in."
+    ),
+]
+ShownQueries = Annotated[
+    Path | None,
+    _file("--queries", SEARCH, f"Test reports: {_TESTS}. By default pages show no text of a test report.", "QUERIES"),
+]
 Port = Annotated[
     int, _number("--port", panel=OUTPUT, least=0, text="Port of the web server on this machine. 0 takes a free port.")
 ]
@@ -1340,7 +1493,8 @@ Anchors = Annotated[
     _file(
         "--anchors",
         SEARCH,
-        "Reports to find others for: a table with an id column, or a text file with one id per line. By default all.",
+        "Ids of the reports to find others for: a table with an id column, or a text file with one id per line. By "
+        "default all reports of the index.",
     ),
 ]
 
@@ -1350,12 +1504,14 @@ class Selection:
     """Options that say which candidates of a list are kept, under the names of sentence-transformers."""
 
     range_min: Annotated[
-        int, _number("--range-min", least=0, panel=SEARCH, text="Number of best candidates to leave out of each list.")
+        int,
+        _number("--range-min", least=0, text="Number of the best candidates to leave out of the list of each report."),
     ] = 0
     range_max: Annotated[
         int | None,
         _number(
-            "--range-max", text="Last rank that may be kept, at least --range-min + -k. By default ranks have no end."
+            "--range-max",
+            text="Last rank that may be kept, at least --range-min plus -k. By default there is no last rank.",
         ),
     ] = None
     max_score: Annotated[
@@ -1369,8 +1525,8 @@ class Selection:
         _file(
             "--positives",
             SEARCH,
-            "File that oracle mine wrote, with the positives of each anchor, for the margins. Only reports that have a "
-            "positive are then anchors. By default there are no margins.",
+            "File that oracle mine wrote in the same index, with the positives of each report. Only reports that have "
+            "a positive are then searched for. Needed for --absolute-margin and --relative-margin, and only for them.",
         ),
     ] = None
     absolute_margin: Annotated[
@@ -1378,8 +1534,8 @@ class Selection:
         _word(
             "--absolute-margin",
             SEARCH,
-            "Leave out candidates whose score is not worse by X or more than that of the anchor's worst positive. "
-            "By default there is no such margin.",
+            "Leave out candidates whose score is not worse by X or more than that of the worst of the report's "
+            "--positives, which it needs. By default there is no such margin.",
             "X",
         ),
     ] = None
@@ -1388,8 +1544,9 @@ class Selection:
         _word(
             "--relative-margin",
             SEARCH,
-            "Leave out candidates whose score is not worse by this share than that of the anchor's worst "
-            "positive: at 0.05, by 5 % of the positive's score. By default there is no such margin.",
+            "Leave out candidates whose score is not worse by this share or more than that of the worst of the "
+            "report's --positives, which it needs: at 0.05, by 5 % of the positive's score. By default there is no "
+            "such margin.",
             "SHARE",
         ),
     ] = None
@@ -1412,8 +1569,8 @@ SelfScore = Annotated[
     _flag(
         "--self-score",
         panel=SEARCH,
-        text="Leave out anchors whose score with themselves is worse than the best that any report has with itself, "
-        "such as reports without a graph. By default all anchors are kept.",
+        text="Find nothing for a report whose score with itself is worse than the best that any report has with "
+        "itself, such as one without a graph. By default candidates are found for all.",
     ),
 ]
 
@@ -1426,7 +1583,12 @@ WithText = Annotated[
 ]
 Components = Annotated[
     bool,
-    _flag("--components", panel=OUTPUT, text="Show the terms of which a composite score such as RadCliQ is the sum."),
+    _flag(
+        "--components",
+        panel=OUTPUT,
+        text="Show in the table the terms of which a composite score such as RadCliQ is the sum; files have them "
+        "anyway.",
+    ),
 ]
 PublishedNames = Annotated[
     bool,
@@ -1458,13 +1620,27 @@ def print_format(formats: Sequence[str]) -> Any:
     ]
 
 
-def out(*endings: str) -> Any:
-    """Return the option --out: a file with one of these endings, or a new folder."""
-    text = f"File to write: {listed(endings)}. The ending chooses the format." if endings[1:] else ""
-    text = text or (f"File to write, with the ending {endings[0]}." if endings else "")
-    return _file("--out", OUTPUT, text or "Folder to write. It must not exist yet.", "PATH")
+def _out(text: str) -> Any:
+    return _file("--out", OUTPUT, text, "PATH")
 
 
-_NEW_FOLDER = out()
-NewFolder = Annotated[Path, _NEW_FOLDER]
-NewFolderOrNone = Annotated[Path | None, _NEW_FOLDER]
+def out(endings: Sequence[str], *, is_needed: bool) -> Any:
+    """Return the option --out of a command that writes a file with one of these endings, or else prints the result."""
+    text = (
+        f"with the ending {endings[0]}." if len(endings) == 1 else f"{listed(endings)}. The ending chooses the format."
+    )
+    return _out(f"File to write{', ' if len(endings) == 1 else ': '}{text}{'' if is_needed else _PRINTED}")
+
+
+_PRINTED = " By default the result is printed."
+_NEW_FOLDER = "Folder to write. It must not exist yet"
+NewFolder = Annotated[Path, _out(f"{_NEW_FOLDER}.")]
+IndexFolder = Annotated[
+    Path, _out(f"{_NEW_FOLDER}, unless it is a set of shards that the same command began and now goes on with.")
+]
+StudyFolder = Annotated[
+    Path | None,
+    _out(
+        f"{_NEW_FOLDER}. It gets the table in several formats, and the results and scores that it is made of.{_PRINTED}"
+    ),
+]

@@ -36,11 +36,11 @@ def consensus(
     inputs: o.SampleInputs,
     bertscore: o.Bertscore,
     to: Destination,
-    metric: o.Metrics = o.BLEU,
+    metric: o.MetricsOfSamples = o.BLEU,
     weighted: o.Weighted = False,
     layer: o.Layer = None,
     rescale_table: o.Rescaling = None,
-    index: o.IndexOption = None,
+    index: o.CountedIndex = None,
     utilities: o.Utilities = None,
     matrix: o.Matrix = None,
 ) -> None:
@@ -99,7 +99,7 @@ def best_of(
     predicted_files: o.PredictedFiles,
     bertscore: o.Bertscore,
     to: Destination,
-    metric: o.Metrics = o.BLEU,
+    metric: o.MetricsOfSamples = o.BLEU,
     column: o.Column = None,
     predicted_id_column: o.PredictedIdColumn = None,
     predicted_text_column: o.PredictedTextColumn = None,
@@ -108,7 +108,7 @@ def best_of(
     best_scores: o.BestScores = None,
     layer: o.Layer = None,
     rescale_table: o.Rescaling = None,
-    index: o.IndexOption = None,
+    index: o.CountedIndex = None,
     seed: o.Seed = 0,
 ) -> None:
     """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.

@@ -52,7 +52,7 @@ def score(
     rescale_table: o.Rescaling = None,
     crepe: o.CrepeOrNone = None,
     seed: o.Seed = 0,
-    index: o.IndexOption = None,
+    index: o.CountedIndex = None,
 ) -> None:
     """Score a model's reports against the radiologists' reports of the same studies, joined on ids."""
     from metric_oracle import api
@@ -119,7 +119,7 @@ def table(
     to: Destination,
     random: o.Random = None,
     oracle: o.Oracles = None,
-    paired: o.Paired = None,
+    paired: o.PairedRows = None,
     foreign: o.Foreign = None,
     direction: o.Direction = None,
     interval: o.IntervalMethod = "bca",
@@ -206,7 +206,7 @@ def study(
     inner: o.Inner = False,
     overlap: o.OverlapOfStudy = False,
     exact_chance: o.ExactChance = False,
-    out: o.NewFolderOrNone = None,
+    out: o.StudyFolder = None,
     interval: o.IntervalMethod = "bca",
     threads: o.Threads = None,
     seed: o.Seed = 0,

@@ -34,11 +34,11 @@ PLAIN = ("table", "jsonl", "csv")
 )
 def build_index(
     reports: o.Corpus,
-    out: o.NewFolder,
+    out: o.IndexFolder,
     inputs: o.Inputs,
     running: o.Running,
     to: Destination,
-    metric: o.Metrics = None,
+    metric: o.IndexedMetrics = None,
     layer: o.Layer = None,
     states: o.States = None,
     bf16: o.Bf16 = False,
@@ -90,7 +90,7 @@ def retrieve(
     running: o.Running,
     to: Destination,
     *,
-    queries: o.QueriesOrNone = None,
+    queries: o.QueriesOrText = None,
     metric: o.Summed = o.BLEU,
     text: o.Text = None,
     k: o.TopK = 1,

@@ -74,6 +74,7 @@ def synth(
     "oracle annotate samples.jsonl --radgraph radgraph.tar.gz --out g.json",
     "oracle annotate t.csv --entities NER --entity-encoder BioLORD --out e.parquet",
     endings=(".json", ".npz", ".csv", ".parquet"),
+    needs_out=True,
 )
 def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
     """Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.
@@ -106,8 +107,8 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
 def bench(
     inputs: o.Inputs,
     to: Destination,
-    index: o.IndexOrNone = None,
-    queries: o.QueriesOrNone = None,
+    index: o.TimedIndex = None,
+    queries: o.TimedQueries = None,
     metric: o.Metrics = None,
     backends: o.Backends = o.BOTH,
     reports: o.NReportsOrNone = None,
