@@ -28,6 +28,7 @@ from metric_oracle.corpora.text_files import (
     usual_quotes,
 )
 from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, folded, id_names, matching
+from metric_oracle.corpora.workbooks import read_sheet
 from metric_oracle.errors import InputError, as_called, if_taken, option
 
 ENDINGS = {
@@ -397,9 +398,8 @@ def read_table(path: Path, *, encoding: str | None = None, separator: str | None
     if kind == "Parquet":
         return _read_parquet(path)
     if kind == "Excel":
-        from metric_oracle.corpora.workbooks import read_workbook
-
-        return read_workbook(path)
+        names, columns, note = read_sheet(path)
+        return Table(path, kind, names, columns, len(columns[0]), note=note)
     text, note = read_text(path, encoding)
     if kind == "JSON":
         return _read_json(path, text, note)

@@ -1,23 +1,18 @@
-"""Excel workbooks (.xlsx) as tables. Each cell becomes the text that a CSV file would have."""
+"""Excel workbooks (.xlsx): the cells of a sheet. Each becomes the text that a CSV file would have."""
 
 import zipfile
 import zlib
 from pathlib import Path
 
-from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.text_files import check_unpacked, existing_file
 from metric_oracle.errors import InputError, not_installed
 
 
-def read_workbook(path: Path) -> Table:
-    """Read the first visible sheet.
+def read_sheet(path: Path) -> tuple[list[str], list[list[str | None]], str]:
+    """Return header, columns and a note ("" or "sheet 1 of 2") of the first visible sheet of a workbook.
 
     Numbers become text without an exponent or a needless ".0", dates as ``2020-01-31 00:00:00``. A cell without
-    content, or with an error such as #N/A, is missing; rows without any content are left out.
-
-    Parameters
-    ----------
-    path : Path
+    content, or with an error such as #N/A, is None; rows without any content are left out.
     """
     existing_file(path)
     try:
@@ -36,14 +31,13 @@ def read_workbook(path: Path) -> Table:
         raise InputError(f"{path} has no table in its first sheet.", "Check the file.")
     columns = [column.to_pylist() for column in cells.columns]
     rows = [row for row in range(1, cells.num_rows) if any(column[row] is not None for column in columns)]
-    names = [column[0] or "" for column in columns]
     # The note says which of several sheets was read, by number: its name may be that of a patient.
     note = f"sheet {workbook.sheet_names.index(sheet.name) + 1} of {n}" if (n := len(workbook.sheet_names)) > 1 else ""
-    return Table(path, "Excel", names, [[column[row] for row in rows] for column in columns], len(rows), note=note)
+    return [column[0] or "" for column in columns], [[column[row] for row in rows] for column in columns], note
 
 
 def _check_archive(path: Path) -> None:
-    """Raise if the zip archive of a workbook is damaged, or unpacks to more than memory holds."""
+    """Raise InputError if the zip archive of a workbook is damaged, or unpacks to far more than tables do."""
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
