@@ -23,7 +23,8 @@ from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic import corpus as synthetic
-from metric_oracle.synthetic.corpus import FIRST_ID, drafts_of, write_split, write_synthetic
+from metric_oracle.synthetic.corpus import FIRST_ID, write_split, write_synthetic
+from metric_oracle.synthetic.drafts import drafts_of
 
 SEED = 0
 WIDTH = 768  # of a CheXbert embedding

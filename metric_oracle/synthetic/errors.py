@@ -1,8 +1,6 @@
 """Synthetic candidates with exact error counts: the reports of a synthetic split, rewritten and with inserted errors.
 
-A candidate first paraphrases its report: sentences are reordered, words are replaced by synonyms, and statements
-without a finding (no pneumothorax, advice) are added or left out, which radiologists do not count as errors. Then zero
-to six errors of the categories of ReXVal and CREPE are inserted, at most one per sentence:
+Zero to six errors of the categories of ReXVal and CREPE are inserted, at most one per sentence:
 
 A  a finding is added that the report does not have;
 B  a finding is left out;
@@ -13,22 +11,21 @@ F  a comparison is left out.
 
 The counts are exact, because they count the insertions. Each insertion is exactly one error: a comparison is removed
 only from sentences with a single comparison, and a finding that is added or left out has no comparison.
+
+The candidate also paraphrases its report: sentences are reordered, words are replaced by synonyms, and statements
+without a finding (no pneumothorax, advice) are added or left out, which radiologists do not count as errors.
 """
 
-import csv
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from metric_oracle.progress import Count
-from metric_oracle.synthetic.corpus import Draft, assemble, compose, drafts_of, write_split
+from metric_oracle.synthetic.drafts import Draft, Draw, assemble, compose
 from metric_oracle.synthetic.notation import Sentence, compile_sentence
 
 CATEGORIES = "ABCDEF"
 MAX_ERRORS = 6  # per candidate
 MAX_ADDED = 2  # errors of category A per candidate; short reports allow few errors of other kinds
-_HEADER = ("study_id", "error_category", "rater_index", "clinically_significant", "num_errors")
 
 # Words for a location, and the wrong location that replaces each of them.
 _WRONG_LOCATIONS = {
@@ -87,57 +84,30 @@ _SHARES_OF_COUNTS = (0.1, 0.15, 0.2, 0.2, 0.15, 0.12, 0.08)  # shares of candida
 _GIVEN_UP = 0.3
 _REWORDED, _LEFT_OUT, _ADDED, _SHUFFLED, _NUMBERED = 0.6, 0.35, 0.5, 0.6, 0.2
 
-_Draw = Callable[[], float]
-
 
 class Candidate(NamedTuple):
-    """A candidate, and its numbers of errors of the categories A to F."""
+    """A report with errors."""
 
     draft: Draft
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # numbers of errors of the categories A to F
 
 
 class _Edit(NamedTuple):
-    """A sentence of the candidate: its notation, and whether it contains an error."""
+    """A sentence of a candidate."""
 
-    notation: str
-    is_wrong: bool = False
+    notation: str  # its words with their marks such as left:a, see `grammar.toml`
+    is_wrong: bool = False  # whether it contains an error
 
 
 def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[Candidate]:
-    """Yield a candidate for each report. The same seed and split give the same candidates."""
+    """Yield a candidate for each report; the same reports, seed and split give the same candidates."""
     draw = Random(f"{seed}/errors/{split}").random
     for draft in drafts:
         yield _candidate(draft, draw)
 
 
-def write_candidates(
-    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Count | None
-) -> dict[str, str]:
-    """Write the candidates of a split, with graphs and labels, and their error counts; return the dict name -> file.
-
-    The counts are written as the ratings of one rater, all of them significant, which align, fit-composite and
-    train-crepe read.
-    """
-    name = f"{split}_errors"
-    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_HEADER)
-
-        def drafts() -> Iterator[Draft]:
-            for study_id, candidate in enumerate(with_errors(drafts_of(seed, split), seed, split), start=first_id):
-                for category, n in enumerate(candidate.counts, start=1):
-                    writer.writerows(
-                        ((study_id, category, "gold", "true", n), (study_id, category, "gold", "false", 0))
-                    )
-                yield candidate.draft
-
-        files = write_split(folder, f"{split}_candidates", split, drafts(), n_reports, first_id, progress)
-    return {**files, name: f"{name}.csv"}
-
-
-def _candidate(draft: Draft, draw: _Draw) -> Candidate:
-    """Rewrite a report and insert errors."""
+def _candidate(draft: Draft, draw: Draw) -> Candidate:
+    """Return a report with inserted errors and other words; `draw` returns random numbers from 0 to 1."""
     sentences = [_Edit(sentence.notation) for sentence in draft.sentences]
     topics = set().union(*(sentence.topics for sentence in draft.sentences))
     counts = [0] * len(CATEGORIES)
@@ -167,10 +137,6 @@ def _candidate(draft: Draft, draw: _Draw) -> Candidate:
 # ---- content of a sentence -------------------------------------------------------------------------------------------
 
 
-def _plain(word: str) -> str:
-    return word.partition(":")[0].lower()
-
-
 def _is_idle(notation: str) -> bool:
     """Return whether a sentence may be left out without an error: it has no finding, device or comparison."""
     has_content = any(
@@ -180,28 +146,28 @@ def _is_idle(notation: str) -> bool:
 
 
 def _has_finding(sentence: Sentence) -> bool:
-    """Return whether a sentence has a CheXbert finding, present or uncertain, other than a device."""
+    """Return whether a sentence has a CheXbert finding other than a device, present or uncertain."""
     words = sentence.notation.split()
     return bool(sentence.topics) and any(word[0] == "#" and word[1:3] != "SD" and word[3:] != "!" for word in words)
 
 
 def _compares(notation: str) -> bool:
     """Return whether a sentence has a word of a comparison with an earlier study."""
-    return not _COMPARING.isdisjoint(_plain(word) for word in notation.split())
+    return not _COMPARING.isdisjoint(word.partition(":")[0].lower() for word in notation.split())
 
 
-def _findings(sentences: list[_Edit], draw: _Draw) -> list[int]:
-    """Return, in random order, the positions of sentences that have a finding and no error yet."""
+def _findings(sentences: list[_Edit], draw: Draw) -> list[int]:
+    """Return the positions of the sentences that have a finding and no error yet, in random order."""
     positions = [i for i, s in enumerate(sentences) if not s.is_wrong and _has_finding(compile_sentence(s.notation))]
     return sorted(positions, key=lambda _: draw())
 
 
-# ---- errors: each function changes a sentence and returns True, or returns False if no sentence allows the error -----
+# ---- errors: each function changes `sentences` and returns True, or returns False if no sentence allows the error ----
 
-_Topics = set[int]
+_Topics = set[int]  # the labels of the report and of the findings that were added
 
 
-def _make_up(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _make_up(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     for _ in range(40):
         sentence = compose(draw, (1.0,)).sentences[0]
         is_new = _has_finding(sentence) and sentence.topics.isdisjoint(topics)
@@ -212,7 +178,7 @@ def _make_up(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
     return False
 
 
-def _leave_out(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _leave_out(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     for i in _findings(sentences, draw):
         notation = sentences[i].notation
         if not _compares(notation) and len(compile_sentence(notation).topics) == 1 and len(sentences) > 1:
@@ -221,11 +187,11 @@ def _leave_out(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
     return False
 
 
-def _misplace(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _misplace(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     return _change_word(sentences, draw, _WRONG_LOCATIONS.get)
 
 
-def _misjudge(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _misjudge(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     def opposite(word: str) -> str | None:
         for low, high in _SEVERITIES:
             if word in low or word in high:
@@ -236,8 +202,11 @@ def _misjudge(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
     return _change_word(sentences, draw, opposite)
 
 
-def _change_word(sentences: list[_Edit], draw: _Draw, replace: Callable[[str], str | None]) -> bool:
-    """Replace a word in a sentence with exactly one word that can be replaced; return whether there was a sentence."""
+def _change_word(sentences: list[_Edit], draw: Draw, replace: Callable[[str], str | None]) -> bool:
+    """Replace the word of a sentence that has exactly one for which `replace` returns another one, not None.
+
+    Return whether a sentence was changed, which then counts as wrong. Only sentences of `_findings` are.
+    """
     for i in _findings(sentences, draw):
         words = sentences[i].notation.split()
         changes = [(w, changed) for w, word in enumerate(words) if (changed := replace(word)) is not None]
@@ -248,7 +217,7 @@ def _change_word(sentences: list[_Edit], draw: _Draw, replace: Callable[[str], s
     return False
 
 
-def _make_up_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _make_up_comparison(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     for i in _findings(sentences, draw):
         notation = sentences[i].notation
         if not _compares(notation) and "=>" not in notation:
@@ -258,7 +227,7 @@ def _make_up_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) ->
     return False
 
 
-def _leave_out_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) -> bool:
+def _leave_out_comparison(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     for i in _findings(sentences, draw):
         words = sentences[i].notation.split()
         kept = _without_tail(words) or words[1:] if words[0] in _TRENDS else _without_tail(words)
@@ -269,7 +238,7 @@ def _leave_out_comparison(sentences: list[_Edit], topics: _Topics, draw: _Draw) 
 
 
 def _without_tail(words: list[str]) -> list[str] | None:
-    """Return the words before the last comma if the rest is a comparison, else None."""
+    """Return the words before the last comma if what follows it only compares with an earlier study, else None."""
     if "," not in words:
         return None
     cut = len(words) - 1 - words[::-1].index(",")
@@ -284,8 +253,8 @@ _ERRORS = (_make_up, _leave_out, _misplace, _misjudge, _make_up_comparison, _lea
 # ---- changes that are not errors -------------------------------------------------------------------------------------
 
 
-def _reword(notation: str, draw: _Draw) -> str:
-    """Replace some words by synonyms."""
+def _reword(notation: str, draw: Draw) -> str:
+    """Return a sentence with some words replaced by synonyms."""
     words = notation.split()
     for phrases in _SYNONYMS:
         if draw() >= _REWORDED:
@@ -302,8 +271,8 @@ def _find(words: list[str], phrase: list[str]) -> int:
     return next((i for i in range(len(words)) if words[i : i + len(phrase)] == phrase), -1)
 
 
-def _idle_sentence(topics: _Topics, draw: _Draw) -> str:
-    """Return a sentence that has no finding and none of the topics."""
+def _idle_sentence(topics: _Topics, draw: Draw) -> str:
+    """Return the notation of a random sentence that may be added without an error and has none of the topics."""
     while True:
         sentence = compose(draw, (1.0,)).sentences[0]
         if _is_idle(sentence.notation) and sentence.topics.isdisjoint(topics):

@@ -9,7 +9,8 @@ from metric_oracle.corpora.radgraph_json import read_graphs
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.synthetic import errors as synthetic_errors
-from metric_oracle.synthetic.corpus import drafts_of, write_synthetic
+from metric_oracle.synthetic.corpus import write_synthetic
+from metric_oracle.synthetic.drafts import drafts_of
 from metric_oracle.synthetic.errors import (
     CATEGORIES,
     MAX_ADDED,
