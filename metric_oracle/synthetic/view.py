@@ -11,7 +11,7 @@ from metric_oracle.synthetic.demo import DemoOutcome, encoder_command
 
 
 def demo_tables(outcome: DemoOutcome) -> list[Any]:
-    """Return the demo's table of metrics and the example's oracle reports."""
+    """Return the demo's table of metrics, then the lines of the example: a test report and its oracle reports."""
     rows = [
         (
             row.metric,
