@@ -8,7 +8,6 @@ only parsed. ``ORACLE_WRITE_DOCS=1`` writes what was printed into the pages.
 
 import csv
 import importlib.metadata
-import io
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from metric_oracle.files import package_version
 from metric_oracle.metrics import COMPOSITE, METRICS, get_metric
 from metric_oracle.synthetic.example import write_example
 from support import lacking, parse_command
+from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[1]
 (RELEASE,) = re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
@@ -44,21 +44,6 @@ PICTURES = (
     ("docs/gallery.md", "gallery.png", "gallery.png"),
 )
 LEFT_OUT = "[...]\n"
-
-
-class Terminal(io.StringIO):
-    """What a command takes for a terminal, without colours or a moving bar."""
-
-    def __init__(self, said, *, is_terminal):
-        super().__init__()
-        self._said, self._is_terminal = said, is_terminal
-
-    def isatty(self):
-        return self._is_terminal
-
-    def write(self, text):
-        self._said.append(text)
-        return len(text)
 
 
 def run_command(line, said):
