@@ -1,44 +1,92 @@
 """Checks of arguments that functions of several packages share."""
 
-from collections.abc import Container, Iterable
+import math
+import operator as op
+from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeVar
 
 from metric_oracle.errors import ArgumentError, InputError
 from metric_oracle.typed import is_possible_path, is_text
 
+_Value = TypeVar("_Value")
 
-def check_int(
+
+def check_in_range(
     argument: str,
     value: Any,
-    least: int,
-    step: str = "Choose another number.",
     *,
-    why: str = "",
-    kind: Any = int,
-    most: int | None = None,
-) -> int:
-    """Return a value that is an integer from `least` to `most`; raise InputError for any other, also for a bool.
+    kind: type = int,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    unit: str = "",
+    note: str = "",
+    step: str = "Choose one.",
+) -> Any:
+    """Return a number of the kind, `int` or `float`, that is finite and within its bounds; otherwise raise InputError.
 
-    Parameters
-    ----------
-    argument : str
-    value : any
-    least : int
-    step : str
-        What to do next.
-    why : str
-        What follows the least value in the message.
-    kind : type
-        `int`, or `numbers.Integral`, to which NumPy's integers belong as well.
-    most : int, optional
+    A bool is no number. The bounds are named as in annotated-types, and any of them may be missing. `note` follows them
+    in the message.
     """
-    if isinstance(value, bool) or not isinstance(value, kind) or value < least:
-        raise InputError(argument, f"must be an int of at least {least}{why}", repr(value), step)
-    if most is not None and value > most:
-        raise InputError(argument, f"must be an int of at most {most}", repr(value), step)
-    checked: int = value
-    return checked
+    is_number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    bounds = ((op.ge, ge), (op.gt, gt), (op.le, le), (op.lt, lt))
+    if is_number and math.isfinite(value) and all(bound is None or holds(value, bound) for holds, bound in bounds):
+        return value
+    if ge is not None:
+        range_ = f" of at least {ge}" if le is None else f" from {ge} to {le}"
+    elif gt is not None:
+        range_ = f" above {gt}" if lt is None else f" between {gt} and {lt}"
+    else:
+        range_ = f" of at most {le}" if le is not None else f" below {lt}" if lt is not None else ""
+    noun = f"{'an int' if kind is int else 'a number'}{f' of {unit}' * bool(unit)}"
+    raise InputError(argument, f"must be {noun}{range_}{note}", repr(value), step)
+
+
+def check_one_of(
+    argument: str, value: Any, known: Iterable[str], step: str = "Choose one.", *, note: str = "", shown: str = ""
+) -> None:
+    """Raise InputError unless a value is one of the known ones; `note` follows them in the message.
+
+    `shown` replaces the value in the message.
+    """
+    names = [*known]
+    if value not in names:
+        listed = f"{'one of ' * (len(names) > 1)}{', '.join(names) or 'none'}"
+        raise InputError(argument, f"must be {listed}{note}", shown or repr(value), step)
+
+
+def check_given(argument: str, value: _Value | None, where: str, step: str, *, got: str = "None") -> _Value:
+    """Return the value of an argument; raise InputError if it is None. `where` says what needs it: "for metric 'x'"."""
+    if value is None:
+        raise InputError(argument, f"must be given {where}".rstrip(), got, step)
+    return value
+
+
+def check_left_out(
+    given: Mapping[str, Any], where: str, step: str = "Drop it.", *, allowed: Container[str] = (), got: str = "a value"
+) -> None:
+    """Raise InputError if an argument was given that does not apply: one whose value is not None.
+
+    `where` says to what it does not apply: "for metric 'bleu'". Arguments in `allowed` apply.
+    """
+    foreign = [name for name, value in given.items() if value is not None and name not in allowed]
+    if foreign:
+        raise InputError(", ".join(foreign), f"must be left out {where}", got, step)
+
+
+def check_new_folder(argument: str, folder: Path, *, may_be_empty: bool = False) -> None:
+    """Raise InputError if there is something at the path of a folder that will be made; an empty folder may pass."""
+    if may_be_empty:
+        if folder.is_dir() and folder.samefile(Path.cwd()):
+            raise InputError(argument, "must be a new or empty folder", "the current folder", "Name another folder.")
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise InputError(argument, "must be a new or empty folder", folder, "Name another folder.")
+    elif folder.exists() or folder.is_symlink():
+        raise InputError(argument, "must be a new folder", f"{folder}, which exists", "Remove it or name another.")
 
 
 # Arguments for reports: the place where a text is most often given by mistake, a single word too.
@@ -67,10 +115,3 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
             similar = get_close_matches(name, known, n=1)
             step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
             raise ArgumentError(f"there is no argument {name!r}.", step)
-
-
-def check_left_out(given: Iterable[str], allowed: Container[str], what: str) -> None:
-    """Raise InputError if an option was given that does not apply to `what`, for example a kind of file."""
-    foreign = [name for name in given if name not in allowed]
-    if foreign:
-        raise InputError(", ".join(foreign), f"must be left out for {what}", "a value", "Drop it.")

@@ -195,17 +195,6 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
 
 
-def check_new(folder: Path, argument: str) -> None:
-    """Raise InputError unless `folder` does not exist or is empty, and is not the current folder.
-
-    `argument` is its name in the message.
-    """
-    if folder.is_dir() and folder.samefile(Path.cwd()):
-        raise InputError(argument, "must be a new or empty folder", "the current folder", "Name another folder.")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(argument, "must be a new or empty folder", folder, "Name another folder.")
-
-
 @contextmanager
 def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield a temporary folder next to `out`; at the end its files are synced, and it is renamed to `out`.

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.arguments import check_int, check_path
+from metric_oracle.arguments import check_in_range, check_path
 from metric_oracle.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -140,7 +140,7 @@ def _check(
         if not _fits(content, kind):
             raise ArgumentError(key, f"must be {_named(kind)}", _shown(content), step)
         if key.rpartition(".")[2] == "seed" and content is not None:
-            check_int(key, content, 0, "Choose one.", kind=Integral)
+            check_in_range(key, content, ge=0)
     for key, (content, kind) in checked.items():
         is_new = key == "out" or name.rpartition(".")[2].startswith(("write", "plot"))
         for path in _paths(content, kind):

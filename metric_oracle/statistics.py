@@ -7,13 +7,12 @@ computed from several means (a share, a change, CRG) has an interval of its own 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range
 from metric_oracle.choices import FEWEST, INTERVALS, LEGACY, MOST
 from metric_oracle.errors import InputError
 
@@ -115,7 +114,7 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
     """Return the number of resamples, `default` if it is None; raise InputError unless it is in range."""
     if resamples is None:
         return default
-    return int(check_int("resamples", resamples, FEWEST, f"The default is {default}.", kind=Integral, most=MOST))
+    return int(check_in_range("resamples", resamples, ge=FEWEST, le=MOST, step=f"The default is {default}."))
 
 
 def check_method(method: str, resamples: int | None) -> None:

@@ -126,9 +126,9 @@ def test_legacy_sample_without_the_one_other_value():
         ([1, math.nan, math.inf], {}, "values must be finite; got NaN or infinity in 2 of 3 studies. Leave out"),
         (SCORES, {"method": "BCa"}, "method must be one of bca, percentile, legacy-yu2023; got 'BCa'. Choose"),
         (SCORES, {"level": 95}, "level must be between 0 and 1; got 95. The usual"),
-        (SCORES, {"resamples": 99}, "resamples must be an int of at least 100; got 99. The default is 10000."),
-        (SCORES, {"resamples": True}, "resamples must be an int of at least 100; got True. "),
-        (SCORES, {"resamples": 1e4}, "resamples must be an int of at least 100; got 10000.0. "),
+        (SCORES, {"resamples": 99}, "resamples must be an int from 100 to 1000000; got 99. The default is 10000."),
+        (SCORES, {"resamples": True}, "resamples must be an int from 100 to 1000000; got True. "),
+        (SCORES, {"resamples": 1e4}, "resamples must be an int from 100 to 1000000; got 10000.0. "),
         (
             SCORES,
             {"method": "legacy-yu2023", "resamples": 5000},
@@ -290,7 +290,7 @@ def test_p_values_are_uniform_where_systems_are_equal():
     [
         ([1, 2], [1, 2, 3], {}, "^a and b must have the same studies; got 2 and 3. Join them"),
         ([1], [2], {}, "^values must be one number for each of at least 2 studies; got 1. "),
-        ([1, 2], [1, 3], {"resamples": 1}, "^resamples must be an int of at least 100; got 1. "),
+        ([1, 2], [1, 3], {"resamples": 1}, "^resamples must be an int from 100 to 1000000; got 1. "),
     ],
 )
 def test_bad_input_of_paired(a, b, options, match):
@@ -335,7 +335,7 @@ def test_means_that_differ_by_rounding_alone_do_not_vary():
 
 @pytest.mark.parametrize("resamples", [1_000_001, 2**63])
 def test_resamples_have_a_maximum(resamples, example, fails):
-    match = f"resamples must be an int of at most 1000000; got {resamples}. The default is 1000"
+    match = f"resamples must be an int from 100 to 1000000; got {resamples}. The default is 1000"
     scores, files = mo.score("test.csv", "strong.csv", "bleu"), ("ratings.csv", "samples.csv")
     scores.write("s.parquet")
     index = mo.build_index("train.csv", "INDEX", metrics="rouge-l,bleu")

@@ -60,7 +60,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     """
     side = attached(reports)
     given = {**side.sources, **side.models, **side.encoding}
-    check_left_out(given, (*MODELS, *FILES, "device", "tell"), "reports that a model annotates")
+    check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = check_annotation(given, out)
     read = side.read_samples().reports() if is_sampled(side.data, **side.reading) else side.read()[0]
     tell = side.models.get("tell")

@@ -107,7 +107,7 @@ class AttachedReports:
         return self._loaded[key]
 
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
-        check_left_out([name for name in self.encoding if name != "encoder"], (), "test reports, whose index says it")
+        check_left_out(self.encoding, "for test reports, whose index says it", allowed=("encoder",))
         reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
         is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
         if reports.left_out or (reports.marks and not is_shown):
@@ -134,7 +134,7 @@ class AttachedReports:
         """
         of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
         role = "predictions" if predictions else "reports that are no predictions"
-        check_left_out([name for name in of_role if name in self.reading], (), role)
+        check_left_out({name: self.reading.get(name) for name in of_role}, f"for {role}")
         reading = {**self.reading, **({"keep": keep} if keep else {})}
         read = reports_of(
             self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
@@ -167,7 +167,7 @@ class AttachedReports:
 
         Samples that hold both sections under their names are cut to the one that is wanted.
         """
-        check_left_out([name for name in self.reading if name not in OF_SAMPLES], (), "samples")
+        check_left_out(self.reading, "for samples", allowed=OF_SAMPLES)
         samples = read_samples(self.data, column=column, **self.reading)
         if wanted not in (None, JOINED) and samples.section == (JOINED, "headers") and samples is not self.data:
             samples = read_samples(self.data, column=column, **{**self.reading, "section": wanted})
@@ -421,7 +421,7 @@ def reports(
     """
     own = {name: value for name, value in locals().items() if value is not None and value is not False}
     if isinstance(data, AttachedReports | Inputs):
-        check_left_out(own.keys() - {"data"}, (), "reports that have their sources")
+        check_left_out(own, "for reports that have their sources", allowed=("data",))
     if section is not None:
         check_section(section)
     if profile is not None:

@@ -144,8 +144,8 @@ def reports_of(
         # What the others have does not tell the section of texts whose column does not.
         return replace(read, section=None, section_by="") if is_default and read.section_by == "caller" else read, None
     usual = {"profile": "yu2023", "seed": 0}
-    foreign = [name for name, value in reading.items() if value not in (None, False, usual.get(name))]
-    check_left_out(foreign, ("keep",), "a prepared set")
+    chosen = {name: value for name, value in reading.items() if value not in (False, usual.get(name))}
+    check_left_out(chosen, "for a prepared set", allowed=("keep",))
     prepared = replace(prepared, columns=_kept(prepared, reading.get("keep") or ()))
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}

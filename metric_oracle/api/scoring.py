@@ -216,7 +216,7 @@ def shared_models(
     The latter are None if neither names one.
     """
     for side in (references, predictions):
-        check_left_out([name for name in ("states", "bf16") if name in side.encoding], (), "scores")
+        check_left_out({name: side.encoding.get(name) for name in ("states", "bf16")}, "for scores")
     named_twice = references.models.keys() & predictions.models.keys()
     differing = [name for name in named_twice if references.models[name] != predictions.models[name]]
     if references.encoding and predictions.encoding and references.encoding != predictions.encoding:

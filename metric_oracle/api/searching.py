@@ -10,7 +10,7 @@ from typing import Any
 
 from metric_oracle.api.attached import attached, with_prepared
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
@@ -100,7 +100,7 @@ def build_index(
             f"Add {option('encoder', 'NAME')} or a folder.",
         )
     if shard_rows is not None:
-        check_int("shard_rows", shard_rows, 1, "Choose one.")
+        check_in_range("shard_rows", shard_rows, ge=1)
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None and may_stream(given.data, given.reading):
         of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range
 from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
@@ -382,7 +382,7 @@ def _check(
         )
     for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
         if value is not None:
-            check_int(name, value, 1, "Choose one.")
+            check_in_range(name, value, ge=1)
     if index is not None and size != (None, None):
         raise InputError(
             "reports and tests",

@@ -58,16 +58,16 @@ def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: An
     if isinstance(predictions, str | Path):
         path = existing_file(Path(predictions))
         return _assembled(read_rows(path, *map(reading.get, of_file)), path, options)
-    given = [name for name, value in reading.items() if value not in (None, False, 0)]
+    given = {name: value for name, value in reading.items() if value not in (False, 0)}
     if isinstance(predictions, Reports):
-        check_left_out(given, (), "Reports, which are read")
+        check_left_out(given, "for Reports, which are read")
         return predictions
     table, texts = in_memory(predictions)
     if table is not None:
-        check_left_out([name for name in given if name in ("encoding", "separator")], (), str(table.path))
+        check_left_out({name: reading.get(name) for name in ("encoding", "separator")}, f"for {table.path}")
         rows = rows_of_table(table, reading.get("id_column"), reading.get("text_column"))
         return _assembled(rows, table.path, options)
-    check_left_out(given, ("seed", "after_impression", "section"), "texts without columns")
+    check_left_out(given, "for texts without columns", allowed=("seed", "after_impression", "section"))
     where = "the predictions in memory"
     cells = checked_texts(single_texts(texts or [], where), where)
     rows = Rows("texts in memory", cells, Keys([str(i) for i in range(len(cells))], None, "place"), ids_from=PLACE)

@@ -330,16 +330,16 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
         return read_reports(reports, **reading)
     given = {name: value for name, value in reading.items() if value is not None and value != _DEFAULTS[name]}
     if isinstance(reports, Reports):
-        check_left_out(given, (), "Reports, which are read already")
+        check_left_out(given, "for Reports, which are read already")
         return reports
     table, texts = in_memory(reports)
     if texts is not None:
-        check_left_out(given, ("section", "keep_empty"), "texts without columns")
+        check_left_out(given, "for texts without columns", allowed=("section", "keep_empty"))
         where, keep_empty = "the reports in memory", bool(reading.get("keep_empty"))
         return _from_texts(texts, None, reading.get("section"), keep_empty, where, is_cut=True)
     assert table is not None
     of_files = ("profile", "encoding", "separator")
-    check_left_out(given, [name for name in _DEFAULTS if name not in of_files], str(table.path))
+    check_left_out({name: given.get(name) for name in of_files}, f"for {table.path}")
     section = reading.get("section")
     if section is not None:
         check_section(section)

@@ -240,14 +240,13 @@ def read_samples(
     if isinstance(data, Samples):
         reading = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
         reading |= {"encoding": encoding, "separator": separator}
-        check_left_out([name for name, value in reading.items() if value is not None], (), "samples that are read")
+        check_left_out(reading, "for samples that are read")
         return data
     if isinstance(data, str | Path):
         path = existing_file(Path(data))
         table = read_table(path, encoding=encoding, separator=separator)
     else:
-        given = {"encoding": encoding, "separator": separator}
-        check_left_out([name for name, value in given.items() if value is not None], (), "samples in memory")
+        check_left_out({"encoding": encoding, "separator": separator}, "for samples in memory")
         table = _in_memory(data)
     if not table.n_rows:
         raise InputError(f"{table.path} has no samples.", "Check the file.")

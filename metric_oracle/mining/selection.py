@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, fields
 from math import isfinite
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range
 from metric_oracle.choices import STRATEGIES
 from metric_oracle.errors import InputError
 from metric_oracle.files import identify
@@ -85,10 +84,10 @@ class Selection:
 
 def check_selection(selection: Selection, k: int) -> None:
     """Raise InputError unless the values are valid and fit k candidates for each anchor."""
-    check_int("range_min", selection.range_min, 0, kind=Integral)
+    check_in_range("range_min", selection.range_min, ge=0)
     if selection.range_max is not None:
-        check_int("range_max", selection.range_max, selection.range_min + k, why=" (range_min + k)", kind=Integral)
-    check_int("seed", selection.seed, 0, kind=Integral)
+        check_in_range("range_max", selection.range_max, ge=selection.range_min + k, note=" (range_min + k)")
+    check_in_range("seed", selection.seed, ge=0)
     for name in ("max_score", *MARGINS):
         value, is_margin = getattr(selection, name), name in MARGINS
         wrong = isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)

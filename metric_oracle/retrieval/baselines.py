@@ -238,7 +238,7 @@ def plan_baseline(
     if kind not in KINDS:
         raise InputError("kind", f"must be one of {', '.join(KINDS)}", repr(kind), "Choose one.")
     own = {name: value for name, value in own.items() if value is not None}
-    check_left_out(own, OPTIONS.get(kind, ()), f"kind {kind!r}")
+    check_left_out(own, f"for kind {kind!r}", allowed=OPTIONS.get(kind, ()))
     for name, least, most in (("seed", 0, None), ("draws", 1, MOST_DRAWS)):
         value = own.get(name, least)
         is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -119,8 +119,8 @@ class SearchOptions:
         what : str
             Name of what is computed, for the message: "the option makes no sense for ...".
         """
-        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        check_left_out(given, names, what)
+        chosen = {field.name: True for field in fields(self) if getattr(self, field.name) != field.default}
+        check_left_out(chosen, f"for {what}", allowed=names)
 
 
 DEFAULTS = SearchOptions()

@@ -3,13 +3,12 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metric_oracle.arguments import check_int, check_left_out
+from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.contract import EncodedQueries, Representation
@@ -198,7 +197,7 @@ def plan_scores(index: str | Path | Index, metric: str | Metric, options: Search
 def _check_values(options: SearchOptions) -> None:
     """Raise InputError unless `threads`, `max_memory` and `min_score` are valid."""
     if options.threads is not None:
-        check_int("threads", options.threads, 1, "Leave it out to use all cores.", kind=Integral)
+        check_in_range("threads", options.threads, ge=1, step="Leave it out to use all cores.")
     check_max_memory(options.max_memory)
     least = options.min_score
     if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not isfinite(least)):
@@ -207,7 +206,7 @@ def _check_values(options: SearchOptions) -> None:
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
     """Return the opened index, after checks that the options apply to the metric and that the index has its data."""
-    check_left_out(options.settings, record.settings, f"metric {record.name!r}")
+    check_left_out(options.settings, f"for metric {record.name!r}", allowed=record.settings)
     opened = index if isinstance(index, Index) else open_index(index)
     opened.check_holds(record)
     return opened

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
@@ -97,21 +96,16 @@ def verify(
         )
     check_section(queries, index)
     record = _record(signature)
-    k = check_int("k in the signature", signature.get("k"), 1, "Retrieve again.")
+    k = check_in_range("k in the signature", signature.get("k"), ge=1, step="Retrieve again.")
     kind = signature.get("baseline")
-    if kind is not None and kind not in tuple(baselines.KINDS):
-        kinds = ", ".join(baselines.KINDS)
-        raise InputError("baseline in the signature", f"must be one of {kinds}", repr(kind), "Retrieve again.")
-    if vectors is not None and kind != "nearest":
+    if kind is not None:
+        check_one_of("baseline in the signature", kind, baselines.KINDS, "Retrieve again.")
+    if kind != "nearest":
         what = "an oracle's answers" if kind is None else f"baseline {kind!r}"
-        raise InputError(
-            "vectors",
-            f"must be left out for {what}",
-            "a value",
-            "Leave them out: only results of baseline 'nearest' need them.",
-        )
+        step = "Leave them out: only results of baseline 'nearest' need them."
+        check_left_out({"vectors": vectors}, f"for {what}", step)
     for name, value in (("sample", sample), ("seed", seed)):
-        check_int(name, value, 0, "Choose one.", kind=Integral)
+        check_in_range(name, value, ge=0)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
     _check_ids(columns["query_id"], queries, signature, bool(restrictions))
@@ -430,7 +424,8 @@ class _Check:
         if self.baseline != "random":
             row = -1 if self.baseline == "identity" else self.most_frequent
             return [{query: [row] for query in order}]
-        seed = check_int("seed in the signature", self.results.signature.get("seed"), 0, "Make the baseline again.")
+        made_with = self.results.signature.get("seed")
+        seed = check_in_range("seed in the signature", made_with, ge=0, step="Make the baseline again.")
         drawn = baselines.drawn_rows(self.representation, len(order), seed, self.k).tolist()
         # The draws depend on the order of the queries, which may have been that of the queries or of the file.
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]

@@ -23,7 +23,7 @@ import numpy as np
 
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, section_of
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range
 from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
 from metric_oracle.corpora.joining import check_joined
 from metric_oracle.corpora.reports import Reports
@@ -218,7 +218,7 @@ def create_survey(
         **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
-        "seed": options.seed, "identical": options.identical, "order": options.order, "unequal": options.unequal,
+        "seed": int(options.seed), "identical": options.identical, "order": options.order, "unequal": options.unequal,
         "candidates": list(candidates), "studies": keys,
         "references": reports.source,
         "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
@@ -251,7 +251,7 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             "Rename them.",
         )
     for name, minimum in (("studies", 1), ("seed", 0), ("repeats", 0)):
-        check_int(name, getattr(options, name), minimum)
+        check_in_range(name, getattr(options, name), ge=minimum)
     if options.repeats > options.studies:
         raise InputError("repeats", f"must be at most the studies, {options.studies}", options.repeats, "Repeat fewer.")
     for name, choice, choices in (("identical", options.identical, IDENTICAL), ("order", options.order, ORDERS)):

@@ -17,10 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from metric_oracle.arguments import check_int
+from metric_oracle.arguments import check_in_range, check_new_folder, check_one_of
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
-from metric_oracle.files import check_new, new_folder
+from metric_oracle.files import new_folder
 from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.synthetic.drafts import Draft, drafts_of, edited
 from metric_oracle.synthetic.errors import with_errors
@@ -53,9 +53,8 @@ def synthesize(
     A shorter corpus is the beginning of a longer one. Both splits of a seed share their common impressions. The first
     report has the study id `first_id`; the others count up from it.
     """
-    check_int("n_reports", n_reports, 1, "Pass the number of reports.")
-    if split not in ("train", "test"):
-        raise InputError("split", 'must be "train" or "test"', repr(split), "Name one of the two.")
+    check_in_range("n_reports", n_reports, ge=1, step="Pass the number of reports.")
+    check_one_of("split", split, ("train", "test"))
     drafts = islice(drafts_of(seed, split), n_reports)
     return (
         SyntheticReport(str(study_id), draft.text, json.loads(_graph_json(draft, split)), draft.labels)
@@ -81,10 +80,10 @@ def write_synthetic(
     reports. The names are ``train``, ``train_graphs`` and ``train_labels``, likewise for ``test``, for each model, and
     for ``train_candidates`` and ``test_candidates``; the errors of these are ``train_errors`` and ``test_errors``.
     """
-    check_int("n_reports", n_reports, 1, "Pass the number of reports.")
-    check_int("n_tests", n_tests, 1, "Pass the number of reports.")
+    check_in_range("n_reports", n_reports, ge=1, step="Pass the number of reports.")
+    check_in_range("n_tests", n_tests, ge=1, step="Pass the number of reports.")
     out = Path(out)
-    check_new(out, "out")
+    check_new_folder("out", out, may_be_empty=True)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from metric_oracle.arguments import check_new_folder
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.files import check_new, new_folder
+from metric_oracle.files import new_folder
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 from metric_oracle.synthetic.corpus import FIRST_ID, write_corpus, write_samples
 
@@ -51,7 +52,7 @@ def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int =
     `folder` must be new or empty. It gets its files when all of them are complete. The same seed gives the same bytes.
     """
     folder = Path(folder)
-    check_new(folder, "folder")
+    check_new_folder("folder", folder, may_be_empty=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as unfinished:
         files = write_corpus(unfinished, n_reports, n_tests, seed=seed, models=True)

@@ -70,7 +70,7 @@ class _Model:
     given: AttachedReports
 
     def __post_init__(self) -> None:
-        check_left_out(self.given.encoding, (), "a model's reports, which the encoder of the index encodes")
+        check_left_out(self.given.encoding, "for a model's reports, which the encoder of the index encodes")
 
     @property
     def files(self) -> Mapping[str, Any]:

@@ -435,7 +435,7 @@ def test_scores_of_other_pairs(rated, tmp_path):
 def test_options(rated):
     for resamples in (99, 1000.0, True):
         with pytest.raises(
-            InputError, match=r"^align: resamples must be an int of at least 100; got .*\. The default is 1000\.$"
+            InputError, match=r"^align: resamples must be an int from 100 to 1000000; got .*\. The default is 1000\.$"
         ):
             align(rated.long, rated.scores, resamples=resamples)
     for seed in (-1, 0.5, True):

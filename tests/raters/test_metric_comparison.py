@@ -416,7 +416,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
     ("change", "match"),
     [
         ({"sets": {}}, r"sets must be at least one rated set; got none\. Give NAME=RATINGS\.$"),
-        ({"resamples": 5}, r"resamples must be an int of at least 100; got 5\."),
+        ({"resamples": 5}, r"resamples must be an int from 100 to 1000000; got 5\."),
         ({"seed": -1}, r"seed must be an int from 0; got -1\."),
         ({"directions": {}}, r"direction must be given for columns that no known tool owns; got none for 'poor'\."),
         ({"paired": [("bleu", "x")]}, r"paired must name two metrics of bleu, .*; got 'bleu' and 'x'\."),

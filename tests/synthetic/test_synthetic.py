@@ -121,7 +121,7 @@ def test_bad_sizes_are_refused(tmp_path, size):
 
 
 def test_unknown_split_is_refused():
-    with pytest.raises(InputError, match='split must be "train" or "test"; got \'dev\''):
+    with pytest.raises(InputError, match="split must be one of train, test; got 'dev'"):
         synthesize(1, split="dev")
 
 
