@@ -33,7 +33,6 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import pyarrow.csv
 import pyarrow.parquet
 import typer
 
