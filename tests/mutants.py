@@ -973,8 +973,8 @@ MUTANTS = [
     Mutant(
         "retrieval/verification.py",
         "ties of the last score are the listed ones",
-        "least = times[scores[-1]] if self.restrictions else sum(map(self._n_rows, tied))",
-        "least = times[scores[-1]]",
+        "if not self.restrictions:  # else some rows",
+        "if False:",
         "retrieval/test_verification.py -k listed_text",
     ),
     Mutant(

@@ -23,7 +23,10 @@ from metric_oracle.retrieval.merge import Answer
 
 
 def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
-    """Complete lists of fewer than k positive scores with rows of score 0, in row order, if the limit allows 0."""
+    """Fill up lists with fewer than k positive scores in place: with the lowest other rows of `row_id`, of score 0.
+
+    A list stays short if the limit of its query is above 0, or too few rows are left that it does not exclude.
+    """
     short = np.flatnonzero((answers.rows[:, -1] < 0) & (answers.limit[lists.query] <= 0.0))
     if not len(short):
         return
@@ -40,10 +43,10 @@ def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
 
 
 def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
-    """Put the most frequent report first, and mark it, for queries without a positive score, as Yu et al. do.
+    """Put `row`, the most frequent report, first for queries whose best score is 0, and mark it in `fallback`.
 
-    `merge.fall_back` does the same in a search. This second implementation is the one with which `verify` checks
-    results.
+    Yu et al. do so. `fallback`, bool[Q, k], is changed in place like `answers`. `merge.fall_back` does the same in a
+    search; with this second implementation `verify` checks results.
     """
     for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
         others = answers.rows[q][answers.rows[q] != row]
@@ -52,14 +55,14 @@ def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) ->
 
 
 def fallback_row(index: Index, record: Metric) -> int:
-    """Return the corpus row of the fall-back report, which RadGraph returns for queries without a positive score."""
+    """Return the corpus row of the fall-back report, the most frequent one that the metric can score."""
     known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
     kind = record.representation
     return known[kind] if kind in known else most_frequent_row(index, representation_of(index, record).row_id)
 
 
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
-    """Return the lowest row of the most frequent text, among the rows `row_id` that a metric can score."""
+    """Return the lowest row of the most frequent text among the rows `row_id`, those that a metric can score."""
     rows = np.sort(row_id)
     bounds = [
         (shard, np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])) for shard in index.shards()
@@ -98,7 +101,10 @@ def no_answer(n_queries: int, text: bool) -> Answer:
 
 
 def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact: bool) -> pa.Table:
-    """Return the table of results, one line per query and listed corpus row."""
+    """Return the table of results, one line per place of each query's list, also where the row is -1.
+
+    `fallback`, bool[Q, m], says which rows are fall-back reports; `exact` is the value of that column in every line.
+    """
     n, k = answer.rows.shape
     columns: dict[str, Any] = {
         "query_id": strings(take_strings(pa.chunked_array([to_arrow(query_ids)]), np.repeat(np.arange(n), k))),

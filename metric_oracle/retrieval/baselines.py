@@ -51,23 +51,10 @@ DRAWS, SEED = 10, 0
 
 
 def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = DRAWS) -> Results:
-    """Score random reports of the corpus against each query.
+    """Score `draws` random reports of the corpus against each query; `rank` is the number of the draw.
 
-    Parameters
-    ----------
-    plan : SearchPlan
-    queries : Inputs
-    seed : int
-        Seed of the draws. Draw d does not depend on the number of draws, and is the same for all metrics that can score
-        the same rows, so that metrics are compared on the same reports.
-    draws : int
-        Number of reports drawn for each query, with replacement. All rows that the metric can score are equally likely,
-        so frequent texts are drawn often.
-
-    Returns
-    -------
-    Results
-        `draws` lines per query; `rank` is the number of the draw.
+    A draw does not depend on the number of draws, and is the same for all metrics that can score the same rows, so that
+    metrics are compared on the same reports.
     """
     encoded = plan.encode(queries)
     rows = drawn_rows(plan.representation, len(queries.ids), seed, draws)
@@ -76,9 +63,10 @@ def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = 
 
 
 def drawn_rows(representation: Representation, n: int, seed: int, draws: int) -> np.ndarray:
-    """Return rows drawn at random for n queries: int64[n, draws].
+    """Return corpus rows drawn at random for n queries: int64[n, draws].
 
-    Draws are uniform and with replacement, from the rows that have a document in the representation.
+    Draws are with replacement; all rows that have a document in the representation are equally likely, so that frequent
+    texts are drawn often.
     """
     scorable = np.sort(representation.row_id)
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
@@ -119,25 +107,10 @@ def identity(plan: SearchPlan, queries: Inputs) -> Results:
 
 
 def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
-    """Score the report of the nearest neighbour of each query in a space of image embeddings, as CXR-RePaiR retrieves.
+    """Score the report of the nearest neighbour of each query in a space of image embeddings.
 
-    Parameters
-    ----------
-    plan, queries
-        As for `random`.
-    corpus_vectors, query_vectors : Vectors
-        Image embeddings with the ids of the studies, see `corpora.vectors.read_embeddings`. Corpus rows without an
-        embedding cannot be chosen; the signature has the number of those with one.
-
-    Returns
-    -------
-    Results
-        The row with the greatest cosine, the lowest if several are equal. Cosines are float64, of unit vectors in
-        float32.
-
-    Notes
-    -----
-    Endo et al., ML4H 2021: retrieval by the inner product of unit vectors.
+    As in CXR-RePaiR (Endo et al., ML4H 2021), that is the row with the greatest cosine, the lowest if several are
+    equal. Corpus rows without an embedding cannot be chosen.
     """
     encoded = plan.encode(queries)
     rows, chosen_by = nearest_rows(plan.index, queries, plan.representation, corpus_vectors, query_vectors)
@@ -147,10 +120,10 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
 def nearest_rows(
     index: Index, queries: Inputs, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the nearest row of each query, int64[Q], and the entries of the signature.
+    """Return the row that is nearest to each query, int64[Q], and the entries of the signature.
 
-    The entries are the number of rows with a vector, and the SHA-256 of the vectors of corpus and queries, each in the
-    order of its reports.
+    The entries are the number of rows that could be chosen, and the SHA-256 of the vectors of corpus and queries, each
+    in the order of its reports.
     """
     corpus_ids = index.take("study_id", np.arange(index.n_reports)).to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
@@ -204,7 +177,7 @@ class BaselinePlan:
 
     kind: str  # "random", "most-frequent", "identity" or "nearest"
     scores: SearchPlan  # index, metric and options
-    own: Mapping[str, Any]  # arguments of the function for this kind, such as `seed` and `draws`
+    own: Mapping[str, Any]  # further arguments of the function for this kind, such as `seed` and `draws`
 
     def run(self, queries: Inputs) -> Results:
         """Return the results of the baseline for loaded test reports.
@@ -217,23 +190,9 @@ class BaselinePlan:
 def plan_baseline(
     index: str | Path | Index, kind: str, metric: str | Metric, options: SearchOptions = DEFAULTS, **own: Any
 ) -> BaselinePlan:
-    """Check everything about a baseline that does not depend on the queries, and open the index.
+    """Check everything about a baseline that does not depend on the queries, and open the index; see `plan_scores`.
 
-    Parameters
-    ----------
-    index : path or Index
-    kind : {"random", "most-frequent", "identity", "nearest"}
-    metric : str or Metric
-    options : SearchOptions
-        See `retrieval.plan.plan_scores`.
-    **own
-        `draws` and `seed` of "random"; `corpus_vectors` and `query_vectors` of "nearest", see `image_vectors`.
-        None is the default.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong, or the index does not hold what the metric reads.
+    `own` are the options of the kind (`OPTIONS`), where None is the default; vectors as `image_vectors` takes them.
     """
     if kind not in KINDS:
         raise InputError("kind", f"must be one of {', '.join(KINDS)}", repr(kind), "Choose one.")
@@ -252,20 +211,16 @@ def plan_baseline(
 
 
 def check_image_vectors(given: Mapping[str, Any]) -> None:
-    """Raise unless the image embeddings of both corpus and queries are given."""
+    """Raise InputError unless `given` has both `corpus_vectors` and `query_vectors`, and neither is None."""
     lacking = [name for name in OPTIONS["nearest"] if given.get(name) is None]
     if lacking:
         raise InputError(lacking[0], "must be given for kind 'nearest'", "None", "Pass a file of embeddings.")
 
 
 def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
-    """Read the image embeddings of corpus and queries, if given.
+    """Read those of `corpus_vectors` and `query_vectors` that are in `given` and not None.
 
-    Parameters
-    ----------
-    given : mapping
-        `corpus_vectors` and `query_vectors`: a file, a dict id -> vector, Vectors; or a pair of vectors and their ids,
-        each a file or in memory.
+    Each is a file, a dict id -> vector or Vectors, or a tuple of vectors and their ids, each a file or in memory.
     """
     read = {}
     for name in OPTIONS["nearest"]:
@@ -277,7 +232,10 @@ def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
 
 
 def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
-    """Return, for each report, the row of its vector in `vectors`, -1 for a report without one: int64[n]."""
+    """Return, for each report, the row of its vector in `vectors`, -1 for a report without one: int64[n].
+
+    Raise InputError if no report has one; `name` is the argument that the vectors were given by.
+    """
     position_of = {key: i for i, key in enumerate(vectors.ids)}
     positions = np.array([position_of.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
     if positions.max() < 0:
@@ -303,7 +261,7 @@ def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Inputs:
 
 
 def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
-    """Return the lowest row with the greatest cosine for each distinct query, int64[n].
+    """Return the lowest corpus row with the greatest cosine for each distinct query: int64[n].
 
     A matrix product in float32 selects the documents that may have it. Their cosines are then summed in a fixed order,
     so that equal vectors have equal cosines.
@@ -353,7 +311,10 @@ def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, 
 def _table(
     queries: Inputs, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
 ) -> pa.Table:
-    """Return the table of results of a baseline, with the columns of a search."""
+    """Return the table of results of a baseline, with the columns of a search and k lines per query.
+
+    `chosen` has the columns row, candidate_id, n_ties and, if `text` is true, text.
+    """
     n = len(queries.ids)
     columns = {
         "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
@@ -372,7 +333,7 @@ def _table(
 
 
 def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the signature of a baseline: that of a search without its tie rule, and the entries `more`."""
+    """Return the signature of a baseline: that of a search without `ties`, the settings of `encoded`, and `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}

@@ -32,9 +32,9 @@ CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
 
 class Asked(NamedTuple):
-    """A list of results to compute, and the corpus rows that it excludes."""
+    """A list of results to compute."""
 
-    place: int  # query of the list, as an index into the searched queries
+    place: int  # query of the list, as an index into `chosen` of `search`
     excluded: np.ndarray  # int64[n], corpus rows that are neither listed nor counted among the ties
 
 
@@ -51,27 +51,12 @@ def search(
     value: Callable[[int, int, str], float] | None = None,
     min_score: float | None = None,
 ) -> Answers:
-    """Return the k best rows of distinct queries, with the exact scores of the plain scorer.
+    """Return the k best rows for the distinct queries `chosen`, with the exact scores of the plain scorer.
 
-    Parameters
-    ----------
-    record : Metric
-    representation : Representation
-    encoded : EncodedQueries
-    chosen : sequence of int
-        Numbers of the distinct queries.
-    k : int
-    plain : function
-        Returns the plain scorer's score of a distinct query and a document.
-    tell : function
-        Called with the number of pairs scored since the last call; the total is `n_pairs`.
-    lists : sequence of Asked, optional
-        Lists to answer. By default one for each query, which leaves nothing out.
-    value : function, optional
-        Takes a distinct query, a document and the name of a metric, and returns the plain scorer's score. Needed for
-        a search under conditions on other metrics.
-    min_score : float, optional
-        The worst score that is listed. Lists with fewer than k rows end with row -1.
+    `plain` returns that score for a distinct query and a document, `value` that of the metric which its third argument
+    names; only searches under conditions on other metrics need it. There is one list for each of `lists`, by default
+    one for each query, which excludes nothing. Rows that score worse than `min_score` are not listed. Lists with fewer
+    than k rows end with row -1. `tell` gets `n_pairs` scored pairs in all.
     """
     lists = [Asked(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
     n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
@@ -112,7 +97,10 @@ def search(
 def _joint(
     record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
 ) -> dict[str, tuple[np.ndarray, float]]:
-    """Return, for each metric of a sum and of conditions, scores float64[n, D] and a bound of their error."""
+    """Return, by name of each metric of a sum and of conditions, scores float64[n, D] and a bound of their error.
+
+    Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
+    """
     if isinstance(representation, ShardedIndex):
         of_shards = [
             _joint(record, part, of_part, places[list(chosen)].tolist(), tell)
@@ -136,7 +124,7 @@ def _joint(
 
 
 def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
-    """Return the sum of the scores of metrics, in their order, and a bound of its error."""
+    """Return the sum of the scores in `values`, in their order, and a bound of its error from the bounds of theirs."""
     total, error, size = np.zeros_like(values[0][0]), 0.0, 0.0
     for scores, of_scores in values:
         total += scores
@@ -145,7 +133,7 @@ def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]
 
 
 def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
-    """Return the number of pairs that a search scores; for a composite, the sum over its terms."""
+    """Return the number of pairs that a search for distinct queries scores; for a metric of terms, their sum."""
     if isinstance(representation, ShardedIndex):
         parts = zip(representation.parts, encoded.parts, encoded.places, strict=True)
         return sum(n_pairs(record, part, of_part, places[list(chosen)].tolist()) for part, of_part, places in parts)
@@ -160,7 +148,10 @@ def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[
 def _scores(
     record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return the scores of distinct queries with all documents, float64[n, D], and a bound of their error."""
+    """Return the scores of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
+
+    `chosen` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
+    """
     if isinstance(representation, ShardedIndex):
         of_shards = [
             _scores(record, part, of_part, places[list(chosen)].tolist(), tell)
@@ -189,7 +180,7 @@ def _scores(
 def _composites(
     record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return the composites of distinct queries with all documents, float64[n, D], and a bound of their error."""
+    """Return what `_scores` returns, under a composite."""
     values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
     for term in record.terms.values():
         kind = term.metric.representation
@@ -206,7 +197,7 @@ def _composites(
 def _cosines(
     index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return the cosines of distinct queries with all documents, float64[n, D], and a bound of their error."""
+    """Return what `_scores` returns, under the cosine of embeddings."""
     queries = _directions(encoded.vectors[list(chosen)])
     n_documents, width = index.vectors.shape
     scores = np.empty((len(queries), n_documents))
@@ -221,7 +212,7 @@ def _cosines(
 def _bertscores(
     record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return BERTScore of distinct queries with all documents, float64[n, D], and a bound of its error.
+    """Return what `_scores` returns, under BERTScore.
 
     The token states of all queries are multiplied with those of one block of the corpus at a time, so that the corpus
     is read once for any number of queries. If the signs of precision and recall are uncertain, F1 may be near its pole;

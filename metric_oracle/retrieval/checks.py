@@ -15,7 +15,7 @@ from metric_oracle.sources.inputs import Inputs
 
 
 def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
-    """Raise InputError unless every query has the sources that the metric reads, and its section fits the index."""
+    """Raise InputError if there is no query, one lacks a source of the metric, or the index has another section."""
     if not queries.ids:
         raise InputError("queries", "must be at least one report", "0", "Check the file and the section.")
     check_section(queries, index)
@@ -24,26 +24,17 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
 
 
 def check_section(queries: Inputs, index: Index) -> None:
-    """Raise InputError if test reports and index are known to be of different sections."""
+    """Raise InputError if queries and index are known to be of different sections."""
     step = f"Pass {option('section', str(index.section[0]))}, or search an index of section {queries.section[0]}"
     check_sections(queries.section, index.section, ("test reports", "index"), step)
 
 
 def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metric], idf: Any) -> Index:
-    """Return an index of reports to score, weighted by the document frequencies of a corpus if a metric reads them.
+    """Return `index`, whose reports are scored, with the document frequencies of `corpus` instead of its own.
 
     Document frequencies are the numbers of reports that contain each word or n-gram, from which idf weights follow.
-
-    Parameters
-    ----------
-    index : Index
-        Predictions or other reports that are not a corpus.
-    corpus : Index or None
-        The corpus whose frequencies are used; None if there is none.
-    records : iterable of Metric
-        The metrics to score.
-    idf : str, path or array
-        Source of BERTScore's token weights, see `SearchOptions.idf`.
+    Without a corpus the index is returned as it is; if one of the metrics or `idf`, see `SearchOptions.idf`, needs a
+    corpus, InputError is raised.
     """
     check_counted(corpus, records, idf)
     if corpus is None:
@@ -61,7 +52,7 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
 
 
 def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> None:
-    """Raise InputError if a metric reads the document frequencies of a corpus and no corpus was given."""
+    """Raise InputError if a metric or `idf` needs the document frequencies of a corpus that is None or lacks them."""
     counting = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
     if _counts(idf):
         counting.append(("idf 'corpus'", get_metric("bertscore")))
@@ -77,12 +68,15 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
 
 
 def _counts(idf: Any) -> bool:
-    """Return whether BERTScore's token weights are computed from a corpus: whether `idf` is "corpus"."""
+    """Return whether `idf`, of `SearchOptions`, is "corpus": BERTScore's token weights come from a corpus."""
     return isinstance(idf, str | Path) and str(idf) == "corpus"
 
 
 def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
-    """Return the signature entry for the corpus whose document frequencies a metric reads; empty if it reads none."""
+    """Return the signature entry for the corpus whose document frequencies a metric or `idf` reads; empty if none does.
+
+    `fingerprint` is that of the corpus.
+    """
     return {"frequencies": str(fingerprint)} if record.counts_corpus or _counts(idf) else {}
 
 
@@ -93,7 +87,7 @@ def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
 
 
 def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
-    """Raise InputError unless every query has the source of a representation, made as in the index."""
+    """Raise InputError unless every query has the source of the representation `kind`, made as in the index."""
     needs = REPRESENTATIONS[kind].source
     if needs is None or not REPRESENTATIONS[kind].is_attached:
         return

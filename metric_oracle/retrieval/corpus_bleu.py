@@ -14,7 +14,7 @@ LENGTHS = ("length", "reference_length")
 
 
 def order_of(metric: str) -> int:
-    """Return the order of BLEU whose counts are stored with a metric's scores, 0 if the metric has none."""
+    """Return the order of the BLEU of pycocoevalcap that a metric's name stands for, 0 if it is another metric."""
     record = METRICS.get(metric)
     return int(str(record.options["order"])) if record and record.kernel == "bleu" and record.options["coco"] else 0
 
@@ -25,9 +25,9 @@ def names_of(order: int) -> list[str]:
 
 
 def counts_in(table: Any, metric: str) -> np.ndarray | None:
-    """Return the counts in a table of scores, float64[2 order + 2, n]; None if it has no counts.
+    """Return the counts of a metric in a table of scores, float64[2 order + 2, n], in the order of `names_of`.
 
-    Pairs without counts are NaN.
+    Pairs without counts are NaN. The result is None if the table lacks a column of them.
     """
     columns = [f"{metric}.{name}" for name in names_of(order_of(metric))] if order_of(metric) else []
     if not columns or not set(columns) <= set(table.column_names):
@@ -36,15 +36,9 @@ def counts_in(table: Any, metric: str) -> np.ndarray | None:
 
 
 def corpus_bleu(sums: np.ndarray) -> np.ndarray:
-    """Return corpus BLEU of the highest order: float64[...].
+    """Return corpus BLEU, float64[...], from sums of the counts `names_of` over the reports: float64[..., 2 order + 2].
 
     It equals pycocoevalcap's ``Bleu.compute_score`` with one reference per report, but is 0 if no unigram matches.
-
-    Parameters
-    ----------
-    sums : float64[..., 2 order + 2]
-        Sums over the reports: matches of each order, n-grams of each order, length of the candidates, length of the
-        references.
     """
     order = (sums.shape[-1] - len(LENGTHS)) // 2
     matches, totals = sums[..., :order], sums[..., order : 2 * order]
@@ -56,7 +50,7 @@ def corpus_bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def of_scores(table: Any, metric: str) -> float | None:
-    """Return corpus BLEU of a table of scores; None if no pair of the table has counts."""
+    """Return corpus BLEU of a table of scores under a metric; None if no pair of the table has counts of it."""
     counts = counts_in(table, metric)
     known = None if counts is None else counts[:, ~np.isnan(counts[0])]
     return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))
@@ -65,7 +59,7 @@ def of_scores(table: Any, metric: str) -> float | None:
 def counts_of(
     metric: str, candidate: Sequence[str], truth: Sequence[str], components: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the counts of a pair of token sequences by name, from the precisions among its components."""
+    """Return the counts of a pair of token sequences by name, from the precisions among `components` of its score."""
     order = order_of(metric)
     totals = [max(len(candidate) - n + 1, 0) for n in range(1, order + 1)]
     matches = [round(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]

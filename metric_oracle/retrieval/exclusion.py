@@ -38,8 +38,8 @@ class Lists:
     """
 
     query: np.ndarray  # int64[L], distinct query of each list, ascending within a round
-    of_query: np.ndarray  # int64[Q], list of each query
-    ends: list[int]  # end of each round: in a round a distinct query has `AT_ONCE` lists at most
+    of_query: np.ndarray  # int64[Q], number of each query's list
+    ends: list[int]  # end of each round, in which a distinct query has `AT_ONCE` lists at most
     exclusion: Exclusion  # excluded rows of all lists; its `first` is empty, `rounds` sets it for each round
 
     def rounds(self, n: int) -> Iterable[tuple[int, Exclusion]]:
@@ -55,17 +55,9 @@ class Lists:
 
 
 class Excluded:
-    """The corpus rows that the results of some queries exclude, of an index or of the shards of a set.
+    """The corpus rows that the results of some queries exclude, in an index or in the shards of a set.
 
-    Parameters
-    ----------
-    index : Index
-        The whole corpus.
-    queries : Inputs
-    record : Metric
-        Metric of the search.
-    names : sequence of str
-        Rules ("self", "text", "same") and columns that the index keeps.
+    `names` are those of `check_exclude`: the rules "self", "text" and "same", and columns that the index keeps.
     """
 
     def __init__(self, index: Index, queries: Inputs, record: Metric, names: Sequence[str]) -> None:
@@ -124,9 +116,9 @@ class Excluded:
         return Lists(distinct[order, 0], place[of_query.reshape(-1)], ends, exclusion)
 
     def _codes(self, name: str, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the group of each query and of each row of a shard by one rule, -1 for none, and the number of groups.
+        """Return the group of each query, int64[Q], and of each row of a shard by the rule `name`, and their number.
 
-        A row is excluded if it has the query's group.
+        A group is -1 for none. A row is excluded if it has the query's group.
         """
         import pyarrow.compute as pc
 
@@ -149,9 +141,9 @@ class Excluded:
         return codes(values), of_row, len(known)
 
     def _documents(self, queries: Inputs) -> np.ndarray:
-        """Return the document of each query in the representation of all shards.
+        """Return the document of each query, int64[Q], in the representation of all shards; -1 if it has none.
 
-        Each query must be a row of the index.
+        Raise InputError unless each query is a row of the index: its id and text are those of one row.
         """
         import pyarrow.compute as pc
 
@@ -174,9 +166,9 @@ class Excluded:
         return documents[rows]
 
     def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return groups for the rule "same", in which rows with equal documents are one group.
+        """Return what `_codes` does for the rule "same": a row is excluded if its document equals that of the query.
 
-        The three values are those of `_codes`.
+        `documents` has the document of each query, as `_documents` returns them.
         """
         of_row = np.full(shard.n_reports, -1, np.int64)
         whole, representation = (representation_of(index, self._record) for index in (self._index, shard))
@@ -210,10 +202,7 @@ def of_order(record: Metric) -> Metric:
 
 
 def _folded(shard: Index) -> pa.Array:
-    """Return each distinct text of an index, normalised for comparison: case, white space and Unicode form.
-
-    The result is cached for each index.
-    """
+    """Return the distinct texts of an index, normalised for comparison (case, white space, Unicode form); cached."""
     if shard not in _FOLDED:
         texts = shard.distinct["text"].to_pylist()
         _FOLDED[shard] = to_arrow([folded(text) for text in texts])
@@ -221,7 +210,10 @@ def _folded(shard: Index) -> pa.Array:
 
 
 def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
-    """Return the rules and columns that `exclude` names, after a check that the index keeps these columns."""
+    """Return the rules and columns in `names`, a text with commas or a sequence, each once, or raise InputError.
+
+    The index must keep the columns.
+    """
     listed = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
     known = (*RESERVED, *index.columns)
     wrong = [name for name in listed if not isinstance(name, str) or name.strip() not in known]

@@ -80,16 +80,8 @@ class ExpectationPlan:
         """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.
 
         Every row has the same weight, so a text counts as often as it occurs. Nothing is sampled. Only the scores of a
-        few queries are in memory at a time.
+        few queries are in memory at a time. `progress` has numbers of queries.
 
-        Parameters
-        ----------
-        queries : Inputs
-        progress : function
-            Called as ``progress("", done, total)`` with numbers of queries.
-
-        Notes
-        -----
         `signature["error"]` bounds the error of a score. CheXbert's comes from float64 products, BERTScore's from short
         sums in float32 (7.2e-7 before scores are rescaled); other metrics have none. Summation adds less than 1e-13 of
         the size of the scores, so means and deviations over a shard set may differ that much from those of one index.
@@ -108,7 +100,7 @@ class ExpectationPlan:
         histograms: list[_Bins] = []
 
         def run(first: int) -> int:
-            """Describe the scores of a block of queries, the first of which is `first`; return how many it has."""
+            """Describe the scores of a block of distinct queries, which begins at number `first`; return its size."""
             last = min(first + size, len(times))
             room = idle.pop() if idle else new_scratch(len(rows))
             of_block: list[_Bins] = []
@@ -156,25 +148,11 @@ def plan_expectation(
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
 ) -> ExpectationPlan:
-    """Check everything about an expectation that does not depend on the queries, and open the index.
+    """Check everything about an expectation that does not depend on the queries, and open the index; see `plan_scores`.
 
-    Parameters
-    ----------
-    index : path or Index
-    metric : str or Metric
-    options : SearchOptions
-        See `retrieval.plan.plan_scores`.
-    quantiles : sequence of float
-        From 0 to 1. The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method
-        "inverted_cdf".
-    bins : int
-        Greatest number of bins of the histogram; their width is the smallest power of two that this allows. At least 2,
-        because 0 is always an edge.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong, or the index does not hold what the metric reads.
+    The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method "inverted_cdf". The
+    width of the bins is the smallest power of two with which `bins` are enough: at least 2, because 0 is always an
+    edge.
     """
     names = _quantile_names(quantiles)
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
@@ -191,7 +169,7 @@ def read_expectation(path: str | Path) -> Expectation:
 
 
 def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the right column types; raise ValueError if it is not an expectation."""
+    """Return the table with the column types that CSV does not record; raise ValueError if it is not an expectation."""
     edges, counts = (np.array(signature["histogram"][name], float) for name in ("edges", "counts"))
     whole = table.num_rows > 0 and len(edges) == len(counts) + 1 and counts.sum() > 0
     is_named = signature["baseline"] == "expectation" and table.column_names[:2] == ["query_id", "mean"]
@@ -202,7 +180,7 @@ def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def _quantile_names(quantiles: Sequence[float]) -> list[str]:
-    """Return the column name of each quantile, such as q05 or q97.5, after checks of the quantiles."""
+    """Return the column name of each quantile, such as q05 or q97.5; raise InputError for a wrong or repeated one."""
     names = []
     for p in quantiles:
         if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
@@ -220,11 +198,11 @@ class _Bins(NamedTuple):
 
     exponent: int
     first: int
-    counts: np.ndarray
+    counts: np.ndarray  # int64[n], one for each bin
 
 
 def _coarser(bins: _Bins, exponent: int) -> _Bins:
-    """Return the counts in wider bins, of width 2**exponent."""
+    """Return the counts in bins of width 2**exponent, at least as wide as those of `bins`."""
     shift = exponent - bins.exponent
     if not shift:
         return bins
@@ -250,7 +228,10 @@ def _joined(a: _Bins, b: _Bins) -> _Bins:
 
 
 def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges and counts of at most `most` bins; the last bin includes its upper edge, as in NumPy."""
+    """Return edges, float64[B + 1], and counts, int64[B], of at most `most` bins for scores from `least` to `greatest`.
+
+    The last bin includes its upper edge, as in NumPy.
+    """
     exponent = max(bins.exponent, FINEST)
     while True:
         scale = math.ldexp(1.0, -exponent)

@@ -39,9 +39,9 @@ def score_groups(
     options: SearchOptions,
     counted: Index | None = None,
 ) -> list[np.ndarray]:
-    """Return the exact scores of the candidates of each group with its references: float64[candidates, references].
+    """Return, for each group, the exact scores of its candidates with its references: float64[candidates, references].
 
-    For the parameters see `score_cells`.
+    The arguments are those of `score_cells`.
     """
     n_references, n_candidates = sizes
     out = score_cells(references, candidates, sizes, metric, options, counted)
@@ -58,21 +58,13 @@ def score_cells(
     options: SearchOptions,
     counted: Index | None = None,
 ) -> np.ndarray:
-    """Return the same scores as one array, the matrices of `score_groups` one after another: float64[...].
+    """Return the scores of `score_groups` as one array: its matrices one after another, row by row.
 
-    Each distinct report is prepared once, and each distinct pair of all groups is scored once.
-
-    Parameters
-    ----------
-    references, candidates : Inputs
-        The reports of all groups, one group after another; the same object if candidates are compared with one another.
-    sizes : (int64[G], int64[G])
-        Numbers of references and of candidates in each group.
-    metric : Metric
-    options : SearchOptions
-        Only `idf`, `rescale` and `threads` are used.
-    counted : Index
-        Corpus whose document frequencies weight the scores, see `retrieval.pairs.score`.
+    References and candidates are those of all groups, one group after another; the same object if candidates are
+    compared with one another. `sizes` has the numbers of references and of candidates in each group, int64[G] each. Of
+    the options only `idf`, `rescale` and `threads` are used. `counted` is a corpus whose document frequencies weight
+    the scores, see `checks.with_frequencies`. Each distinct report is prepared once, and each distinct pair is scored
+    once.
     """
     check_searched(metric)
     check_counted(counted, [metric], options.idf)
@@ -92,7 +84,7 @@ def score_cells(
 
 
 def _with_states(inputs: Inputs, index: Index) -> Inputs:
-    """Return the reports with the token states that the index holds, so that no encoder runs again."""
+    """Return the reports of an index with the token states that it holds, so that no encoder runs again."""
     made = {}
     for kind in index.content["representations"]:
         if REPRESENTATIONS[kind].is_encoded:
@@ -110,9 +102,10 @@ def _scores(
     record: Metric,
     options: SearchOptions,
 ) -> np.ndarray:
-    """Return the scores of all cells, one matrix after another: float64[C].
+    """Return the scores of all cells, one matrix after another, row by row: float64[C].
 
-    `row` is, for each reference, its row in the index, int64[R]; None if the index has only the candidates.
+    The first rows of the index are the candidates. `row` is the row of each reference, int64[R]; None if the index has
+    only the candidates.
     """
     if record.terms:
         parts = [
@@ -154,9 +147,10 @@ def _scores(
 def _check_complete(
     record: Metric, references: Inputs, candidates: Inputs, complete: np.ndarray, document: np.ndarray
 ) -> None:
-    """Raise InputError unless every report has the source that the metric reads.
+    """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph (`EMPTY`).
 
-    A blank text needs none if the metric can score it.
+    `complete` has the positions of the references that have it, ascending; `document` is that of each candidate, -1 for
+    none.
     """
     kind = record.representations[0]
     lacking = [(references, np.setdiff1d(np.arange(len(references.ids)), complete))]
@@ -180,9 +174,11 @@ def _check_complete(
 def _cells(
     sizes: tuple[np.ndarray, np.ndarray], complete: np.ndarray, which: np.ndarray, document: np.ndarray, is_half: bool
 ) -> Cells:
-    """Return the cells of all groups as arrays; `which` is the distinct query of each complete reference.
+    """Return the cells of all groups as the arrays that the kernels read.
 
-    If `is_half`, matrices are symmetric (a candidate is also a reference), and only half of their cells are scored.
+    `complete` has the positions of the references that can be scored, `which` the distinct query of each of these,
+    `document` that of each candidate. If `is_half`, matrices are symmetric (a candidate is also a reference), and only
+    half of their cells are scored.
     """
     n_references, n_candidates = sizes
     rows, columns, cells = (
@@ -202,7 +198,7 @@ def _cells(
 
 
 def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
-    """Write the scores of all cells; each thread scores blocks of distinct queries."""
+    """Write the scores of the cells into `out`, float64[C]; each thread scores blocks of distinct queries."""
     n_documents = len(corpus.row_ptr) - 1
     rows = np.diff(cells.row_ptr)[cells.matrix[cells.column_of_query]]  # cells of each column
     before = np.concatenate([[0], np.cumsum(rows)])[cells.column_of_query_ptr]
@@ -221,9 +217,9 @@ def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads:
 
 
 def _edges(before: np.ndarray, threads: int) -> list[int]:
-    """Cut the distinct queries into blocks of at most `AT_ONCE` cells.
+    """Return the first query of each block of distinct queries, and their number: blocks of at most `AT_ONCE` cells.
 
-    A query with more cells is a block of its own.
+    `before` has the number of cells before each query, and of all. A query with more cells is a block of its own.
     """
     most = min(AT_ONCE, max(int(before[-1]) // (4 * threads), LEAST))
     edges = [0]
@@ -234,21 +230,11 @@ def _edges(before: np.ndarray, threads: int) -> list[int]:
 
 
 def expected_scores(matrix: np.ndarray, logprobs: Sequence[float] | None = None) -> np.ndarray:
-    """Return the expected score of each sample of a group with the other samples as references.
+    """Return the expected score of each sample of a group with the other samples as references: float64[N].
 
-    Sums are rounded once (`math.fsum`), so that equal texts have equal expected scores whatever their order.
-
-    Parameters
-    ----------
-    matrix : float64[N, N]
-        Row i, column j: sample i with reference j.
-    logprobs : sequence of float, optional
-        Weights of the references are exp(logprob), normalised over the other samples; by default all are equal.
-
-    Returns
-    -------
-    float64[N]
-        NaN where there is no other sample.
+    Row i and column j of `matrix` have the score of sample i with reference j. Weights of the references are
+    exp(logprob), normalised over the other samples; by default all are equal. A single sample gets NaN. Sums are
+    rounded once (`math.fsum`), so that equal texts have equal expected scores whatever their order.
     """
     n = len(matrix)
     if n == 1:

@@ -13,7 +13,7 @@ from metric_oracle.metrics import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
-    """Return a backend of a metric, such as "cpu" or "cuda", with the metric's options."""
+    """Return the backend of a metric that is called "cpu" or "cuda", with the metric's options."""
     return import_module(f"{home(metric)}.{backend}").Backend(**metric.options)
 
 
@@ -23,7 +23,7 @@ def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, A
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
-    """Return the plain scorer of a metric: candidate and reference -> score and components."""
+    """Return the plain scorer of a metric: a function of candidate and reference that returns score and components."""
     return partial(import_module(f"{home(metric)}.reference").score, **metric.options)
 
 
@@ -48,9 +48,9 @@ def home(metric: Metric) -> str:
 
 
 def check_backend(name: str, metric: Metric) -> str:
-    """Return the name of the backend for `name`, "auto" resolved.
+    """Return the name of a backend, "cpu" for "auto".
 
-    Raise InputError if the metric does not have it, or BackendError if this machine cannot run it.
+    Raise InputError for an unknown name, BackendError if the metric does not have it or this machine cannot run it.
     """
     if name not in BACKENDS:
         raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", repr(name), "Choose one.")

@@ -37,7 +37,7 @@ def _cpu_model() -> str:
 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
-    """Return the versions of Python and of the packages that matter for a timing; None if not installed."""
+    """Return the versions of Python, of what matters for a timing and of `packages`, by name; None if not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in (*_PACKAGES, *packages)}}
 
 

@@ -23,12 +23,9 @@ class Answer:
     scores: np.ndarray  # float64[Q, m]
     ties: np.ndarray  # int64[Q, m], number of rows of these shards with the same score
     components: dict[str, np.ndarray]  # components of the scores, such as precision and recall
-    # Pa.Array of Q * m strings. Ids and texts of the rows. None until all shards were searched; texts are None if
-    # they are not wanted.
-    ids: pa.Array | None = None
-    texts: pa.Array | None = None  # pa.Array of Q * m strings
-    # The fall-back report, for queries that no row of the corpus matches, with m = 1. None if another shard has
-    # it.
+    ids: pa.Array | None = None  # study ids of the rows, Q * m strings; None until all shards were searched
+    texts: pa.Array | None = None  # their texts, Q * m strings; None likewise, and if texts are not wanted
+    # The fall-back report, for queries that no row matches, with m = 1; None if none needs it or another shard has it.
     reserve: "Answer | None" = None
 
     def take(self, chosen: np.ndarray) -> "Answer":
@@ -46,7 +43,7 @@ class Answer:
 
 
 def side_by_side(parts: Sequence[Answer]) -> Answer:
-    """Join the lists of several answers, query by query: their columns one after another."""
+    """Join the lists of several answers to the same queries, one after another, without their fall-back reports."""
     widths = [part.rows.shape[1] for part in parts]
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
     step = np.repeat(widths, widths)
@@ -65,13 +62,16 @@ def side_by_side(parts: Sequence[Answer]) -> Answer:
 
 
 def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.Array | None:
-    """Return the strings at the given positions of the concatenated columns; None if the columns are None."""
+    """Return the strings at the given positions of the concatenated columns; None if all columns are None."""
     present = [column for column in columns if column is not None]
     return pa.concat_arrays(present).take(positions) if present else None
 
 
 def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
-    """Return the k best rows of all shards together, or fewer if there are fewer, with the fall-back report."""
+    """Return the k best rows of all shards together, or fewer if there are fewer.
+
+    The fall-back report is that of the first part which has one. A single answer is returned as it is.
+    """
     reserve = next((part.reserve for part in parts if part.reserve is not None), None)
     if len(parts) == 1:
         return parts[0]
@@ -88,14 +88,14 @@ def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
 
 
 def _begins(scores: np.ndarray) -> np.ndarray:
-    """Return whether each answer is the first with its score in the ranked list of its query: bool[Q, m]."""
+    """Return which of the ranked scores, float64[Q, m], are the first of their value in their row: bool[Q, m]."""
     begins = np.ones(scores.shape, bool)
     begins[:, 1:] = scores[:, 1:] != scores[:, :-1]
     return begins
 
 
 def fall_back(answer: Answer) -> tuple[Answer, np.ndarray]:
-    """Put the fall-back report (`reserve`) first for queries that no row matches.
+    """Return the answer with its fall-back report, `reserve`, first in the lists of queries whose best score is 0.
 
     Also return which entries are fall-back reports: bool[Q, m].
     """

@@ -48,7 +48,10 @@ def reads_pairs(record: Metric) -> bool:
 
 
 def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
-    """Return `models` and the default models of metrics without one; raise InputError if a metric has no default."""
+    """Return `models`, by representation, and the default models of metrics that read pairs and have none in it.
+
+    Raise InputError if a metric has no default.
+    """
     opened = dict(models)
     for record in records:
         if not reads_pairs(record) or record.representation in opened:
@@ -68,7 +71,7 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
 def score_pairs(
     model: PairModel, pairs: Sequence[tuple[str, str]], progress: Count | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
-    """Return score and components of pairs of texts, and notes on the run for the signature.
+    """Return score and components of (reference, candidate) pairs of texts, and notes on the run for the signature.
 
     If the model counts errors, the score is the sum of its components.
     """

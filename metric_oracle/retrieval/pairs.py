@@ -67,37 +67,13 @@ def score_rows(
 ) -> Scores:
     """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
-    Parameters
-    ----------
-    index : Index
-        Index with the corpus rows, the candidates of the metrics.
-    queries : Inputs
-        The references, with the sources that the metrics read.
-    rows : int64[Q]
-        Corpus row of each query.
-    metrics : sequence of str
-        Names of the registry; by default those of `DEFAULT_METRICS` for which index and queries have the sources.
-    system : str
-        Name of what chose the rows, for the signature.
-    options : SearchOptions
-        Only `idf` and `rescale` are used.
-    text : bool
-        Whether the table also has the texts of references and candidates.
-    progress : function
-        Called as ``progress(name, None, None)`` for each representation before its metrics are scored.
-    pair_models : mapping
-        Models that read both reports of a pair at once, by the representation that they stand for.
+    Queries are the references of the metrics, by default those of `DEFAULT_METRICS` for which both sides have the
+    sources. A score is null if one report of the pair lacks the source, and a composite's is null if one of its terms
+    is. A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
 
-    Returns
-    -------
-    Scores
-        A score is null if one report of the pair lacks the source, and a composite's is null if one of its terms is.
-        A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
-
-    Raises
-    ------
-    InputError
-        If rows, metrics or queries do not fit the index.
+    `system` names in the signature what chose the rows. Of the options only `idf` and `rescale` are used. With `text`
+    the table also has the texts of both sides. `pair_models` are by representation. Raise InputError if rows, metrics
+    or queries do not fit the index.
     """
     rows = np.asarray(rows)
     n = len(queries.ids)
@@ -164,7 +140,7 @@ def score_rows(
 def _chosen(
     index: Index, queries: Inputs, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
-    """Return the records of the requested metrics, or by default of those for which all sources are there."""
+    """Return the records of the requested metrics, each once; by default of those for which all sources are there."""
     if metrics is not None:
         names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
         if not names:
@@ -184,9 +160,9 @@ def _chosen(
 
 
 def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
-    """Return the index of each report's entry in the source that a representation reads: int64[N], -1 without an entry.
+    """Return the place of each report's entry in the source that a representation reads: int64[N], -1 without an entry.
 
-    It is 0 for every report if the representation reads only texts. Return None if the reports lack the source.
+    It is 0 for every report if the representation `kind` reads only texts. Return None if the reports lack the source.
     """
     if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(inputs.ids), np.int64)
@@ -201,9 +177,10 @@ def _score_kind(
     settings: dict[str, Any],
     pairs: dict[str, list[_Pair]],
 ) -> dict[str, Any]:
-    """Add the scores of all pairs under the metrics of one representation to `pairs`, by the names of the metrics.
+    """Score query i with corpus row ``rows[i]`` by the metrics of one representation.
 
-    Return the settings that the signature records.
+    The scores are put into `pairs`, by the names of the metrics; None for a pair that lacks the source. Return the
+    settings of the encoded queries, which the signature records.
     """
     kind = records[0].representations[0]
     representation, complete, encoded = _encoded(index, queries, records[0], settings)
@@ -237,10 +214,9 @@ def _score_kind(
 def _encoded(
     index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[Any, np.ndarray, Any | None]:
-    """Return the representation that a metric reads, and the encoded queries.
+    """Return the representation that a metric of no terms reads, positions of queries, and these queries encoded.
 
-    In between, return the positions of the queries that have the source which the representation needs: only these are
-    encoded. The encoded queries are None if there are none.
+    Only queries that have the source of the representation are encoded; without any the last value is None.
     """
     kind = record.representations[0]
     index.check_holds(record)
@@ -258,18 +234,10 @@ def _encoded(
 def metric_entries(
     index: Index, queries: Inputs, records: Sequence[Metric], options: SearchOptions = DEFAULTS
 ) -> dict[str, dict[str, Any]]:
-    """Return the signature entry of each metric as `score_rows` records it, without scoring.
+    """Return the signature entry of each metric by name, as `score_rows` records it, without scoring.
 
-    Parameters
-    ----------
-    index : Index
-        At least one candidate, with its sources made in the same way as those of all candidates.
-    queries : Inputs
-        The references.
-    records : sequence of Metric
-        Metrics, none of which has a model that reads both reports of a pair.
-    options : SearchOptions
-        Only `idf` and `rescale` are used.
+    The index has at least one candidate, with sources made as those of all candidates are. No metric may have a model
+    that reads both reports of a pair. Of the options only `idf` and `rescale` are used.
     """
     used: dict[str, Any] = {}
     for record in records:
@@ -283,7 +251,7 @@ def metric_entries(
 def _scores(
     records: list[Metric], scorers: list[Callable[..., tuple[float, Any]]], candidate: Any, reference: Any
 ) -> list[_Pair]:
-    """Return score and components of one pair under each metric of one representation."""
+    """Return score and components of one pair under each metric of one representation, by the scorer of each."""
     scored: list[_Pair] = []
     for record, scorer in zip(records, scorers, strict=True):
         if record.kernel == "bertscore" and scored and scored[0] is not None:
@@ -300,10 +268,7 @@ def _scores(
 
 
 def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
-    """Return score and terms of a composite for each pair, from the scores of its terms.
-
-    None if one of them is None.
-    """
+    """Return score and terms of a composite for each pair, None where a term is None; `pairs` is by name of a term."""
     terms = record.terms
     scored: list[_Pair] = []
     for values in zip(*(pairs[part] for part in terms), strict=True):
@@ -316,7 +281,10 @@ def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
 
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
-    """Return the signature entry of a metric: what reproduces its scores, whatever the system."""
+    """Return the signature entry of a metric: what reproduces its scores, whatever the system.
+
+    `used` has, by representation, what `_score_kind` returned, or the signature of a model that reads pairs.
+    """
     content, settings = index.content["representations"], used.get(record.representation, {})
     made = {
         kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
@@ -357,33 +325,17 @@ def score(
     pair_models: Mapping[str, PairModel] = _NO_MODELS,
     counted: Index | None = None,
 ) -> Scores:
-    """Score a model's predictions against the reports, joined on ids.
+    """Score a model's predictions against the reports, joined on ids; empty predictions are scored too.
 
-    Parameters
-    ----------
-    references, predictions : Reports
-        Empty predictions are scored too.
-    metrics, system, options, text, progress, pair_models
-        As in `score_rows`. Token weights of idf "tests" come from the references, those of "corpus" from `counted`.
-    inner : bool
-        Whether to score only the ids that both have. Otherwise an id that only one has is an error.
-    files, predicted_files : mapping
-        Sources of the references and of the predictions, keyed by the names of their arguments. A model among `files`
-        (a RadGraph archive, chexbert.pth) is run on both.
-    prepared : pair of Inputs or None
-        References and predictions as stored in prepared folders, see `indexes.prepared`; None if they come from files.
-    models : mapping
-        Other keyword arguments of `sources.inputs.load_inputs`, such as `uncertain`.
-    encoding : Encoding
-        BERTScore's encoder and its settings.
-    counted : Index
-        Corpus whose document frequencies weight the scores, for metrics and settings that need them.
+    The scores are in the order of the references. With `inner` only the ids that both have are scored; otherwise an id
+    that only one has is an error. The entry ``left_out`` of the signature has the number of reports left out, by
+    reason.
 
-    Returns
-    -------
-    Scores
-        In the order of the references. The entry ``left_out`` of the signature has the number of reports that were left
-        out, by reason.
+    `files` and `predicted_files` are the sources of each side, keyed by the names of their arguments; a model among
+    `files` (a RadGraph archive, chexbert.pth) is run on both. `prepared` has the reports as they are stored in prepared
+    folders, see `indexes.prepared`, None for a side from a file. `models` are other keyword arguments of
+    `sources.inputs.load_inputs`, such as `uncertain`. Token weights of idf "tests" come from the references, those of
+    "corpus", and other document frequencies, from `counted`. The rest is as in `score_rows`.
     """
     own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
     tell = models.get("tell", _ignore)
@@ -442,9 +394,9 @@ def load_sides(
     models: Mapping[str, Any],
     encoding: Encoding | None,
 ) -> tuple[Inputs, Inputs]:
-    """Return the chosen references and predictions as Inputs with their sources; for the parameters see `score`.
+    """Return the chosen references and predictions as Inputs with their sources; `score` describes the arguments.
 
-    `places` are the positions of the reports of each pair in `references` and `predictions`.
+    `places` are the positions of the chosen reports in `references` and in `predictions`.
     """
     sides = [
         ([reports.ids[i] for i in positions], [reports.texts[i] for i in positions])
@@ -468,7 +420,7 @@ def load_sides(
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:
-    """Return the arguments in `files` whose value is a model to run, not a file of finished values."""
+    """Return the names of those `files` that are a model to run, not a file of finished values."""
     return [name for name, value in files.items() if is_model(name, value)]
 
 
@@ -480,7 +432,11 @@ def _check_files(
     uncertain: str | None,
     encoding: Encoding | None,
 ) -> None:
-    """Raise InputError unless references and predictions have the sources of the metrics."""
+    """Raise InputError unless references and predictions have the sources of the metrics, None for the default ones.
+
+    `prepared_kinds` are the representations that each side has from a prepared folder. A source must be given for both
+    sides, whatever the metrics.
+    """
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
@@ -519,7 +475,8 @@ def join_ids(
     """Join references and predictions on ids.
 
     Return the positions of the references and of the predictions of each pair, in the order of the references, and the
-    numbers of reports left out, by reason.
+    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, or,
+    unless `inner` is true, a usable report is left out. `tell` gets notes.
     """
     check_joined(references.ids_from, predictions.ids_from, tell)
     if references.ids_from == predictions.ids_from == PLACE:

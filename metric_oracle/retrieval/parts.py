@@ -31,7 +31,10 @@ _OWN = ("part", "stages", "closest_call", "environment")
 
 
 def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
-    """Parse a part such as "3/16": return its number (from 1), the number of parts, and the numbers of its shards."""
+    """Parse a part such as "3/16": return its number (from 1), the number of parts, and the numbers of its shards.
+
+    Raise InputError if it is no such text, or the index has too few shards or none.
+    """
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
         raise InputError("part", "must be left out for an index that is no set of shards", repr(part), "Drop it.")
@@ -66,10 +69,7 @@ def retrieve_part(
 def merge_parts(paths: Sequence[str | Path]) -> Results:
     """Merge the part files of one search, in any order.
 
-    Raises
-    ------
-    InputError
-        If a part is missing, occurs twice, or belongs to another search.
+    Raise InputError if a part is missing, occurs twice, was altered, or belongs to another search.
     """
     if not paths:
         raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
@@ -127,7 +127,10 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
 
 
 def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> Answer:
-    """Return the rows, scores and components of a part file, after a check of its lines."""
+    """Return the answer in the table of a part file; raise InputError unless its lines are those of the queries `ids`.
+
+    `components` are the names of the columns of components.
+    """
     is_listed = table["rank"].to_numpy() > 0
     lines, kept = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
     m, rest = divmod(lines.num_rows, len(ids))
@@ -144,7 +147,7 @@ def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequenc
 
 
 def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str]) -> Answer:
-    """Return the columns of a table as an `Answer` of the shape (queries, lines per query)."""
+    """Return the columns of a table as an `Answer` of the shape (queries, lines per query) without fall-back."""
 
     def column(name: str) -> np.ndarray:
         """Return a column as an array of the shape."""
@@ -161,7 +164,7 @@ def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str])
 
 
 def _altered(path: Path) -> None:
-    """Raise InputError: a part file was changed after it was written."""
+    """Raise InputError, because a part file was changed after it was written."""
     raise InputError(
         "parts",
         "must be unchanged since retrieve wrote them",

@@ -56,29 +56,11 @@ class SearchPlan:
         return self.representation.encode(queries, **self.options.settings)
 
     def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
-        """Find, for every query, the k corpus reports that score best.
+        """Find, for every query, the k corpus reports that score best: best first, equal scores by ascending row.
 
-        Parameters
-        ----------
-        queries : Inputs
-            Loaded test reports with what the metric reads in addition to the texts. They are the references of the
-            metric, the corpus reports its candidates.
-        progress : function, optional
-            Called as ``progress("", done, total)`` with numbers of queries.
-
-        Returns
-        -------
-        Results
-            Best score first, equal scores by ascending corpus row.
-
-        Raises
-        ------
-        InputError
-            If the queries do not fit the index or lack what the metric reads.
-        BackendError
-            If the GPU fails or has too little memory.
-        ExactnessError
-            If a score of the checked sample differs from the reference scorer's, or a bound was broken.
+        Queries are the references of the metric, corpus reports its candidates. Raise InputError if the queries do not
+        fit the index or lack what the metric reads, BackendError if the GPU fails or has too little memory, and
+        ExactnessError if a score of the checked sample differs from the plain scorer's or a bound was broken.
         """
         check_queries(queries, self.metric, self.index)
         count = counter(progress, "", len(queries.ids))
@@ -99,31 +81,10 @@ class SearchPlan:
 def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
     """Check everything about a search that does not depend on the queries, and open the index.
 
-    Arguments are checked before files are opened, the weights file and the index once each.
-
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    metric : str or Metric
-        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or
-        ``"composite"`` with ``options.weights``.
-    options : SearchOptions, optional
-        By default those of ``SearchOptions()``.
-
-    Returns
-    -------
-    SearchPlan
-        Its method ``run`` takes loaded test reports.
-
-    Raises
-    ------
-    InputError
-        If the metric, the options or the weights file are wrong, or do not fit the index.
-    IndexFormatError
-        If there is no index, or it is damaged or of another format version.
-    BackendError
-        If the backend cannot be used here.
+    The metric is one, such as ``"bleu"``, a sum, such as ``"radgraph+chexbert:agreement"``, or ``"composite"`` with
+    ``options.weights``. Arguments are checked before files are opened, the weights file and the index once each. Raise
+    InputError if the metric, the options or the weights file are wrong or do not fit the index, IndexFormatError if it
+    cannot be opened, and BackendError if the backend cannot be used here.
     """
     _check_values(options)
     runner = open_runner(options.runner, options.address, options.num_gpus, options.threads)
@@ -180,12 +141,7 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
 def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
     """Check everything about scoring chosen or all corpus reports, without a search, and open the index; see `plan`.
 
-    Parameters
-    ----------
-    index, metric
-        See `plan`.
-    options : SearchOptions, optional
-        Only `text`, `threads` and the options that change scores may be given.
+    Sums and weights files are not allowed; of the options only `text`, `threads` and those that change scores are.
     """
     options.check_used(("text", "threads", *options.settings), "scores without a search")
     _check_values(options)
@@ -205,7 +161,7 @@ def _check_values(options: SearchOptions) -> None:
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
-    """Return the opened index, after checks that the options apply to the metric and that the index has its data."""
+    """Return the opened index; raise InputError if the metric does not have an option, or the index not its data."""
     check_left_out(options.settings, f"for metric {record.name!r}", allowed=record.settings)
     opened = index if isinstance(index, Index) else open_index(index)
     opened.check_holds(record)
@@ -215,7 +171,8 @@ def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) 
 def open_runner(runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None) -> Any:
     """Return the object that searches the shards of a set in other processes; None if `runner` is None.
 
-    Ray is imported only if it is named.
+    The arguments are those of `SearchOptions`; raise InputError for others of Ray without a runner. Ray is imported
+    only if it is named.
     """
     if runner is None:
         given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]

@@ -21,23 +21,23 @@ def n_threads() -> int:
 def run_blocks(
     run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Count | None, n_queries: int
 ) -> None:
-    """Call `run` with the first query of each of `blocks`, on a pool of threads.
+    """Call `run` with each number in `blocks`, on a pool of `threads` threads.
 
-    `run` answers the block, of `n` distinct queries in all, and returns how many queries it has answered. BLAS gets one
-    thread, because its own helper threads busy-wait between matrix products, which took a third of BERTScore's time
-    from the threads of the pool. If there is only one block, BLAS may use all threads.
+    `run` returns how much of `n`, the whole work, it has done; this share of `n_queries` queries is reported.
     """
     reported = done = 0
-    alone = len(blocks) == 1 and threads > 1  # other threads are idle, so BLAS may use them
+    # Helper threads of BLAS busy-wait between matrix products, which took a third of BERTScore's time from the pool.
+    # For a single block they may work.
+    alone = len(blocks) == 1 and threads > 1
     with nullcontext() if alone else _one_blas_thread():
         if threads == 1 or len(blocks) == 1:
-            for first in blocks:
-                done += run(first)
+            for block in blocks:
+                done += run(block)
                 reported = report(progress, done, n, n_queries, reported)
         else:
             pool = ThreadPoolExecutor(min(threads, len(blocks)))
             try:
-                for future in as_completed([pool.submit(run, first) for first in blocks]):
+                for future in as_completed([pool.submit(run, block) for block in blocks]):
                     done += future.result()
                     reported = report(progress, done, n, n_queries, reported)
             finally:
@@ -88,7 +88,10 @@ class MemoryLimit:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Release memory for one block, run it, and measure the growth of the process."""
+        """Make room for one block of queries, and measure by how much the process grows while it runs.
+
+        Raise InputError where the limit is exceeded although all mapped pages were released.
+        """
         with self._lock:
             needed = (self._running + 1) * self._growth or self._guess
             before = resident()
@@ -112,9 +115,9 @@ class MemoryLimit:
 
 
 def report(progress: Count | None, done: int, n: int, n_queries: int, reported: int) -> int:
-    """Report progress as a number of queries, from the number of answered distinct queries.
+    """Report the share `done` / `n` of `n_queries` queries, of which `reported` were reported before.
 
-    Return the number reported.
+    Return how many are reported now.
     """
     total = n_queries * done // n if n else 0
     if progress is not None and total > reported:

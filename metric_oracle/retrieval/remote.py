@@ -34,7 +34,11 @@ def search_one(
     shard: int,
     limit: np.ndarray | None,
 ) -> tuple[Answer, bool, tuple[int, dict[str, Any]]]:
-    """Search a shard in a worker; return its answer, whether it is exact, and its entries for the signature."""
+    """Search a shard in a worker; return its answer, whether it is exact, and (documents, entries of the signature).
+
+    `shared` has the queries, these encoded or None, the metric and the options. `folder` and `fingerprint` are those of
+    the set. Rows that score worse than `limit`, float64[Q] or None, may be left out.
+    """
     queries, encoded, record, options = shared
     searched = search(
         opened_set(folder, fingerprint),
@@ -53,7 +57,7 @@ def search_one(
 
 @lru_cache(maxsize=1)
 def opened_set(folder: str, fingerprint: str) -> Index:
-    """Return the opened set; each worker process opens it once."""
+    """Return the set in a folder; each worker process opens it once. Raise IndexFormatError if it is another set."""
     index = open_index(folder)
     if index.fingerprint != fingerprint:
         raise IndexFormatError(
@@ -86,7 +90,7 @@ def retrieve_remote(
     stages: dict[str, tuple[int, dict[str, Any]]] = {}
 
     def tasks() -> Iterator[Task]:
-        """Yield one task per shard."""
+        """Yield one task per shard, each with the limit that is known when it is taken."""
         for shard in range(index.n_shards):
             arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit
             yield Task(shard_name(shard), arguments)

@@ -47,9 +47,8 @@ _NOT_RANKED = np.iinfo(np.int64).max  # rank of a report that the prefix cannot 
 class Pool:
     """The pool of reports that are scored, and its audit."""
 
-    prefix: Metric | None  # Metric that ranks the corpus; None if the pool is the whole corpus
-    # Number of reports in the pool of each query; None for the whole corpus, or for the size that `recall` gives.
-    size: int | None = SIZE
+    prefix: Metric | None  # metric that ranks the corpus; None if the pool is the whole corpus
+    size: int | None = SIZE  # reports in each pool; None for the whole corpus, or for the size that `recall` gives
     audit: int = 0  # number of queries for which the whole corpus is scored
     recall: float | None = None  # probability with which the pool should contain a best report
     seed: int = 0  # seed of the draw of audited queries
@@ -76,27 +75,13 @@ class RerankPlan:
     model: ErrorModel  # model that counts the errors
 
     def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
-        """Find, for every query, the k reports of its pool with the fewest predicted errors.
+        """Find, for every query, the k reports of its pool with the fewest predicted errors, fewest first, then by row.
 
-        Parameters
-        ----------
-        queries : Inputs
-            The references, with what the prefix reads.
-        progress : function
-            Called as ``progress(step, done, total)`` with numbers of queries; steps are "audit" and "rerank".
-
-        Returns
-        -------
-        Results
-            Lowest score first, equal scores by ascending corpus row. In addition to the columns of a search: ``pool``,
-            how many rows were scored, and ``certified``, whether no report of the corpus can have a better score at
-            that rank. ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The
-            signature's ``pool`` has prefix, size and audit.
-
-        Raises
-        ------
-        InputError
-            If the queries are of another section, or fewer than the audit.
+        The queries, the references, have what the prefix reads. The columns are those of a search and: ``pool``, how
+        many rows were scored, and ``certified``, whether no report of the corpus can have a better score at that rank.
+        ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The signature's ``pool``
+        has prefix, size and audit. Steps of `progress` are "audit" and "rerank". Raise InputError if the queries are of
+        another section, or fewer than the audit, or the pool has fewer than k reports.
         """
         index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
         report = silent if progress is None else progress
@@ -142,7 +127,7 @@ class RerankPlan:
 
 
 def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Best], text: bool) -> Any:
-    """Return the table of results: the columns of a search, then those of a pool, then the text."""
+    """Return the table of results: the columns of a search, then those of a pool, then the text if `text` is true."""
     rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*best_of_queries, strict=True))[:4])
     n_pool = np.repeat([best.n_pool for best in best_of_queries], rows.shape[1])
     ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
@@ -157,16 +142,10 @@ def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Best], text
 
 
 def conformal_pool(ranks: np.ndarray, recall: float) -> int | None:
-    """Return the pool size that contains the best report of a further query with probability `recall`, or None.
+    """Return the pool size that contains the best report of a further query with probability `recall`, between 0 and 1.
 
-    None if no pool, not even all reports that the prefix can score, has this probability.
-
-    Parameters
-    ----------
-    ranks : int64[m]
-        Ranks, from 1, of the best reports of m exchangeable queries under the prefix.
-    recall : float
-        Between 0 and 1.
+    `ranks`, int64[m], are the ranks from 1 of the best reports of m exchangeable queries under the prefix. The result
+    is None if no pool, not even all reports that the prefix can score, has this probability.
     """
     # Rounded to 9 decimals, because a product such as (99 + 1) * 0.95 may be just above a whole number.
     rank = ceil(round((len(ranks) + 1) * recall, 9))
@@ -177,7 +156,7 @@ def conformal_pool(ranks: np.ndarray, recall: float) -> int | None:
 
 
 def binomial_interval(hits: int, n: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a proportion, whose coverage is at least `LEVEL`."""
+    """Return the Clopper-Pearson interval of the proportion `hits` / `n`, whose coverage is at least `LEVEL`."""
     from scipy.stats import beta
 
     tail = (1 - LEVEL) / 2
@@ -187,17 +166,14 @@ def binomial_interval(hits: int, n: int) -> tuple[float, float]:
 
 
 class _Reader:
-    """Runs the model on pairs of a reference and corpus rows.
-
-    `n_cut` counts the pairs that were too long and truncated.
-    """
+    """Runs the model on pairs of a reference and corpus rows."""
 
     def __init__(self, index: Index, model: ErrorModel) -> None:
         self._index, self._model = index, model
-        self.n_cut = 0
+        self.n_cut = 0  # number of pairs so far that were too long and truncated
 
     def counts(self, reference: str, rows: np.ndarray) -> np.ndarray:
-        """Return the predicted errors of corpus rows, as candidates for a reference: float64[n, 6]."""
+        """Return the predicted errors of corpus rows, as candidates for the text `reference`: float64[n, 6]."""
         texts = self._index.take("text", rows).to_pylist()
         errors, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
         self.n_cut += n_cut
@@ -205,7 +181,7 @@ class _Reader:
 
 
 def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
-    """Return the k best of the rows, by their predicted errors, float64[n, 6]."""
+    """Return the k best of the rows, int64[n], by their predicted errors, float64[n, 6]: fewest in sum, then by row."""
     sums = totals(counts)
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]
@@ -225,7 +201,10 @@ def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np
 
 
 def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return the entry of the signature that describes an audit: recall and regret, and the size of the pool."""
+    """Return the entry of the signature that describes an audit: recall, regret, and the ranks of the best reports.
+
+    `size` is that of the pool, None for the whole corpus; `losses` and `ranks` are those of `_audit` for each query.
+    """
     regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
     missed = 0 if size is None else int((ranks > size).sum())
     entry: dict[str, Any] = {
@@ -250,17 +229,8 @@ def _check_k(k: Any, n_pool: int) -> None:
 def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
     """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
 
-    Parameters
-    ----------
-    index : path or Index
-    pool : Pool
-    open_model : function
-        Returns the model. It is called after all other checks.
-
-    Raises
-    ------
-    InputError
-        If an option is wrong, or the index lacks a representation that the prefix reads.
+    `open_model` returns the model; it is called after all other checks. Raise InputError if an option is wrong, or the
+    index lacks a representation that the prefix reads.
     """
     search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
     opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
@@ -293,7 +263,11 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
 def _signature(
     index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:
-    """Return the signature of a reranking: what is needed to reproduce it."""
+    """Return the signature of a reranking: what is needed to reproduce it.
+
+    `size` is that of the pool, None for the whole corpus; `audited` is what `_described` returns, empty without an
+    audit.
+    """
     record = get_metric("crepe")
     described: dict[str, Any] = {"size": ALL if size is None else size}
     if pool.prefix is not None:

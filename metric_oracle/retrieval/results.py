@@ -75,18 +75,11 @@ PUBLISHED_NAMES = {
 def check_out(
     path: Path, inputs: Sequence[str | Path | None] = (), *, argument: str = "out", endings: Sequence[str] = RESULTS
 ) -> None:
-    """Raise InputError, before any work, unless a result can be written to `path` without overwriting an input.
+    """Raise InputError, before any work, unless a result can be written to `path`, which may have one of the endings.
 
-    Parameters
-    ----------
-    path : Path
-    inputs : sequence of path or None
-        All arguments of the command; those that are not files are ignored. The signature file of an input must not be
-        overwritten either, nor an input by the signature file of the result.
-    argument : str
-        The option that `path` was given by, for error messages.
-    endings : sequence of str
-        Endings that `path` may have.
+    `path` may be a file that metric-oracle wrote, but none of `inputs`, all arguments of the command, of which those
+    that are not files are ignored. The signature file of an input must not be overwritten either, nor an input by the
+    signature file of the result. `argument` is the option that `path` was given by.
     """
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
@@ -121,7 +114,7 @@ def check_out(
 
 
 def _is_same(first: Path, second: Path) -> bool:
-    """Return whether two paths are the same existing file."""
+    """Return whether two paths lead to the same existing file or folder."""
     return os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)
 
 
@@ -294,7 +287,7 @@ class Scores(Frames):
 
 
 def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write a table and its signature, in the format that the ending of `path` names."""
+    """Write a table and its signature, as `Results.write` does; raise InputError for what `check_out` refuses."""
     check_out(path)
     table, ending = without_nan(table), path.suffix.lower()
     if ending == ".parquet":
@@ -349,7 +342,7 @@ def read_results(path: str | Path) -> Results:
 
 
 def read_part(path: str | Path) -> Results:
-    """Read the result of a search of some shards of a set, see `retrieval.parts`."""
+    """Read the result of a search of some shards of a set, see `retrieval.parts`; raise InputError for another file."""
     checked = partial(_part_columns, path)
     return Results(*read_signed(Path(path), ("parts", "retrieve"), _STRINGS, checked))
 
@@ -382,7 +375,10 @@ def read_scores(path: str | Path) -> Scores:
 
 
 def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the right column types; raise an error if it is not a whole result."""
+    """Return the table with the column types of a result.
+
+    Raise InputError if it is a part of one, ValueError or KeyError if it is another table.
+    """
     if "part" in signature:
         raise InputError(
             "results", "must be whole", "a part of a search", f"Join all parts first, with {as_called('merge')}."
@@ -395,7 +391,10 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the right column types; raise an error if it is not a part of a result."""
+    """Return the table in the file `path` with the column types of a result.
+
+    Raise InputError if it is a whole result, ValueError or KeyError if it is another table.
+    """
     if "part" not in signature:
         raise InputError("parts", "must be files of parts of a search", f"{path}, a whole result", "Leave it out.")
     numbers = [signature["part"][name] for name in ("place", "of", "documents")] + [signature["k"]]
@@ -407,7 +406,7 @@ def _part_columns(path: str | Path, table: pa.Table, signature: dict[str, Any]) 
 
 
 def _typed(table: pa.Table) -> pa.Table:
-    """Return a table with the column types of a result; raise ValueError if a value is null."""
+    """Return a table with the column types of a result; raise ValueError if a column is absent or a value null."""
     for name, kind in _KINDS.items():
         position = table.column_names.index(name)
         table = table.set_column(position, pa.field(name, kind), table.column(position).cast(kind))
@@ -417,7 +416,7 @@ def _typed(table: pa.Table) -> pa.Table:
 
 
 def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the right column types; raise an error if it does not contain scores."""
+    """Return the table with the column types of scores; raise ValueError or KeyError if it does not contain scores."""
     import pyarrow.compute as pc
 
     names = ["query_id", *signature["metrics"]]
@@ -436,7 +435,7 @@ def _score_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def mistyped(signature: Mapping[str, Any]) -> str | None:
-    """Return the name of a field with a type that no version writes; None if all types are right."""
+    """Return the name of a field of the signature with a type that no version writes; None if all types are right."""
     for name, kind in _TYPES.items():
         value = signature.get(name)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
@@ -454,17 +453,11 @@ def mistyped(signature: Mapping[str, Any]) -> str | None:
 def read_signed(
     path: Path, names: tuple[str, str], texts: Sequence[str], checked: Callable[[pa.Table, dict[str, Any]], pa.Table]
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Read a table and its signature.
+    """Read a table and its signature; raise InputError if the file is absent, another one, altered or damaged.
 
-    Parameters
-    ----------
-    path : Path
-    names : (str, str)
-        For error messages: name of the argument, and of the command that writes such files.
-    texts : sequence of str
-        Names of the columns that are strings, which CSV does not record.
-    checked : function
-        Takes table and signature, and returns the table with the right column types; raises if it is another table.
+    `names` are those of the argument and of the command that writes such files, for messages. `texts` are the columns
+    of strings, which CSV does not record. `checked` returns the table with the right column types, or raises an error
+    if table and signature are of another kind.
     """
     argument, command = names
     rule = f"must be a file that {command} wrote, with its signature"
@@ -508,7 +501,7 @@ def read_signed(
 
 
 def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
-    """Return the table in a CSV file."""
+    """Return the table in the bytes of a CSV file, in which the columns `texts` are strings."""
     from pyarrow import csv
 
     options = csv.ConvertOptions(
@@ -520,6 +513,6 @@ def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
 
 
 def _json_table(raw: bytes) -> pa.Table:
-    """Return the table in a JSON Lines file."""
+    """Return the table in the bytes of a JSON Lines file."""
     # Not splitlines, because a JSON string may contain U+2028.
     return pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])

@@ -40,26 +40,10 @@ def sampled_means(
 ) -> SampledMeans | None:
     """Estimate the mean score of each query with all corpus rows, from which random retrieval draws.
 
-    Parameters
-    ----------
-    plan : SearchPlan
-        Index, metric and options: see `retrieval.plan.plan_scores`.
-    queries : Inputs
-    error : float
-        Maximum standard error of the mean over all queries. Rows are drawn until it is reached.
-    seed : int
-        Seed of the draws.
-    progress : function
-        Called as ``progress("", done, total)`` with numbers of queries, in the first rounds.
+    Rows are drawn until the standard error of the mean over all queries is at most `error`. The result is None if that
+    would need more than half of all pairs, or if there are too few pairs for a standard error; see `expectation` for
+    exact means. `progress` has numbers of queries in the first rounds.
 
-    Returns
-    -------
-    SampledMeans or None
-        None if a sample would need half of all pairs or more, or if there are too few pairs for a standard error;
-        see `retrieval.expectation` for exact means.
-
-    Notes
-    -----
     The standard error is that of the sample, for fixed queries and corpus. With T[h, r] the sum of the scores of
     stratum h in round r, over all groups and their queries, the variance of the mean is
     (G / (N Q))^2 sum_h var_r(T[h, r]) / R for G groups, N rows, Q queries and R rounds.
@@ -84,6 +68,7 @@ def sampled_means(
         of_group = np.zeros((n_groups, *rows.shape[:2]))
 
         def run(g: int, rows: np.ndarray = rows, of_group: np.ndarray = of_group) -> int:
+            """Score the rows that were drawn for group `g` with its queries; return 1, a group."""
             inside = rows[:, :, g] < n_rows
             documents, place = np.unique(document_of[rows[:, :, g][inside]], return_inverse=True)
             items, which = np.unique(encoded.which[groups[g]], return_inverse=True)

@@ -38,12 +38,12 @@ class Searched(NamedTuple):
     """The result of a search of one or several shards, before the fall-back report is put first."""
 
     answer: Answer
-    exact: bool
+    exact: bool  # whether each list is proven to have the best rows
     signature: dict[str, Any]
-    documents: int
+    documents: int  # number of documents of the shards that were searched
 
     def results(self, ids: Sequence[str]) -> Results:
-        """Return the table of results, with the fall-back report first where it applies.
+        """Return the table of results for the queries with these ids, with the fall-back report first where it applies.
 
         All shards must have been searched.
         """
@@ -62,7 +62,7 @@ def search(
     limit: np.ndarray | None = None,
     encoded: EncodedQueries | None = None,
 ) -> Searched:
-    """Search an index, or the shards of a set with the given numbers one after another, as a plan asks for it.
+    """Search an index, or the shards of a set one after another: those with the numbers `shards`, by default all.
 
     A set whose documents are joined (`is_joined`) is searched like an index. Otherwise the k-th best scores so far are
     passed to the shards that follow, which leave out rows that score worse. `limit`, float64[Q], has those of shards
@@ -115,7 +115,7 @@ def search(
 
 
 def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
-    """Encode the queries for a shard.
+    """Return the queries encoded for a shard.
 
     Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
     their texts and sources.
@@ -137,9 +137,9 @@ def searched_of(
     encoded: EncodedQueries | None,
     stages: Sequence[tuple[int, dict[str, Any]]],
 ) -> Searched:
-    """Return the result of a search from its answer.
+    """Return the result of a search from its answer, None if no shard has a row that can be scored.
 
-    The result has no rows if no shard has a row that can be scored.
+    `stages` are those of `joined_stages`.
     """
     entries = {
         **signature(index, queries, record, options.backend, options.k),
@@ -153,7 +153,10 @@ def searched_of(
 
 
 def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
-    """Return the scores that rows of further shards must reach to be listed: float64[Q], None for no limit."""
+    """Return the scores that rows of further shards must reach to be listed: float64[Q], None for no limit.
+
+    `answer` is that of the shards so far, `limit` the one before it.
+    """
     if answer.rows.shape[1] < k:
         return limit
     last = answer.scores[:, -1]
@@ -176,29 +179,14 @@ def search_shard(
     limit: np.ndarray | None = None,
     checked: int = CHECKED,
 ) -> tuple[Answer, dict[str, Any], bool]:
-    """Return the k best rows of one index for each query, without their ids and texts.
+    """Return the k best rows of one index for each query, what the signature records of the work, and `exact`.
 
-    Also return what the signature records of the work, and whether the result is exact.
+    The answer has no ids and texts, and fewer than k rows if the shard has fewer that can be scored. Rows that score
+    worse than `limit`, float64[Q], may be left out; lists then end with row -1 and the worst possible score.
 
-    Parameters
-    ----------
-    shard : Index
-    ids : sequence of str
-        Ids of the queries, for error messages.
-    record, representation, encoded
-        The metric, the representation that it reads from the shard, and the queries encoded for it.
-    options : SearchOptions
-        `k` may be more than the number of rows that the shard can score.
-    lists : Lists
-        The lists of the queries, and the rows that each excludes.
-    reserve : function or None
-        Returns the corpus row of the fall-back report, for queries that no report matches; None if there is none.
-    progress : function or None
-        Called with the number of queries answered since the last call.
-    limit : float64[Q] or None
-        Rows that score worse may be left out; lists are then filled with row -1 and the worst possible score.
-    checked : int
-        Number of listed pairs whose scores the plain scorer computes again, as a check.
+    `representation` is what the metric reads from the shard, `encoded` the queries encoded for it, and `ids` their ids
+    for messages. `lists` has the rows that each list excludes. `reserve` returns the corpus row of the fall-back
+    report; it is None if the search has none. The plain scorer scores `checked` listed pairs again.
     """
     row_id, backend = representation.row_id, options.backend
     k = min(options.k, len(row_id))
@@ -271,11 +259,11 @@ def search_shard(
 
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
-    def laid_out(lists: np.ndarray) -> Answer:
-        """Return the results of the lists with these numbers, int64[Q], as an `Answer` with m rows per query."""
+    def laid_out(places: np.ndarray) -> Answer:
+        """Return the pairs at these places, int64[Q, m], as an `Answer` with m rows per query."""
         of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
-        of_lists = {name: values[lists] for name, values in components.items()}
-        return Answer(of_whole[lists], scores[lists], ties[lists], of_lists)
+        of_places = {name: values[places] for name, values in components.items()}
+        return Answer(of_whole[places], scores[places], ties[places], of_places)
 
     answer_lists = laid_out((np.arange(n_lists)[:, None] * k + np.arange(k))[lists.of_query])
     if len(unmatched):
@@ -301,7 +289,7 @@ def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
 
 
 def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """Join the signature entries of several searches.
+    """Join the signature entries of several searches, each with the number of documents that were searched.
 
     Shares are averaged, weighted by the number of documents; of closest calls (least distances between bound and score)
     the least is kept.
@@ -362,12 +350,14 @@ def _search(
     max_memory: float | None,
     answered: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Answer the distinct queries block by block on a thread pool; kernels release the interpreter lock.
+    """Answer the n distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
-    `rounds` has the number of the first list of each round, and the arrays that its results are written to. `answered`
-    is called with the first list and the end of the lists of each finished block, from the thread that searched it.
+    `rounds` has the number of the first list of each round, and the arrays that its results are written to. `n_queries`
+    is the number of queries, equal ones included, in which progress is reported. `answered` is called with the first
+    list and the end of the lists of each finished block, from the thread that searched it.
 
-    Return what the signature records of the work: the share of pairs that each stage dropped by its bounds.
+    Return what the signature records of the work: the share of pairs that each stage dropped by its bounds, and the
+    least distance between a bound and a score.
     """
     idle: list[Any] = []
     limit = None if max_memory is None else MemoryLimit(max_memory, threads)
@@ -381,7 +371,7 @@ def _search(
     total = sum(last - first for _, _, first, last in blocks)
 
     def run(i: int) -> int:
-        """Search one block of distinct queries; return how many it has."""
+        """Search block `i` of distinct queries; return how many it has."""
         begin, answers, first, last = blocks[i]
         workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
         with nullcontext() if limit is None else limit.block():
@@ -404,7 +394,7 @@ def _search(
 
 
 def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
-    """Return runs of consecutive distinct queries that have lists among the answers: (first, end) of each run."""
+    """Return runs of consecutive ones of n distinct queries that have lists among the answers: (first, end) of each."""
     if not len(answers.exclusion.first):
         return [(0, n)] if n else []
     has_lists = np.diff(answers.exclusion.first) > 0
@@ -456,7 +446,7 @@ class _Expected:
         self._known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = {}
 
     def of(self, q: int, document: int) -> tuple[float, dict[str, Any]]:
-        """Return the plain scorer's score and components of a pair."""
+        """Return the plain scorer's score and components of distinct query `q` and a document."""
         if (q, document) not in self._known:
             candidate = self._representation.candidate(document, self._encoded)
             self._known[q, document] = self._score(candidate, self._encoded.item(q))
@@ -464,7 +454,7 @@ class _Expected:
 
 
 def _sample(n: int, checked: int) -> np.ndarray:
-    """Return the indexes of up to `checked` of `n` pairs, evenly spread: int64[...]."""
+    """Return the positions of at most `checked` of `n` pairs, evenly spread and ascending: int64[m]."""
     return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
 
 
@@ -480,9 +470,10 @@ def check_pairs(
     checked: int = CHECKED,
     expected: _Expected | None = None,
 ) -> None:
-    """Raise ExactnessError unless scores and components of a sample of pairs equal the plain scorer's.
+    """Raise ExactnessError unless scores and components of `checked` of the pairs equal the plain scorer's.
 
-    `ids` are the ids of the queries, for the message; `checked` is the size of the sample.
+    A pair is a distinct query, `query`, and a document, both int64[n]. `ids` are the ids of all queries, for the
+    message. `expected` holds scores of the plain scorer that are known, None for none.
     """
     expected = expected or _Expected(record, representation, encoded)
     for i in _sample(len(scores), checked):

@@ -20,12 +20,12 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class ShardedIndex(Documents):
-    """Documents of all shards, except shards without rows that can be scored."""
+    """Documents of all S shards with rows that can be scored; if there is none, those of the first shard."""
 
     parts: list[Representation]  # the representation of each shard
     document_ptr: np.ndarray  # int64[S + 1], number of the first document of each shard
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, in the whole corpus
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], where the rows of each document begin in `row_id`
+    row_id: np.ndarray  # int64[N], rows in the whole corpus
 
     @classmethod
     def join(cls, shards: Sequence[tuple[int, Representation]]) -> "ShardedIndex":
@@ -39,7 +39,7 @@ class ShardedIndex(Documents):
         return cls(parts, document_ptr, np.concatenate([*row_ptr, ends[-1:]]), np.concatenate(row_id))
 
     def encode(self, inputs: Inputs, **settings: Any) -> "ShardedQueries":
-        """Encode the queries for each shard; models run only once."""
+        """Return the queries in `inputs` encoded for each shard; models run only once."""
         parts: list[EncodedQueries] = []
         for part in self.parts:
             again = part.encode_again(inputs, parts[0], **settings) if parts else part.encode(inputs, **settings)
@@ -58,7 +58,10 @@ class ShardedIndex(Documents):
         return self.parts[shard].item(own)
 
     def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for the plain scorer, with what depends on the queries, such as weights."""
+        """Return a document as a candidate for the plain scorer, with what depends on the queries `encoded`.
+
+        None leaves that out, such as weights of tokens.
+        """
         shard, own = self.place(document)
         return self.parts[shard].candidate(own, None if encoded is None else encoded.parts[shard])
 
@@ -97,7 +100,7 @@ class ShardedQueries(Encoded):
 
 
 def rows_like(representation: Any, documents: np.ndarray) -> np.ndarray:
-    """Return the number of corpus rows with an equal document, for each document: int64[n]."""
+    """Return how many corpus rows, in all shards, have a document equal to each of `documents`, int64[n]: int64[n]."""
     if isinstance(representation, ShardedIndex):
         return representation.rows_like(documents)
     return np.diff(representation.row_ptr)[documents]
@@ -117,7 +120,7 @@ def sides_of(record: Metric, representation: Any, encoded: Any) -> list[tuple[An
 def score_all(
     kernel: Kernel, sides: Sequence[tuple[Any, Any, np.ndarray | None]], chosen: Sequence[int]
 ) -> Iterator[np.ndarray]:
-    """Yield the scores of all documents with each chosen distinct query; for `sides` see `sides_of`."""
+    """Yield the scores of all documents with each chosen distinct query: float64[D]; for `sides` see `sides_of`."""
     streams = [
         kernel.score_all(corpus, batch, chosen if places is None else places[list(chosen)].tolist())
         for corpus, batch, places in sides
@@ -133,7 +136,10 @@ def score_some(
     chosen: Sequence[int],
     documents: np.ndarray,
 ) -> Iterator[np.ndarray]:
-    """Yield the scores of some documents, ascending int64[n], with each chosen distinct query; see `score_all`."""
+    """Yield the scores of some documents, int64[n] ascending, with each chosen distinct query: float64[n].
+
+    `sides` are those of `sides_of` for this representation.
+    """
     is_set = isinstance(representation, ShardedIndex)
     ends = representation.document_ptr if is_set else np.array([0, len(representation.row_ptr) - 1])
     streams = []
@@ -148,7 +154,7 @@ def score_some(
 def score_pairs(
     record: Metric, representation: Any, encoded: Any, query: np.ndarray, document: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the exact scores of pairs of a distinct query and a document, float64[n], and their components."""
+    """Return the exact scores of pairs of a distinct query and a document, float64[n], and their components by name."""
     if not isinstance(representation, ShardedIndex):
         return load_kernel(record, "cpu").score_pairs(*arrays_of(record, representation, encoded), query, document)
     shard = np.searchsorted(representation.document_ptr, document, side="right") - 1

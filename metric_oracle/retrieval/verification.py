@@ -60,31 +60,10 @@ def verify(
     The result of a baseline involves no search. Its rows are chosen again: the draws by the seed in the signature, the
     most frequent report, or the query itself. The rows of "nearest" are chosen again if its image vectors are given.
 
-    Parameters
-    ----------
-    index : Index
-    results : Results
-    queries : Inputs
-        All queries of the result.
-    sample, seed : int
-    vectors : (corpus, query), each Vectors
-        What "nearest" chose the rows by.
-    progress : function
-        Called as ``progress("pairs", done, total)``.
-
-    Returns
-    -------
-    dict
-        ``pairs`` scored again and ``queries`` searched.
-
-    Raises
-    ------
-    InputError
-        If the result belongs to another index, or to other queries.
-    BackendError
-        If the encoder gives other token states here than where the result was made.
-    ExactnessError
-        If a value of the result differs.
+    `queries` are all queries of the result; `vectors` are those of corpus and queries by which "nearest" chose the
+    rows. Return how many ``pairs`` were scored again and ``queries`` searched. Raise ExactnessError if a value of the
+    result differs, InputError if it belongs to another index or to other queries, and BackendError if the encoder gives
+    other token states here than where the result was made.
     """
     signature = results.signature
     if signature.get("index") != index.fingerprint:
@@ -130,14 +109,14 @@ def verify(
 
 
 def columns_of(results: Results) -> list[str]:
-    """Return the columns by which the search of a result excluded rows, which its queries must have."""
+    """Return the names of the columns by which the search of a result excluded rows, which its queries must have."""
     return [name for name in results.signature.get("exclude", ()) if name not in RESERVED]
 
 
 def _record(signature: Mapping[str, Any]) -> Metric:
-    """Return the record of the metric that a result's signature names.
+    """Return the record of the metric that a signature names: a metric, a composite, a sum, or one under conditions.
 
-    It may be a metric, a composite, a sum of metrics, or a metric under conditions on others.
+    Raise InputError if the signature is damaged.
     """
     name, where = metric_of(signature), signature.get("where", ())
     if not where and not (isinstance(name, str) and "+" in name):
@@ -148,7 +127,7 @@ def _record(signature: Mapping[str, Any]) -> Metric:
 
 
 def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any], may_lack: bool) -> None:
-    """Raise InputError unless a result has lines for all queries, and for no others.
+    """Raise InputError unless the query `ids` of a result's lines are those of all queries, and its texts theirs.
 
     With `may_lack` a query may have no line, because a search with exclusions can find nothing.
     """
@@ -180,7 +159,7 @@ def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any]
 
 
 def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise BackendError if the encoder makes other token states here than for the result."""
+    """Raise BackendError if the encoder makes other token states here, as in `settings`, than for the result."""
     then, now = signature.get("states_digest"), settings.get("states_digest")
     if then is None or now is None or then == now:
         return
@@ -197,7 +176,7 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _fail(what: str, query: str, rest: str, step: str = "") -> NoReturn:
-    """Raise ExactnessError: `what` in the result of a query differs from what was computed again."""
+    """Raise ExactnessError, because `what` of a query is not as computed again; `rest` ends the sentence."""
     step = step or "The results were altered, or are of another version"
     raise ExactnessError(f"{what} of query {shown_names([query])} {rest}.", f"{step}: retrieve again.")
 
@@ -216,17 +195,18 @@ class _Check:
 
     index: Index
     record: Metric
-    representation: Representation
-    encoded: EncodedQueries
+    representation: Representation  # what the metric reads from the index
+    encoded: EncodedQueries  # the queries in this representation
     queries: Inputs
     results: Results
-    columns: Mapping[str, list[Any]]
-    baseline: str | None
+    columns: Mapping[str, list[Any]]  # values of each column of the result but the text
+    baseline: str | None  # kind of the baseline, None for a search
     k: int
-    restrictions: Mapping[str, Any] = field(default_factory=dict)
-    vectors: tuple[Vectors, Vectors] | None = None
+    restrictions: Mapping[str, Any] = field(default_factory=dict)  # options of the search that exclude rows
+    vectors: tuple[Vectors, Vectors] | None = None  # of corpus and queries, for baseline "nearest"
+    # Score and components by distinct query and document, as `plain` computed them.
     scored: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
-    rows_by: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    rows_by: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # what `_rows_by` returned, by its argument
 
     @cached_property
     def position_of(self) -> dict[str, int]:
@@ -265,7 +245,7 @@ class _Check:
         return self.record.fallback and not self.restrictions
 
     def excluded(self, position: int) -> np.ndarray:
-        """Return the rows that the list of a query leaves out: int64[n], by plain comparisons."""
+        """Return the rows that the list of query number `position` leaves out: int64[n], by plain comparisons."""
         query, text = self.queries.ids[position], self.queries.texts[position]
         rows = [np.empty(0, np.int64)]
         for name in self.restrictions.get("exclude", ()):
@@ -283,7 +263,7 @@ class _Check:
         return np.unique(np.concatenate(rows))
 
     def _rows_by(self, name: str) -> dict[str, np.ndarray]:
-        """Return the rows of the index by id, folded text, or value of a column."""
+        """Return the rows of the index, int64[n], by id ("self"), folded text ("text") or value of column `name`."""
         if name not in self.rows_by:
             rows: dict[str, list[int]] = {}
             for shard in self.index.shards():
@@ -294,7 +274,7 @@ class _Check:
         return self.rows_by[name]
 
     def _same_rows(self, query: str) -> np.ndarray:
-        """Return the corpus rows that have the same document as a query, which is itself a row of the index: int64[n].
+        """Return the corpus rows that have the same document as the row with the id `query`: int64[n].
 
         Documents are those of the metric that ranks reports, without the metrics of conditions.
         """
@@ -313,7 +293,7 @@ class _Check:
         return np.array(same, np.int64)
 
     def pairs(self, tell: Count) -> None:
-        """Compare scores, components and `exact` of every line."""
+        """Compare scores, components and `exact` of every line; `tell` gets each line as a pair."""
         which = self.encoded.which.tolist()
         exact = self.baseline is not None or load_kernel(self.record, "cpu").capabilities.exact
         names = self.results.components
@@ -377,16 +357,11 @@ class _Check:
             self._compare(query, "fallback", rows_of_query, fallback, [False] * self.k)
             self._compare(query, "n_ties", rows_of_query, ties, [self.n_rows_like[document] for document in documents])
 
-    def _n_rows(self, document: int) -> int:
-        """Return the number of corpus rows with a document equal to this one."""
-        return (
-            0
-            if document < 0
-            else int(self.representation.row_ptr[document + 1] - self.representation.row_ptr[document])
-        )
-
     def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
-        """Raise unless ranks, order and ties of one query's lines agree with their scores."""
+        """Raise unless order, ties and fall-back report of one query's lines, by rank, agree with their scores.
+
+        Each of `answers` is a line: the columns `_LISTED` but the query, and the document.
+        """
         _, rows, scores, ties, fallback, documents = zip(*answers, strict=True)
         falls = self.falls_back and scores[0] == 0
         if falls and rows[0] != self.most_frequent:
@@ -402,8 +377,10 @@ class _Check:
         # All rows with a better score than the last one are listed. Unlisted rows may have the last score, too.
         times = Counter(scores)
         tied = {u for u, score in zip(documents, scores, strict=True) if score == scores[-1]}
-        # Of a document some rows may be excluded.
-        least = times[scores[-1]] if self.restrictions else sum(map(self._n_rows, tied))
+        least = times[scores[-1]]
+        if not self.restrictions:  # else some rows of a document may be excluded
+            ptr = self.representation.row_ptr
+            least = sum(int(ptr[u + 1] - ptr[u]) for u in tied if u >= 0)
         expected = [times[score] if score != scores[-1] else max(ties[-1], least) for score in scores]
         self._compare(query, "n_ties", rows, ties, expected)
 
@@ -416,8 +393,8 @@ class _Check:
     def _rows_of_baseline(self, order: list[str]) -> list[dict[str, list[int]]]:
         """Return the rows that the rule of the baseline gives: alternatives, each a dict of query id -> rows by rank.
 
-        A random baseline has two, because draws follow the order of the queries or that of the results, `order`. The
-        list is empty if the rows cannot be computed.
+        A random baseline has two, because draws follow the order of the queries or that of the results, of which
+        `order` has the query ids. The list is empty if the rows cannot be computed.
         """
         if self.baseline == "nearest":
             return [] if self.vectors is None else [self._nearest(*self.vectors)]
@@ -431,7 +408,10 @@ class _Check:
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]
 
     def _nearest(self, corpus: Vectors, asked: Vectors) -> dict[str, list[int]]:
-        """Return the row of each query by its image vectors, after a check that they are those of the result."""
+        """Return the row of each query, by id, that image vectors of the corpus and of the queries choose.
+
+        Raise InputError unless the vectors are those of the result.
+        """
         rows, chosen_by = baselines.nearest_rows(self.index, self.queries, self.representation, corpus, asked)
         then = self.results.signature.get("vectors")
         for side, digest_now in chosen_by["vectors"].items():
@@ -446,7 +426,10 @@ class _Check:
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
     def search(self, chosen: np.ndarray, asked: list[int], tell: Count) -> None:
-        """Compare the answers of the chosen queries with those of a brute-force search."""
+        """Compare the answers of the queries with the positions `chosen` with those of a brute-force search.
+
+        `asked` are the numbers of their distinct queries, ascending.
+        """
         listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:

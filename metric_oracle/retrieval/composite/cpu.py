@@ -33,7 +33,7 @@ BONUS = "bonus"
 class Bonuses(NamedTuple):
     """Bonuses: what the other terms add to BERTScore F1 in the search, (least - their sum) / slope."""
 
-    items: Items  # candidates with their bonuses, each enlarged by the error margin
+    items: Items  # candidates with their bonuses, each enlarged by the error margin, for BERTScore's search
     least: float  # the least sum of the other terms
     slope: float  # by how much the composite falls as BERTScore rises
 
@@ -42,9 +42,9 @@ class Bonuses(NamedTuple):
 class Backend(Kernel):
     """Composites on CPUs."""
 
-    terms: Mapping[str, Term]  # terms in the order in which they are summed
+    terms: Mapping[str, Term]  # terms by name, in the order in which they are summed
     intercept: float
-    # Values of the terms, for pairs of a distinct query and a listed document, as computed by a search.
+    # Values of the terms for pairs of a distinct query and a document, as a search computed them; see `rank`.
     scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, compare=False, repr=False)
     # Smallest distance between an error margin and a measured error, for float32 cosines and for bonuses.
     closest: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
@@ -60,7 +60,7 @@ class Backend(Kernel):
         return next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k rows with the least composite for the distinct queries first .. last - 1."""
+        """Write the k rows with the least composite for the distinct queries first .. last - 1 to `answers`."""
         name = self.part(BERTSCORE)
         for q, similar in zip(range(first, last), self._similarities(corpus, batch, first, last), strict=True):
             values = self.known_values(corpus, batch, q, similar)
@@ -77,7 +77,7 @@ class Backend(Kernel):
             self.check_dropped(corpus, batch, q, q == first, worst, item, values, added)
 
     def known_values(self, corpus, batch, q, similar):
-        """Return the values of the cheap terms for all documents with query q, and of the cosine term.
+        """Return, by name, the values of the cheap terms and of the cosine term for query q and all their documents.
 
         `similar` are the float32 cosines of query q with all distinct embeddings, or None if no term is a cosine.
         """
@@ -87,9 +87,9 @@ class Backend(Kernel):
         return values
 
     def bonuses(self, corpus, batch, q, values, answers):
-        """Return `Bonuses` for BERTScore's search; None where its bounds are of no use.
+        """Return `Bonuses` for BERTScore's search with query q; None where its bounds are of no use.
 
-        Composites above the limit of the query may be left out.
+        `values` are those of `known_values`. Composites above the limit of the query in `answers` may be left out.
         """
         name = self.part(BERTSCORE)
         if name is None:
@@ -114,7 +114,7 @@ class Backend(Kernel):
         return Bonuses(read_only(items), float(others.min()), slope)
 
     def _least(self, corpus, batch, q, n, values):
-        """Return the items that may be among the n best, and their BERTScore, which is None if it is no term.
+        """Return the items that may be among the n best for query q, and their BERTScore, None if it is no term.
 
         This is used if a high BERTScore does not lower the composite, so that BERTScore's upper bounds do not help: all
         pairs are scored, and the scores are added to `values`.
@@ -144,9 +144,10 @@ class Backend(Kernel):
         return gamma(2 * (len(self.terms) + 4), FLOAT64)
 
     def _check(self, corpus, item, values, added, exact):
-        """Compare float32 cosines and bonuses with the exact values; raise an error if one is outside its margin.
+        """Compare float32 cosines and bonuses of items with their exact values; raise ExactnessError beyond a margin.
 
-        A bonus must be at least the exact value, and exceed it by at most the error of the items.
+        A bonus must be at least the exact value, and exceed it by at most the error of the items. `values` are those of
+        `known_values`, `added` those of `bonuses`, `exact` those of `_exact`.
         """
         name, margins = self.part(COSINE), {}
         if name is not None and len(item):
@@ -166,10 +167,10 @@ class Backend(Kernel):
             self.closest[stage] = min(self.closest.get(stage, np.inf), distance)
 
     def check_dropped(self, corpus, batch, q, is_first, worst, item, values, added):
-        """Score random items that the search dropped, and raise ExactnessError if one scores `worst` or better.
+        """Score random items other than `item`, and raise ExactnessError if one scores `worst` or better.
 
-        The number of the query seeds the choice. In a large search the first query of a block always gets a check, and
-        others only if the search scored so many items that the cost of the check is hidden.
+        These the search dropped. The number of the query seeds the choice. In a large search the first query of a block
+        always gets a check, and others only if the corpus is so large that the cost of the check is hidden.
         """
         n, rng = len(corpus.row_ptr) - 1, np.random.default_rng(q)
         size = sample_size(len(next(iter(batch.place.values()))))
@@ -182,9 +183,10 @@ class Backend(Kernel):
         check_bounds({}, int(np.count_nonzero(self._scores(exact) <= worst)))
 
     def rank(self, corpus, batch, q, k, item, values, added, f1, answers):
-        """Score items by the exact values of all terms and write the k best rows.
+        """Score items by the exact values of all terms, and write the k best rows of query q to `answers`.
 
-        Return the score that all dropped items must be worse than.
+        `f1` is their BERTScore, None if it is no term. Return the score that all dropped items must be worse than. The
+        values of items that score no worse are kept in `scored`.
         """
         exact = self._exact(corpus, batch, q, item, values, f1)
         self._check(corpus, item, values, added, exact)
@@ -196,14 +198,9 @@ class Backend(Kernel):
         return worst
 
     def _sums(self, corpus, values):
-        """Sum the terms that have values, in their order.
+        """Return the sum of the terms in `values` for every candidate, float64[D], and a bound on its partial sums.
 
-        Returns
-        -------
-        total : float64[D]
-            Sum for every document of the composite.
-        size : float
-            Bound on the absolute values of all partial sums.
+        The intercept is added. The bound is on the absolute values of all partial sums, of all candidates.
         """
         total = np.full(len(corpus.row_ptr) - 1, self.intercept)
         size = abs(self.intercept)
@@ -215,19 +212,19 @@ class Backend(Kernel):
         return total, size
 
     def _cheap(self, corpus, batch, q):
-        """Return the exact values of the cheap terms for all their documents."""
+        """Return, by name, the exact values of the cheap terms for query q and all their documents: float64[...]."""
         return {
             part: next(self._score_part(part, corpus, batch, [q])) for part, t in self.terms.items() if t.metric.cheap
         }
 
     def _score_part(self, part: str, corpus, batch, chosen):
-        """Yield the values of a term for all its documents, float64[...], for each chosen distinct query."""
+        """Yield the values of the term `part` for all its documents, float64[...], for each chosen distinct query."""
         kind = self.terms[part].metric.representation
         places = [batch.of(q, kind) for q in chosen]
         return self.kernels[part].score_all(corpus.parts[part], batch.parts[kind], places)
 
     def _similarities(self, corpus, batch, first, last):
-        """Yield the cosines of each query with all distinct embeddings, float32[D]; None without such a term."""
+        """Yield the cosines of each query with all distinct embeddings, float32[...]; None without such a term."""
         name = self.part(COSINE)
         if name is None:
             yield from [None] * (last - first)
@@ -240,13 +237,16 @@ class Backend(Kernel):
             yield from (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
 
     def _f1(self, corpus, batch, q, documents):
-        """Return the exact BERTScore of the documents with query q: float64[n]."""
+        """Return the exact BERTScore of query q with documents of its representation, int64[n]: float64[n]."""
         name = str(self.part(BERTSCORE))
         which = np.full(len(documents), batch.of(q, BERTSCORE))
         return self.kernels[name].score_pairs(corpus.parts[name], batch.parts[BERTSCORE], which, documents)[0]
 
     def _exact(self, corpus, batch, q, item, values, f1):
-        """Return the exact values of the terms for the given candidates: float64[n] each."""
+        """Return, by name, the exact values of the terms for query q and the candidates `item`: float64[n] each.
+
+        Those of cheap terms are in `values`; `f1` is the BERTScore of the candidates.
+        """
         exact = {}
         for part, t in self.terms.items():
             kind = t.metric.representation
@@ -266,7 +266,7 @@ class Backend(Kernel):
         return np.array([composite(row, self.terms.values(), self.intercept) for row in rows])
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the composite of all documents for each chosen query, with an error of at most `score_error`."""
+        """Yield the composite of all candidates, float64[D], for each chosen query, within `score_error`."""
         streams = [self._score_part(part, corpus, batch, chosen) for part in self.terms]
         return self._composites(streams, [corpus.document_of[t.metric.representation] for t in self.terms.values()])
 
@@ -282,9 +282,10 @@ class Backend(Kernel):
         return self._composites(streams, places)
 
     def _composites(self, streams, places):
-        """Yield the composite of each query from the values of its terms.
+        """Yield the composite of candidates, float64[n], for each query; each array overwrites the one before.
 
-        `streams` yield the values of each term's documents; `places` maps each item to its document of each term.
+        There is a stream for each term, which yields the values of its documents for each query, and an array in
+        `places` with the document of each candidate among these.
         """
         out = np.empty(len(places[0]))
         for values in zip(*streams, strict=True):
@@ -294,7 +295,10 @@ class Backend(Kernel):
             yield out
 
     def score_error(self, corpus, batch):
-        """Return an upper bound on the error of the scores of `score_all`: the weighted sum of the terms' errors."""
+        """Return an upper bound on the error of any score of `score_all`.
+
+        It is the sum of the bounds of the terms, each times |weight / scale|.
+        """
         error = 0.0
         for part, t in self.terms.items():
             of_part = self.kernels[part].score_error(corpus.parts[part], batch.parts[t.metric.representation])
@@ -302,12 +306,12 @@ class Backend(Kernel):
         return error
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the scores of pairs of a distinct query and a document, float64[n], and the values of their terms."""
+        """Return the scores of pairs of a distinct query and a document, float64[n], and the terms' values by name."""
         values = self.components(corpus, batch, query, document, None)
         return self._scores(values), values
 
     def new_workspace(self, corpus):
-        """Return an empty workspace for one thread; it is filled at the first query."""
+        """Return an empty workspace of BERTScore's search for one thread; it is filled at the first query."""
         return {}
 
     def stages(self, workspaces):
@@ -315,7 +319,7 @@ class Backend(Kernel):
         return self.with_closest(bertscore.stages(workspaces))
 
     def with_closest(self, stages):
-        """Return the signature entry of BERTScore's search, with the closest calls of cosines and bonuses added.
+        """Return `stages`, what the signature records of BERTScore's search, with closest calls of cosines and bonuses.
 
         A closest call is the least difference between an error margin and a measured error.
         """
@@ -323,7 +327,10 @@ class Backend(Kernel):
         return {**stages, "closest_call": closest} if closest else stages
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the values of the terms for pairs of a distinct query and a document."""
+        """Return the values of the terms for pairs of a distinct query and a document, by name: float64[n] each.
+
+        Those in `scored` are taken from there.
+        """
         out = {part: np.empty(len(query)) for part in self.terms}
         pairs = list(zip(query.tolist(), document.tolist(), strict=True))
         is_scored = np.array([pair in self.scored for pair in pairs], np.bool_)

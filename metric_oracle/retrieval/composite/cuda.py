@@ -21,12 +21,9 @@ class Backend(_device.ByLibrary, cpu.Backend):
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k rows with the least composite for the distinct queries first .. last - 1.
+        """Write the k rows with the least composite for the distinct queries first .. last - 1 to `answers`.
 
-        Raises
-        ------
-        DeviceError
-            If no term of the composite runs on a GPU, if the device fails, or if it has no room for one query.
+        Raise DeviceError if BERTScore is no term of weight below 0, the device fails, or it has no room for one query.
         """
         similar, name, cosine = None, self.part(BERTSCORE), self.part(COSINE)
         if cosine is not None:

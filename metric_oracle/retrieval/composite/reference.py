@@ -5,17 +5,10 @@ from metric_oracle.retrieval.kernels import load_reference
 
 
 def score(candidate, reference, *, terms, intercept, load=load_reference):
-    """Return the composite of one pair, and the values of its terms.
+    """Return the composite of one pair, and the values of its terms by name.
 
-    Parameters
-    ----------
-    candidate, reference : dict
-        Name of a representation -> document for its plain scorer.
-    terms : dict
-        Name of a metric -> `metrics.Term`.
-    intercept : float
-    load : function
-        Returns the scorer of a metric; see `retrieval.kernels`.
+    Candidate and reference are dicts from the name of a representation to the document for its plain scorer, `terms`
+    one from the name of a metric to its `metrics.Term`. `load` returns the scorer of a metric.
     """
     values = {}
     for part, t in terms.items():

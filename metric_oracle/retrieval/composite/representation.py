@@ -19,9 +19,9 @@ _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = Wea
 
 
 def representation_of(index: Index, metric: Metric) -> Representation:
-    """Return the representation that a metric reads from an index; for a composite, several are joined, once per index.
+    """Return the representation that a metric reads from an index; the caller has checked that the index has it.
 
-    For a shard set, those of the shards are joined. The caller has checked that the index has them.
+    For a metric of terms several are joined, for a shard set those of its shards, once per index.
     """
     is_set = isinstance(index, ShardSet)
     if not metric.terms and not is_set:
@@ -54,8 +54,8 @@ class CompositeCorpus(NamedTuple):
 
     parts: dict[str, Any]  # name of a term -> named tuple of its kernel
     document_of: dict[str, np.ndarray]  # name of a representation -> its document in each combination
-    row_ptr: np.ndarray  # int64[D + 1]
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], where the rows of each combination begin in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows
 
 
 class CompositeBatch(NamedTuple):
@@ -74,15 +74,13 @@ class CompositeIndex(Documents):
     """Distinct combinations of the documents of several representations."""
 
     parts: dict[str, Representation]  # name of a representation -> opened representation
-    # Name of a representation -> its document in each combination; those of BERTScore ascend.
-    document_of: dict[str, np.ndarray]
-    # int64[D + 1]. Rows of each combination. Rows that lack one of the representations are left out.
-    row_ptr: np.ndarray
-    row_id: np.ndarray  # int64[...]
+    document_of: dict[str, np.ndarray]  # name of it -> int32[D], its document in each combination; BERTScore's ascend
+    row_ptr: np.ndarray  # int64[D + 1], where the rows of each combination begin in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows, without those that lack one of the representations
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "CompositeIndex":
-        """Join representations of one corpus on its rows."""
+        """Join the representations of one corpus, by name, on its rows."""
         n_rows = max(len(part.document_of_row) for part in parts.values())
         # BERTScore, which a model encodes, comes first, so that its documents ascend.
         names = sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded)
@@ -100,19 +98,19 @@ class CompositeIndex(Documents):
         return cls(parts, document_of, row_ptr, row_id)
 
     def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
-        """Encode the queries for each representation, with the settings that it has."""
+        """Return the queries in `inputs` encoded for each representation, with the settings that it has."""
         return self._joined(
             {name: part.encode(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
-        """Encode queries that are rows of this index, for each representation."""
+        """Return queries that are rows of this index encoded for each representation, with the settings that it has."""
         return self._joined(
             {name: part.encode_rows(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
     def encode_again(self, inputs: Inputs, encoded: "CompositeQueries", **settings: Any) -> "CompositeQueries":
-        """Encode queries that were encoded for another shard of the same set; see `Representation.encode_again`."""
+        """Return the queries in `inputs` for this shard, `encoded` being those for another; see `Representation`."""
         return self._joined(
             {
                 name: part.encode_again(inputs, encoded.parts[name], **_of_part(name, settings))
@@ -121,7 +119,7 @@ class CompositeIndex(Documents):
         )
 
     def _joined(self, parts: dict[str, Any]) -> "CompositeQueries":
-        """Return encoded queries of the representations as distinct combinations."""
+        """Return the queries encoded for each representation, by name, as distinct combinations."""
         table = np.stack([part.which for part in parts.values()], axis=1)
         distinct, which = np.unique(table, axis=0, return_inverse=True)
         place = {name: distinct[:, i] for i, name in enumerate(parts)}
@@ -136,10 +134,9 @@ class CompositeIndex(Documents):
         return tuple(part.key(int(self.document_of[name][document])) for name, part in sorted(self.parts.items()))
 
     def candidate(self, document: int, encoded: Any) -> dict[str, Any]:
-        """Return a document as a candidate for the plain scorers of the terms.
+        """Return a document as a candidate for the plain scorers of the terms, keyed by representation.
 
-        It is a dict from the name of a representation to the document in this representation, with what depends on the
-        queries.
+        With what depends on the queries `encoded`, unless that is None.
         """
         return {
             name: part.candidate(
@@ -158,13 +155,13 @@ class CompositeIndex(Documents):
 
 
 def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a composite that belong to one of its representations."""
+    """Return those settings that the representation `kind` has."""
     return {key: settings[key] for key in REPRESENTATIONS[kind].settings if key in settings}
 
 
 @dataclass(frozen=True)
 class CompositeQueries(Encoded):
-    """Distinct combinations of a batch of queries."""
+    """The distinct combinations of documents in a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct combination of each query
     parts: dict[str, EncodedQueries]  # name of a representation -> encoded queries
@@ -176,7 +173,7 @@ class CompositeQueries(Encoded):
         return CompositeBatch({name: part.batch for name, part in self.parts.items()}, self.place)
 
     def portable(self) -> "CompositeQueries | None":
-        """Return the output of models for the parts; see `EncodedQueries.portable`."""
+        """Return the output of models for the parts, None if no model ran; see `EncodedQueries.portable`."""
         parts = {name: part.portable() for name, part in self.parts.items()}
         return replace(self, parts=parts) if any(part is not None for part in parts.values()) else None
 

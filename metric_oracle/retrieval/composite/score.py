@@ -2,20 +2,12 @@
 
 
 def term(value, mean, scale, weight):
-    """Return the summand of one term: its standardised value times its weight."""
+    """Return the summand of one term: its value, a number or an array, standardised and times its weight."""
     return weight * ((value - mean) / scale)
 
 
 def composite(values, terms, intercept):
-    """Return the composite of one pair: the intercept, then the terms, summed in their order.
-
-    Parameters
-    ----------
-    values : sequence of float
-        Value of the metric of each term.
-    terms : sequence of objects with mean, scale and weight
-    intercept : float
-    """
+    """Return the sum of the intercept and of the terms, in their order; each has a value, a number or an array."""
     total = intercept
     for value, t in zip(values, terms, strict=True):
         total += term(value, t.mean, t.scale, t.weight)

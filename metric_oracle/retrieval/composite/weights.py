@@ -15,7 +15,10 @@ FORMAT, VERSION = "metric-oracle composite", 1
 
 
 def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
-    """Return the record of a metric by its name, or that of a composite by its weights file, if `weights` names one."""
+    """Return the record of a metric, or that of the composite in the file `weights` if that is not None.
+
+    Raise InputError for a file with a metric other than the name of composites.
+    """
     if weights is None:
         return get_metric(metric)
     if metric != COMPOSITE:
@@ -26,18 +29,12 @@ def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
 
 
 def read_weights(path: str | Path) -> Metric:
-    """Read the weights of a composite; its record names the file by its hash.
+    """Return the record of the composite in a weights file, which it names by its hash.
 
-    Parameters
-    ----------
-    path : path
-        JSON with ``format``, ``version``, ``name``, ``direction`` "lower", ``terms`` (metric -> ``mean``, ``scale``,
-        ``weight``) and ``intercept``. Other entries, such as the statistics of the fit, are for people and are ignored.
-
-    Raises
-    ------
-    InputError
-        If the file is not such JSON, has another version, or names terms that a composite cannot have.
+    The file is JSON with ``format``, ``version``, ``name``, ``direction`` "lower", ``terms`` (metric -> ``mean``,
+    ``scale``, ``weight``) and ``intercept``. Other entries, such as the statistics of the fit, are for people and are
+    ignored. Raise InputError if it is not such JSON, was altered, has another version, or names terms that a composite
+    cannot have.
     """
     path = existing_file(Path(path))
     raw = path.read_bytes()
@@ -73,7 +70,10 @@ def read_weights(path: str | Path) -> Metric:
 
 
 def record_of(content: Any, source: str, tool: str = "") -> Metric:
-    """Return the record of a composite from its terms and intercept, as a weights file or a signature has them."""
+    """Return the record of a composite from the terms and the intercept in `content`, of a weights file or a signature.
+
+    Raise InputError if they are no numbers, or terms that a composite cannot have.
+    """
     terms: dict[str, tuple[float, float, float]] = {}
     try:
         for part, numbers in content["terms"].items():
@@ -90,14 +90,14 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
 
 
 def _number(value: Any) -> float:
-    """Return a finite number as float; raise ValueError for any other value."""
+    """Return an int or a float as float; raise TypeError for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
     return float(value)
 
 
 def metric_of(signature: Mapping[str, Any]) -> str | Metric:
-    """Return the metric of a result: its name, or its record if the weights came from a file."""
+    """Return the metric that a signature names: its name, or its record if it is a composite of a weights file."""
     name = str(signature.get("metric"))
     if name != COMPOSITE:
         return name

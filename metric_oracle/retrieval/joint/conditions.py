@@ -22,7 +22,10 @@ _CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
 
 
 def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
-    """Return metric, operator and number of each condition in a text such as ``"radgraph>=0.4,bleu-2>0.1"``."""
+    """Return metric, operator and number of each condition in a text such as ``"radgraph>=0.4,bleu-2>0.1"``.
+
+    Or in a sequence of texts of one condition each. Raise InputError for any other text.
+    """
     conditions = []
     for text in where.split(",") if isinstance(where, str) else where:
         parts = _CONDITION.fullmatch(text)
@@ -39,20 +42,20 @@ def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
 
 
 def summands(metric: str) -> list[Metric]:
-    """Return the records of the metrics of a sum, such as ``"radgraph+chexbert:agreement"``."""
+    """Return the records of the metrics of a sum, such as ``"radgraph+chexbert:agreement"``, or of a single metric."""
     return [get_metric(name.strip()) for name in metric.split("+")]
 
 
 def listed(ordered: Sequence[str], conditions: Sequence[tuple[str, str, float]]) -> tuple[str, ...]:
-    """Return the metrics that have a column of their own in the result.
-
-    They are those of a sum, then those of the conditions.
-    """
+    """Return the names of the metrics that have a column of their own: those of a sum, then those of the conditions."""
     return tuple(dict.fromkeys([*(ordered if len(ordered) > 1 else ()), *(name for name, *_ in conditions)]))
 
 
 def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, float]]) -> Metric:
-    """Return the metric record of a search by a metric, or a sum of metrics, under conditions on others."""
+    """Return the metric record of a search by a metric, or a sum of metrics, under conditions on others.
+
+    Raise InputError if one of them is a composite, or those of the sum are not different ones of one direction.
+    """
     names = tuple(metric.name for metric in ordered)
     metrics = {metric.name: metric for metric in (*ordered, *(get_metric(name) for name, *_ in conditions))}
     for metric in metrics.values():

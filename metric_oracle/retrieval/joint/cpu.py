@@ -22,10 +22,11 @@ from metric_oracle.retrieval.kernels import load_kernel
 class Backend(Kernel):
     """Searches under conditions on CPUs."""
 
-    terms: Mapping[str, Term]  # all metrics: those of the order and those of the conditions
+    terms: Mapping[str, Term]  # all metrics by name: those of the order and those of the conditions
     ordered: Sequence[str]  # the metrics by which documents are ranked; their scores are added in this order
-    conditions: Sequence[tuple[str, str, float]]  # Metric, operator and number; every listed document fulfils all
-    # Values that are computed once for all queries of a search; see `Block`.
+    conditions: Sequence[tuple[str, str, float]]  # metric, operator and number; every listed document fulfils all
+    # What is computed once, for all threads: scores of distinct queries with all documents of metrics of few documents,
+    # the arrays of `Block._by_document`, and how often a condition's metric could list all documents that fulfil it.
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
@@ -41,16 +42,13 @@ class Backend(Kernel):
     def search(
         self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Workspace
     ) -> None:
-        """Find, for the distinct queries first .. last - 1, the k best corpus rows that fulfil all conditions.
-
-        They are written to `answers`.
-        """
+        """Write the k best rows that fulfil all conditions for the distinct queries first .. last - 1 to `answers`."""
         Block(self, corpus, batch, k, answers, workspace).search(np.arange(first, last))
 
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the scores of pairs of a query and a document, float64[n], and those of single metrics by name."""
+        """Return the scores of pairs of a distinct query and a document, float64[n], and the components by name."""
         names = listed(self.ordered, self.conditions)
         values = {
             name: self.of_metric(name, corpus, batch, query, document)
@@ -64,7 +62,7 @@ class Backend(Kernel):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return, by name, the scores of pairs by each metric of a sum and of the conditions: float64[n] each."""
+        """Return, by name, the scores of pairs under each metric of a sum and of the conditions: float64[n] each."""
         names = listed(self.ordered, self.conditions)
         return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
 
@@ -73,7 +71,7 @@ class Backend(Kernel):
         return self.terms[name].metric.representation
 
     def of_metric(self, name: str, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs of a query and a document by one of the metrics: float64[n]."""
+        """Return the scores of pairs of a distinct query and a document under the metric `name`: float64[n]."""
         kind = self.kind(name)
         own = corpus.document_of[kind][document].astype(np.int64)
         side = corpus.parts[name], batch.parts[kind]

@@ -17,20 +17,10 @@ def score(
     conditions: Sequence[tuple[str, str, float]],
     load: Callable[[Metric], Callable[..., tuple[float, dict[str, Any]]]] = load_reference,
 ) -> tuple[float, dict[str, float]]:
-    """Return the score of a pair, and by name the scores of the metrics of a sum and of the conditions.
+    """Return the sum of a pair's scores under `ordered`, and by name those of a sum's and of the conditions' metrics.
 
-    Parameters
-    ----------
-    candidate, reference : dict
-        Name of a representation -> document for the plain scorers of its metrics.
-    terms : dict
-        Name of a metric -> `metrics.Term`.
-    ordered : sequence of str
-        Metrics whose scores are added, in this order.
-    conditions : sequence of (str, str, float)
-        Metric, operator and number.
-    load : function
-        Returns the scorer of a metric; see `retrieval.kernels`.
+    Candidate and reference are dicts from the name of a representation to the document for the plain scorers of its
+    metrics, `terms` one from the name of a metric to its `metrics.Term`. `load` returns the scorer of a metric.
     """
     values = {}
     for name, term in terms.items():

@@ -28,7 +28,7 @@ from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.topk.candidates import Candidates, put_best
 from metric_oracle.kernels.topk.cpu import Best
-from metric_oracle.kernels.topk.exclusion import Exclusion
+from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.retrieval.joint.conditions import OPERATORS
 
 if TYPE_CHECKING:
@@ -51,21 +51,7 @@ class Workspace(NamedTuple):
 
 
 class Block:
-    """A block of queries of a search under conditions, and the ways to answer them.
-
-    Parameters
-    ----------
-    backend : Backend
-        The metrics. Its `kept` holds, for all threads, what is computed once: scores of distinct queries with all
-        documents of metrics of few documents, the arrays of `_by_document`, and how often a condition's metric could
-        list all documents that fulfil it.
-    corpus, batch : CompositeCorpus, CompositeBatch
-        Arrays of corpus and queries.
-    k : int
-    answers : Answers
-        Gets the results.
-    workspace : Workspace
-    """
+    """A search under conditions, whose queries are answered in blocks; results are written to `answers`."""
 
     def __init__(
         self, backend: "Backend", corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace
@@ -74,11 +60,11 @@ class Block:
         self.sign = 1.0 if backend.terms[backend.ordered[0]].metric.higher_is_better else -1.0
         self.answers = answers._replace(limit=self.sign * answers.limit)
         self.n_documents = len(corpus.row_ptr) - 1
-        self.few = [name for name in backend.terms if self._is_of_few(name)]
+        self.few = [name for name in backend.terms if self._is_of_few(name)]  # metrics of few documents
         self.conditions = sorted(backend.conditions, key=lambda one: one[0] not in self.few)
 
     def search(self, queries: np.ndarray) -> None:
-        """Write the k best rows of distinct queries, given by ascending numbers."""
+        """Write the k best rows of the distinct queries `queries`, ascending numbers, into `self.answers`."""
         left = queries
         for way in (self._of_few, self._of_condition, self._of_order, self._of_all):
             if len(left):
@@ -194,20 +180,11 @@ class Block:
         return documents[sums >= np.partition(sums, len(sums) - n)[len(sums) - n] - 2.0 * error]
 
     def _put(self, queries: np.ndarray, query: np.ndarray, document: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-        """Write the k best rows of each query among the pairs that fulfil the conditions.
+        """Write the k best rows of each of `queries` among the pairs that fulfil the conditions; say whose are final.
 
-        Parameters
-        ----------
-        queries : int64[Q]
-        query, document : int64[n]
-            Pairs, in the order of the queries.
-        unseen : float64[Q]
-            For each query, an upper bound on the signed score of every other document that fulfils the conditions.
-
-        Returns
-        -------
-        bool[Q]
-            Whether the rows of a query are final: no other document can be among them.
+        The pairs, `query` and `document`, are in the order of the queries. `unseen`, float64[Q], bounds the signed
+        score of every other document that fulfils the conditions. Rows are final, bool[Q], if none of these can be
+        among them.
         """
         for name, symbol, value in self.conditions:
             holds = OPERATORS[symbol](self._scores(name, query, document), value)
@@ -222,7 +199,7 @@ class Block:
         return is_final | candidates.is_final
 
     def _scores(self, name: str, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the scores by one metric of pairs that are sorted by query: float64[n]."""
+        """Return the scores under the metric `name` of pairs that are sorted by query: float64[n]."""
         if name not in self.few:
             return self.backend.of_metric(name, self.corpus, self.batch, query, document)
         own = self.corpus.document_of[self.backend.kind(name)][document]
@@ -247,11 +224,10 @@ class Block:
         return self.backend.kept[key]
 
     def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
-        """Return how many candidates of query q fulfil the conditions on metrics of few documents.
+        """Find the representation whose conditions on metrics of few documents leave query q the fewest candidates.
 
-        The conditions of one representation are evaluated together. For the representation that leaves the fewest
-        candidates, the result is their number, its name and its documents that fulfil the conditions. The number is
-        `ALL` if no condition is on a metric of few documents.
+        Return the number of these candidates, the name of the representation, and those of its documents that fulfil
+        the conditions. The number is `ALL` if no condition is on a metric of few documents.
         """
         least = ALL, "", np.empty(0, np.int64)
         for kind in dict.fromkeys(self.backend.kind(name) for name, *_ in self.conditions if name in self.few):
@@ -269,7 +245,7 @@ class Block:
         return least
 
     def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
-        """Return the best signed score of each query under a metric of few documents: float64[Q].
+        """Return the best signed score of each query under a metric of few documents: float64[Q], -inf for none.
 
         Only documents that fulfil the metric's conditions count.
         """
@@ -289,25 +265,11 @@ class Block:
     def _listed(
         self, name: str, queries: np.ndarray, depth: int, limit: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Search by one metric alone.
+        """Search by the metric `name` for its `depth` best documents for each query; return query, document and last.
 
-        Parameters
-        ----------
-        name : str
-            The metric.
-        queries : int64[Q]
-        depth : int
-            Number of documents of the metric to list for each query.
-        limit : float64[Q]
-            Documents that score worse may be left out.
-
-        Returns
-        -------
-        query, document : int64[n]
-            The listed pairs, query after query.
-        last : float64[Q]
-            Documents that are not listed score no better than this, except those that only the limit leaves out. It is
-            the worst possible score if all other documents are left out by the limit.
+        Documents that score worse than `limit`, float64[Q], may be left out. The pairs, int64[n] each, are sorted by
+        query, and documents are combinations. Others than those listed and those below the limit score no better than
+        `last`, float64[Q]: the worst possible score if there are none.
         """
         kernel, kind = self.backend.kernels[name], self.backend.kind(name)
         sign = 1.0 if self.backend.terms[name].metric.higher_is_better else -1.0
@@ -319,7 +281,8 @@ class Block:
         limits[places] = sign * least
         first = np.searchsorted(places, np.arange(n + 1)).astype(np.int64)
         rows, scores = np.full((len(places), depth), -1, np.int64), np.zeros((len(places), depth))
-        answers = Answers(rows, scores, np.zeros_like(rows), limits, _lists_of(first, len(places)))
+        lists = NOTHING._replace(first=first, wanted=np.empty((len(places), 0), np.int64))  # they exclude no rows
+        answers = Answers(rows, scores, np.zeros_like(rows), limits, lists)
         corpus = self._by_document(name)
         searches = self.workspace.searches
         if name not in searches:
@@ -345,9 +308,9 @@ class Block:
         return self.backend.kept[key]
 
     def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations that contain each document of a representation.
+        """Return the combinations that contain each of the n documents of a representation, in one array, int64[D].
 
-        They are offsets, int64[n + 1], and combinations, int64[D].
+        Before it, return where those of each document begin: int64[n + 1].
         """
         key = "combinations", kind
         if key not in self.backend.kept:
@@ -362,10 +325,9 @@ class Block:
         return self.backend.kept[key]
 
     def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations that contain some documents.
+        """Return the combinations that contain one of `documents` of a representation: int64[n].
 
-        The first array has, for each combination, the index of its document in `documents`, the second the
-        combinations.
+        Before them, return the position of each one's document in `documents`: int64[n].
         """
         ptr, combination = self._of_document(kind)
         sizes = ptr[documents + 1] - ptr[documents]
@@ -393,16 +355,7 @@ class Block:
         return next(iter(kernel.score_all(*side, [self.batch.of(q, kind)]))), kernel.score_error(*side)
 
     def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
-        """Return the exact scores of documents of a metric with query q: float64[n]."""
+        """Return the exact scores of query q with documents of a metric, int64[n]: float64[n]."""
         kind = self.backend.kind(name)
         which = np.full(len(documents), self.batch.of(q, kind))
         return self.backend.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
-
-
-def _lists_of(first: np.ndarray, n: int) -> Exclusion:
-    """Return an `Exclusion` that excludes no rows.
-
-    `first` has the number of the first list of each query; there are n lists in all.
-    """
-    none = np.empty(0, np.int64)
-    return Exclusion(first, np.empty((n, 0), np.int64), np.empty((0, 0), np.int64), np.zeros(1, np.int64), none, none)
