@@ -23,12 +23,11 @@ _SET_ITERATOR: type = type(iter(set()))
 
 
 def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
-    """Return a container as a table if it has columns or ids, else None and the list of its texts.
+    """Return (table, None) for a container with columns or ids, and (None, texts) for one of texts alone.
 
-    Parameters
-    ----------
-    data : Arrow table, Polars or pandas frame, Hugging Face dataset; dict id -> text, id -> record or name of a column
-        -> cells; list of records; pandas Series; or any iterable of texts in an order: a list, a column, an array
+    A container is an Arrow table, Polars or pandas frame, or Hugging Face dataset; a dict id -> text, id -> record or
+    name of a column -> cells; a list of records; a pandas Series; or any iterable of texts in an order: a list, a
+    column, an array. Anything else raises InputError.
     """
     if isinstance(data, Table):
         return data, None
@@ -40,9 +39,8 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
             return table, None
     elif hasattr(data, "iloc"):
         return _of_pandas(data, where, type_name)
-    elif hasattr(data, "features") and hasattr(
-        data, "with_format"
-    ):  # datasets; through Arrow, which respects a selection
+    elif hasattr(data, "features") and hasattr(data, "with_format"):
+        # A dataset: through Arrow, which respects a selection.
         return _of_arrow(pa.table(data.with_format("arrow")[:]), where, type_name), None
     elif hasattr(data, "columns") and any(hasattr(data, f"__arrow_c_{protocol}__") for protocol in ("stream", "array")):
         return _of_arrow(pa.table(data), where, type_name), None
@@ -67,7 +65,7 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
 
 
 def in_order(data: Any) -> Any:
-    """Return a container, and the items of an iterator as a list, so that they can be read more than once.
+    """Return a container as it is, and an iterator as a list of its items, which can be read more than once.
 
     Raise InputError for a set, whose order changes from run to run.
     """
@@ -88,7 +86,10 @@ def _is_unordered(data: Any) -> bool:
 
 
 def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, list[Any] | None]:
-    """Return a pandas frame or Series as a table or a list of texts; an index other than 0, 1, ..., n - 1 has ids."""
+    """Return a pandas frame or Series as `in_memory` does; an index other than 0, 1, ..., n - 1 has ids.
+
+    `where` and `type_name` describe it in messages.
+    """
     index = data.index.tolist()
     has_ids = not are_places(index)
     if not hasattr(data, "columns"):

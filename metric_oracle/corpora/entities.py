@@ -16,10 +16,10 @@ class EntityTable:
     ids: list[str]
     ptr: npt.NDArray[np.int64]  # int64[n + 1]
     kinds: npt.NDArray[np.uint8]  # uint8[m], type of each entity: its index in `TYPES`
-    vectors: npt.NDArray[np.float32]  # float32[m, d], vector of each entity: finite, not zero, of any length
+    vectors: npt.NDArray[np.float32]  # float32[m, d], vector of each entity: finite, other than zero, of any length
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "EntityTable":
-        """Return the table of the reports at these positions."""
+        """Return the table of the reports at the positions `chosen`, in that order."""
         lengths = np.diff(self.ptr)[chosen]
         ptr = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)

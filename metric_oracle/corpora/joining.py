@@ -28,16 +28,17 @@ UNKNOWN, PLACE = IdSource(), IdSource("place", "place")
 
 
 def source_of_ids(table: Table, name: str, id_column: str | None) -> IdSource:
-    """Return the source of the ids that `Table.id_cells` returned with the name `name`."""
+    """Return the source of the ids that `Table.id_cells(id_column)` returned with the name `name`."""
     is_key = table.keys is not None and name == table.keys_name
     by = "caller" if id_column is not None else "key" if is_key else "name"
     return IdSource(name, by, tuple(table.names))
 
 
 def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
-    """Return the column of ids that both tables have, as each writes it, where they were read by different ones.
+    """Return the name of a column of ids that both tables have, as each writes it; None if there is none.
 
-    A column that the caller named for one side comes first, then those of studies, then those of images.
+    None too if both were read by it already, or the caller named both columns. One that the caller named for one side
+    is the only choice; otherwise a column of studies comes before one of images.
     """
     free = [source.by in ("name", "key") and bool(source.columns) for source in (one, other)]
     if folded(one.name) == folded(other.name) or not any(free):
@@ -56,7 +57,10 @@ def check_joined(
     tell: Callable[[str], None],
     names: tuple[str, str] = ("references", "predictions"),
 ) -> None:
-    """Raise InputError if only one side has ids, or they are of two kinds; tell if their columns have two names."""
+    """Raise InputError if only one side has ids, or they are of studies and of images.
+
+    `tell` is called with a line for the user if the columns have two names; `names` is what the sides are called.
+    """
     if one.by and other.by and (one.by == "place") != (other.by == "place"):
         raise InputError(
             f"{names[0]} and {names[1]}",

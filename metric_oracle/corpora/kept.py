@@ -12,7 +12,10 @@ _OWN = ("row", "study_id", "distinct_id")  # columns of an index
 
 
 def check_kept(names: object) -> tuple[str, ...]:
-    """Return the names of the columns to keep, from one name, names joined with commas, or a sequence of names."""
+    """Return the names of the columns to keep, each once, from one name, names joined with commas, or a sequence.
+
+    Raise InputError for anything else, and for the name of a rule of exclusion or of a column that each index has.
+    """
     listed = names.split(",") if isinstance(names, str) else names
     if not isinstance(listed, Iterable) or not all(isinstance(name, str) and name.strip() for name in listed):
         raise InputError("keep", "must be names of columns", repr(names), 'Name them, such as "subject_id".')
@@ -37,7 +40,7 @@ def kept_values(cells: Iterable[object]) -> list[str]:
 
 
 def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:
-    """Return the value of each id in the column `name`, keyed by id.
+    """Return id -> value in the column `name`, from the ids and values of all rows; `where` is for the message.
 
     Rows with the same id are images of one study; raise InputError if their values differ.
     """

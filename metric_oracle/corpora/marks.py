@@ -37,7 +37,7 @@ _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 
 
 def count_marks(texts: Iterable[str]) -> Counter[str]:
-    """Return how many texts stand in marks or have some within them, by kind; each text counts once."""
+    """Return kind of mark -> number of texts that stand in it or have it within; each text counts for one kind."""
     counts: Counter[str] = Counter()
     for text in texts:
         kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
@@ -48,7 +48,10 @@ def count_marks(texts: Iterable[str]) -> Counter[str]:
 
 
 def remarks(words: Counter[str], marks: Counter[str]) -> str:
-    """Return a note on words that stood for missing reports, such as "nan", and on marks within texts; "" without."""
+    """Return a note on words that stood for missing reports, such as "nan", and on marks within texts; "" without.
+
+    `words` counts the reports by word, and `marks` by the kinds of `count_marks`.
+    """
     listed = ", ".join(f'{count:,} "{word}"' for word, count in words.most_common())
     marked = ", ".join(f"{count:,} {kind}" for kind, count in marks.most_common())
     notes = [f"words that stand for a missing report: {listed}"] if words else []

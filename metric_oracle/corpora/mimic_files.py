@@ -15,7 +15,10 @@ _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 
 
 def find_report_files(path: Path) -> dict[str, str]:
-    """Return, for every report file, its relative name and its path (or its name in the archive), sorted by name."""
+    """Return name -> path of each report file in a folder, or name -> name in a zip archive, sorted by name.
+
+    Names are relative to the folder. Raise InputError if there is no report file, or the archive is damaged.
+    """
     if path.is_dir():
         files = {
             Path(folder, name).relative_to(path).as_posix(): str(Path(folder, name))
@@ -43,7 +46,10 @@ def find_report_files(path: Path) -> dict[str, str]:
 
 
 def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
-    """Yield the texts of report files, which are values of the dict that `find_report_files` returned."""
+    """Yield the texts of report files of a folder or archive: of values of the dict that `find_report_files` returned.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
     if path.is_dir():
         for name in files:
             if not os.path.isfile(name):

@@ -30,7 +30,10 @@ def state_of(text: str | None) -> str:
 
 
 def checked_texts(texts: Sequence[object], where: str) -> list[str | None]:
-    """Return texts, with None for missing values. Any other value that is not a string is an error."""
+    """Return strings as they are, and None for other missing values; `where` names the texts in messages.
+
+    Raise InputError for any other value. A string such as "nan" stays, although `is_missing` says that it is missing.
+    """
     if {str}.issuperset(map(type, texts)):
         return list(texts)  # type: ignore[arg-type]
     for position, text in enumerate(texts):

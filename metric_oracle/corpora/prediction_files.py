@@ -55,25 +55,28 @@ class Keys:
 
     studies: list[str] | None
     images: list[str] | None
-    name: str
+    name: str  # what the ids stand under, such as the name of their column
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts in file order (None for a missing cell), and their ids if the file has them; its table for a message."""
+    """The rows of a file of predictions, in file order."""
 
-    what: str
-    texts: list[str | None]
-    keys: Keys | None
-    section: str | None = None
-    table: Table | None = None
+    what: str  # what the file was recognised as, for the user
+    texts: list[str | None]  # None for a missing cell
+    keys: Keys | None  # None if the file has no ids
+    section: str | None = None  # the section that the name of the column means
+    table: Table | None = None  # the table for messages; None for a file without columns
     ids_from: IdSource = UNKNOWN
 
 
 def read_rows(
     path: Path, id_column: str | None, text_column: str | None, encoding: str | None, separator: str | None
 ) -> Rows:
-    """Read the texts of a file in file order, and their ids if it has them."""
+    """Read the texts of a file in file order, and their ids if it has them.
+
+    Columns, encoding and separator are None where the caller does not name them.
+    """
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
@@ -98,7 +101,7 @@ def read_rows(
 
 
 def rows_of_table(table: Table, id_column: str | None, text_column: str | None) -> Rows:
-    """Return the texts and ids of a table."""
+    """Return the texts and ids of a table; a column that the caller does not name (None) is found by its name."""
     path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = text_column or generated_name(table, "the predictions", id_column)
@@ -119,7 +122,7 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None) 
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:
-    """Raise InputError if the caller named a column for a file without named columns."""
+    """Raise InputError if the caller named a column (not None) for a file without named columns."""
     if id_column is not None or text_column is not None:
         raise InputError(
             f"{option('id_column')} and {option('text_column')}",
@@ -149,7 +152,9 @@ def _read_lines(path: Path, encoding: str | None) -> Rows:
 
 
 def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
-    """Return the cells of a CSV file with one column, where a blank line is an empty cell; None for a wider file.
+    """Return the cells of a CSV text with one column, where a blank line is an empty cell; None for a wider one.
+
+    `separator` is the one that the header seems to have, `path` is for messages.
 
     Arrow's reader drops blank lines, which would shift every report after an empty one. Semicolons and bars in reports
     without header count as separators only if they give all rows the same number of columns.
@@ -200,7 +205,10 @@ def generated_name(table: Table, what: str, id_column: str | None) -> str:
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:
-    """Return the ids of the rows of a table; None if no column has a usual id name."""
+    """Return the ids of the rows of a table, from the column `id_column` or else one with a usual name, or its keys.
+
+    None if there are none.
+    """
     image_name = table.image_name
     id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:
@@ -219,10 +227,10 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     return Keys(ids, images, name)
 
 
-def read_keys(path: Path, wanted: str) -> Keys:
+def read_keys(path: Path, split: str) -> Keys:
     """Read the ids for predictions without ids, one per row of the file, in the same order.
 
-    `wanted` names the splits whose rows are used, if the file has splits.
+    If the file has a column of splits, only the rows of `split` are used: one name, or several joined with "+".
     """
     if file_ending(path) in _LINES:
         text, _ = read_text(path)
@@ -234,10 +242,10 @@ def read_keys(path: Path, wanted: str) -> Keys:
     if "split" not in table.names:
         return keys
     splits = table.column("split")
-    rows = [row for row, name in enumerate(splits) if name in wanted.split("+")]
+    rows = [row for row, name in enumerate(splits) if name in split.split("+")]
     if not rows:
         raise InputError(
-            f"{path} has no row of split {wanted!r} in its column split: {shown_names(sorted(map(str, set(splits))))}.",
+            f"{path} has no row of split {split!r} in its column split: {shown_names(sorted(map(str, set(splits))))}.",
             f"Name another with {option('split')}.",
         )
     studies, images = ([column[row] for row in rows] if column else None for column in (keys.studies, keys.images))

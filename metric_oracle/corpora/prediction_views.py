@@ -17,7 +17,11 @@ _VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}
 def text_of_chosen_image(
     keys: Keys, texts: Sequence[str | None], metadata: Path, seed: int, path: str | Path
 ) -> dict[str, str | None]:
-    """Choose one image per study by the rule of Yu et al., and return its text by study id."""
+    """Return id of a study -> text of one of its images, chosen by the rule of Yu et al.
+
+    That is a random frontal image, or if there is none, a random other one. `keys` and `texts` are those of the rows,
+    `metadata` is MIMIC-CXR's table of images, and `path` names the predictions in messages.
+    """
     if keys.images is None:
         raise InputError(
             "metadata", "must be left out for predictions without image ids", f"{metadata} for {path}", "Drop it."
@@ -48,7 +52,7 @@ def text_of_chosen_image(
 
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the study and the view of each image id. A missing view is derived from its numeric code."""
+    """Return image -> study, and image -> view. A missing view is derived from the meaning of its numeric code."""
     table = read_table(path)
     cells = [table.column(name) for name in ("dicom_id", "study_id", "ViewPosition")]
     images = canonical_ids(cells[0], f"'dicom_id' in {path}")

@@ -33,24 +33,11 @@ class _Options(NamedTuple):
 
 @of_predictions()
 def as_predictions(predictions: Any, *, wanted: str | None = None, **reading: Any) -> Reports:
-    """Return the reports of a model from a file or a container, see `corpora.reports.as_reports`.
+    """Return the reports of a model from a path, Reports or a container, see `corpora.reports.as_reports`.
 
-    Empty reports are kept. Texts without ids get the ids "0", "1", ...
-
-    Parameters
-    ----------
-    predictions : path, Reports, or a container
-    wanted : str, optional
-        Section of what they are compared with: texts that hold both sections under their names are cut to it.
-    **reading
-        Options of `read_predictions`.
-
-    Raises
-    ------
-    ArgumentError
-        If an option does not exist.
-    InputError
-        If the predictions cannot be read, or an option does not apply to them.
+    Empty reports are kept. Texts without ids get the ids "0", "1", ... `reading` are options of `read_predictions`.
+    `wanted` is the section of what the predictions are compared with: texts that hold both sections under their names
+    are cut to it, unless an option names another one.
     """
     of_file = ("id_column", "text_column", "encoding", "separator")
     check_options(reading, (*_Options._fields[:-1], *of_file))
@@ -141,7 +128,7 @@ def read_predictions(
 
 
 def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
-    """Return one report per study."""
+    """Return the rows of a file or container as Reports, one for each study; `path` names it in messages."""
     ids, split, metadata, seed, after_impression, section, _ = options
     if section is not None:
         check_section(section)
@@ -185,7 +172,10 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
 
 
 def _of_section(rows: Rows, options: _Options) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
-    """Return the texts of the section that is wanted, their section and how it is known, and what was done."""
+    """Return the texts of the section that is wanted, (their section, how it is known), and a note on what was done.
+
+    The note is "" if nothing was done.
+    """
     said = options.section
     if options.after_impression:
         cut = [text and under_heading(text, "impression") for text in rows.texts]
@@ -204,9 +194,10 @@ def _of_section(rows: Rows, options: _Options) -> tuple[Sequence[str | None], tu
 
 
 def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
-    """Return the text of each id.
+    """Return id -> text, for studies if their ids are known, else for images; `path` names the file in messages.
 
-    The images of a study must have the same text, unless their names give an order, in which case the first counts.
+    Rows with the same id must have the same text. Only of CheXpert Plus, whose paths give an order of the images of a
+    study, the first counts.
     """
     if keys.name == "path_to_image":
         studies, rows = chexpert_studies(keys.images or [], str(path))

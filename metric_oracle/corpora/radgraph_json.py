@@ -36,32 +36,35 @@ _MIN_POSITION_AGREEMENT = 0.99
 
 @dataclass(frozen=True)
 class GraphTable:
-    """Graphs in file order; the mentions and relations of graph `g` lie at `ptr[g]:ptr[g + 1]`."""
+    """Graphs in file order, and in each the mentions of entities and the relations in the order of the file.
+
+    Those of graph `g` lie at `ptr[g]` to `ptr[g + 1] - 1` in the arrays below.
+    """
 
     keys: list[str]  # study ids, or positions "0", "1", ... (a report that the package failed on is left out)
     keyed_by: str  # "study" or "position"
     schema: str  # "radgraph" (labels such as ANAT-DP) or "radgraph-xl" (such as Anatomy::definitely present)
     texts: list[str | None]  # the tokenised text of each graph, None where the file has none
-    tokens: list[str]  # the distinct strings that the ids below point to
-    labels: list[str]  # the distinct strings that the ids below point to
-    relation_types: list[str]  # the distinct strings that the ids below point to
+    tokens: list[str]  # distinct strings of the mentions
+    labels: list[str]  # distinct labels of the mentions
+    relation_types: list[str]  # distinct types of the relations
     entity_ptr: npt.NDArray[np.int64]  # int64[n + 1]
-    entity_token: npt.NDArray[np.int32]  # int32[m]
-    entity_label: npt.NDArray[np.int32]  # mentions in the order of the file
+    entity_token: npt.NDArray[np.int32]  # int32[m], index in `tokens`
+    entity_label: npt.NDArray[np.int32]  # int32[m], index in `labels`
     relation_ptr: npt.NDArray[np.int64]  # int64[n + 1]
-    relation_source: npt.NDArray[np.int32]  # int32[r]
-    relation_target: npt.NDArray[np.int32]  # places among the mentions of the same graph
-    relation_type: npt.NDArray[np.int32]  # int32[r]
+    relation_source: npt.NDArray[np.int32]  # int32[r], place among the mentions of the same graph, from 0
+    relation_target: npt.NDArray[np.int32]  # int32[r], likewise
+    relation_type: npt.NDArray[np.int32]  # int32[r], index in `relation_types`
     n_dangling: int  # relations whose target does not exist; they are left out
     path: str = "the graphs in memory"  # the file, for messages
 
     @cached_property
     def place_of(self) -> dict[str, int]:
-        """The index of the graph of each key."""
+        """Key -> position of its graph."""
         return {key: place for place, key in enumerate(self.keys)}
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "GraphTable":
-        """Return the graphs at these positions, with the strings that they use.
+        """Return the graphs at the positions `chosen`, in that order, with the strings that they use.
 
         `n_dangling` remains that of all graphs.
         """
@@ -114,15 +117,7 @@ class _Column:
 
 
 def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable:
-    """Read a RadGraph JSON file.
-
-    Parameters
-    ----------
-    path : str or path
-        File, .json or .json.gz.
-    annotator : str, optional
-        Name of the annotator whose graphs are read, if the file has several graphs for each report.
-    """
+    """Read a RadGraph file, .json or .json.gz; if it has several graphs for each report, those of `annotator`."""
     path = existing_file(Path(path))
     try:
         return parse_graphs(text_pieces(path), path, annotator=annotator)
@@ -131,17 +126,17 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
 
 
 def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | None = None) -> GraphTable:
-    """Read RadGraph JSON from consecutive pieces of its text; `path` names the source in messages."""
+    """Read RadGraph JSON from consecutive pieces of its text, see `read_graphs`; `path` is for messages."""
     return _table(_items(_Text(iter(pieces)), path), path, annotator)
 
 
 def graphs_in_memory(graphs: Mapping[str, dict[str, Any]], path: str | Path) -> GraphTable:
-    """Return a dict key -> graph as a table, equal to that of its JSON; `path` names the source in messages."""
+    """Return a dict key -> graph as a table, equal to that of its JSON; `path` is for messages."""
     return _table(graphs.items(), path)
 
 
 def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
-    """Return the table of pairs of a key and a graph as parsed from JSON."""
+    """Return the table of pairs (key, graph as parsed from JSON); `path` and `annotator` as in `parse_graphs`."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -225,15 +220,16 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
 
 
 def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return the sums of the first 0, 1, ..., n sizes, int64[n + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def _within(
     ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the indices of the parts (mentions or relations) of the chosen graphs, graph after graph: int64[m].
+    """Return the positions of the mentions, or relations, of the chosen graphs, graph after graph: int64[m].
 
-    Also return the offsets of the chosen graphs in this array: int64[n + 1].
+    `ptr` has the offsets of all graphs. Also return those of the chosen ones in this array: int64[n + 1].
     """
     sizes = np.diff(ptr)[chosen]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -241,7 +237,7 @@ def _within(
 
 
 def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the strings that the numbers refer to, without the others, and the numbers of the strings in that list."""
+    """Return the strings at the positions `numbers`, each once, and these numbers as positions in that list."""
     used, place = np.unique(numbers, return_inverse=True)
     return place.reshape(-1).astype(np.int32), [strings[i] for i in used.tolist()]
 
@@ -310,7 +306,7 @@ class _Text:
         self._text, self._place = "", 0
 
     def _read_on(self) -> bool:
-        """Append the next piece to what is held; return False at the end."""
+        """Append the next piece to what is not yet read; return False at the end."""
         for piece in self._pieces:
             if piece:
                 self._text, self._place = self._text[self._place :] + piece, 0
@@ -327,13 +323,13 @@ class _Text:
                 return ""
 
     def sign(self) -> str:
-        """Return the next character that is not blank, and move behind it."""
+        """Return the next character that is not blank, and move behind it; "" at the end."""
         sign = self.next()
         self._place += 1
         return sign
 
     def value(self) -> Any:
-        """Parse and return the next JSON value, and move behind it."""
+        """Parse and return the next JSON value, and move behind it; raise ValueError if there is none."""
         self.next()
         while True:
             try:
@@ -349,7 +345,10 @@ class _Text:
 
 
 def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
-    """Yield key and graph of a top-level object or list of one-key objects, one parsed item at a time."""
+    """Yield key and graph of the items of a JSON object, or of a list of one-key objects, whose keys are positions.
+
+    One item at a time is parsed. Another form raises InputError with `path`.
+    """
     number = 0
     try:
         opening = text.sign()
@@ -388,7 +387,10 @@ def with_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
 
 
 def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: str | Path) -> dict[str, Any]:
-    """Return the graph of one annotator, or the graph itself if it is not divided by annotators."""
+    """Return the graph of one annotator from those of a report; raise InputError if it is not among them.
+
+    Raise KeyError if no annotator is named (None) and there is none. `key` and `path` are for messages.
+    """
     names = [name for name, value in graph.items() if isinstance(value, dict) and "entities" in value]
     if annotator in names:
         return graph[annotator]
@@ -404,7 +406,7 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
 
 
 def _are_positions(keys: list[str]) -> bool:
-    """Return whether the keys are ascending numbers that begin with "0".
+    """Return whether the keys, at least one, are ascending numbers, of which the first is "0".
 
     Study ids may look the same; the join compares texts to decide.
     """
@@ -416,7 +418,10 @@ def _are_positions(keys: list[str]) -> bool:
 
 
 def _schema(labels: _Numbers, path: str | Path) -> str:
-    """Return the label schema, "radgraph" or "radgraph-xl", from the labels that occur."""
+    """Return the schema of the labels that occur, "radgraph" or "radgraph-xl"; "radgraph" if there are none.
+
+    Raise InputError for a label of neither, and for labels of both.
+    """
     schemas = set()
     for label in labels:
         schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)

@@ -175,20 +175,20 @@ class Reports:
 
 @dataclass(frozen=True)
 class _Source:
-    """The rows of a file of reports. Texts are read for selected rows only, because MIMIC-CXR has 227,835 files."""
+    """The rows of a file of reports."""
 
-    what: str
-    ids: list[str]
-    texts: Callable[[Sequence[int]], list[str | None]]
-    known_section: tuple[str | None, str]
+    what: str  # what the file was recognised as, for the user
+    ids: list[str]  # of each row; several rows of a study have the same id
+    texts: Callable[[Sequence[int]], list[str | None]]  # reads those of some rows: MIMIC-CXR has 227,835 files
+    known_section: tuple[str | None, str]  # the section of the texts, and how it is known
     wanted: str | None = None  # the section that the caller wants
-    splits: list[Any] | None = None
-    first_images: list[int] | None = None
+    splits: list[Any] | None = None  # split of each row, where the file has them
+    first_images: list[int] | None = None  # CheXpert Plus: the row of the first image of each study
     ids_from: IdSource = UNKNOWN
-    kept: dict[str, list[str]] = field(default_factory=dict)
+    kept: dict[str, list[str]] = field(default_factory=dict)  # name of a kept column -> value of each row
 
     def cut(self, rows: Sequence[int]) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
-        """Return the texts of some rows, their section and how it is known, and a note; see `by_headings`."""
+        """Return the texts of some rows, (their section, how it is known), and a note; see `by_headings`."""
         texts = self.texts(rows)
         return (
             (texts, self.known_section, "")
@@ -302,28 +302,11 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def as_reports(reports: Any, **reading: Any) -> Reports:
-    """Return reports from a file or from a container in memory, by the same rules.
+    """Return Reports from a path, Reports or a container in memory, by the same rules.
 
-    Parameters
-    ----------
-    reports : path, Reports, or a container
-        A path is a file or folder for `read_reports`. A list, a column of an Arrow table, Polars or pandas
-        frame, or a NumPy array holds the texts, whose ids are "0", "1", ...; a dict is id -> text. Arrow tables, Polars
-        and pandas frames, Hugging Face datasets, and lists or dicts of records have columns as a file has. A missing
-        text is None, NaN or NA, or a word that stands for it, such as "nan", as in files.
-    **reading
-        Options of `read_reports`. For texts without columns, `section` says which section they are.
-
-    Returns
-    -------
-    Reports
-
-    Raises
-    ------
-    ArgumentError
-        If an option does not exist.
-    InputError
-        If the reports cannot be read, or an option does not apply to them.
+    A container is one of `containers.in_memory`; texts without ids get the ids "0", "1", ... A missing text is None,
+    NaN, NA or a word that stands for it, such as "nan", as in files. `reading` are options of `read_reports`; one that
+    does not apply raises InputError. For texts without columns, `section` says which section they are.
     """
     check_options(reading, _DEFAULTS)
     if isinstance(reports, str | Path):
@@ -374,7 +357,11 @@ def _from_texts(
     where: str,
     is_cut: bool = False,
 ) -> Reports:
-    """Return texts in memory as Reports, if asked for cut by their headings; `where` describes them in messages."""
+    """Return texts in memory as Reports; without `ids` these are "0", "1", ... `where` describes them in messages.
+
+    `section` is that of the texts, None if it is not known. With `is_cut`, texts that hold both sections under their
+    names are cut to it.
+    """
     if section is not None:
         check_section(section)
     texts = checked_texts(single_texts(texts, where), where)
@@ -397,7 +384,7 @@ def _from_texts(
 def _chosen(
     source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
 ) -> Reports:
-    """Return one report per study of the selected split."""
+    """Return one report per study of the rows of a file, of all rows if `split` is None; `path` is for messages."""
     counts = {"rows": len(source.ids)}
     rows = list(range(len(source.ids)))
     if split is not None:
@@ -427,7 +414,7 @@ def _chosen(
 
 
 def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:
-    """Return reports with kept columns: name -> id -> value."""
+    """Return reports with kept columns, from `columns`: name -> id -> value."""
     return replace(
         reports, columns={name: [values[study] for study in reports.ids] for name, values in columns.items()}
     )
@@ -443,9 +430,10 @@ def sort_out(
     section: tuple[str | None, str] = (None, ""),
     ids_from: IdSource = UNKNOWN,
 ) -> Reports:
-    """Return Reports without missing, empty and tokenless texts, whose ids are listed in `states`.
+    """Return Reports from id -> text without missing, empty and tokenless texts, whose ids are listed in `states`.
 
-    `section` is the section and how it is known, `ids_from` where the ids come from.
+    With `keep_empty` only the missing ones are left out. `what` says what was read, and `path` is for messages.
+    `counts` needs "rows", and gets the number of reports in each state. `section` is the section and how it is known.
     """
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts, words = [], [], Counter[str]()
@@ -483,15 +471,7 @@ def sort_out(
 
 
 def column_names(reports: Any, encoding: str | None = None, separator: str | None = None) -> list[str]:
-    """Return the names of the columns of a file or container of reports; none where it has no columns.
-
-    Parameters
-    ----------
-    reports : path, Reports, or a container
-        See `as_reports`.
-    encoding, separator : str, optional
-        See `read_reports`.
-    """
+    """Return the names of the columns of a path, Reports or container, see `as_reports`; [] where it has none."""
     if isinstance(reports, Reports):
         return [*reports.columns]
     table = table_of(reports, encoding, separator)
@@ -499,7 +479,7 @@ def column_names(reports: Any, encoding: str | None = None, separator: str | Non
 
 
 def table_of(reports: Any, encoding: str | None = None, separator: str | None = None) -> Table | None:
-    """Return the table of a file or container of reports, see `column_names`; None where it has no columns."""
+    """Return the table of a path or container of reports, see `as_reports`; None where it has no columns."""
     if isinstance(reports, str | Path):
         path = Path(reports)
         is_table = path.is_file() and file_ending(path) in ENDINGS
@@ -510,7 +490,10 @@ def table_of(reports: Any, encoding: str | None = None, separator: str | None = 
 def table_source(
     table: Table, section: str | None, id_column: str | None, text_column: str | None, keep: str | Sequence[str] = ()
 ) -> _Source:
-    """Find ids, texts, splits and the columns to keep in a table of reports."""
+    """Find ids, texts, splits and the columns to keep in a table of reports; raise InputError if one is not clear.
+
+    Columns that the caller does not name (None) are found by their names.
+    """
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
         graphs = f", and pass the graphs as {option('radgraph', 'FILE')}"
@@ -563,9 +546,9 @@ def table_source(
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:
-    """Join the sections of a report with a blank, without blank ones.
+    """Join the sections of a report, the cells of `columns`, with a blank, without blank or missing ones.
 
-    The result is missing (None) if all are missing.
+    Return None if no cell is a text.
     """
     cells = [cell for cell in columns if isinstance(cell, str)]
     texts = [text for text in cells if not is_missing(text)] or cells[:1]  # "nan" is counted before it is dropped
@@ -577,8 +560,8 @@ def _text_names(
 ) -> tuple[list[str], str | None]:
     """Return the names of the columns with the texts, and their section (None if their names do not tell it).
 
-    `id_name` is the column of the ids, "" if no column has a usual id name. There are then no names where the texts
-    have none either.
+    `id_name` is the column of the ids, "" if no column has a usual id name. Then, if no column has a usual name of
+    texts either, no name is returned; otherwise InputError is raised.
     """
     if text_column is not None:
         return [text_column], section_of_column(text_column)
@@ -609,7 +592,7 @@ def _text_names(
 def one_text_each(
     ids: Sequence[str], texts: Sequence[str | None], path: str | Path, step: str = "Keep one row for each id."
 ) -> dict[str, str | None]:
-    """Return the text of each id, from its first row.
+    """Return id -> text, in the order of their first rows; `path` names the file in messages.
 
     Rows with the same id are images of one study and must have one text; the error for several ends with `step`.
     """

@@ -157,16 +157,9 @@ class Samples(OneLine):
 
 
 def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bool:
-    """Return whether data are several reports for each study: lists of reports, or several rows of samples for an id.
+    """Return whether a path or container has several reports for each study: lists, or several rows of samples.
 
-    Parameters
-    ----------
-    data : path or container
-        Reports of any kind.
-    id_column : str, optional
-        Column of the ids.
-    **reading
-        Options for reading; `encoding` and `separator` count.
+    False for what is no table. `reading` are options for reading, of which `encoding` and `separator` count.
     """
     if isinstance(data, Samples):
         return True
@@ -269,7 +262,7 @@ def _has_lists(cells: Sequence[Any]) -> bool:
 
 
 def _in_memory(data: Any) -> Table:
-    """Return a container as a table; dicts and lists of lists get one row for each study."""
+    """Return a container as a table; a dict id -> list, or a list of lists, gets one row for each study."""
     type_name = type(data).__name__
     if isinstance(data, Mapping) and data and not any(isinstance(group, str | Mapping) for group in data.values()):
         groups = list(data.values())
@@ -299,7 +292,10 @@ def _in_memory(data: Any) -> Table:
 def _of_lists(
     table: Table, ids: list[str], groups: list[Any], column: str | None, section: tuple[str | None, str]
 ) -> Samples:
-    """Return samples from a table with one row for each study."""
+    """Return samples from a table with one row for each study: its id, and the list of its reports in `groups`.
+
+    `column` is a further column of numbers, if the caller wants one; `section` is the section and how it is known.
+    """
     first: dict[str, int] = {}
     for row, study in enumerate(ids):
         if first.setdefault(study, row) != row:
@@ -324,7 +320,10 @@ def _of_lists(
 def _of_rows(
     table: Table, ids: list[str], cells: list[Any], column: str | None, section: tuple[str | None, str]
 ) -> Samples:
-    """Return samples from a table with one row for each sample."""
+    """Return samples from a table with one row for each sample: the id of its study, and its report in `cells`.
+
+    `column` is a further column of numbers, if the caller wants one; `section` is the section and how it is known.
+    """
     rows_of: dict[str, list[int]] = {}
     for row, study in enumerate(ids):
         rows_of.setdefault(study, []).append(row)
@@ -382,7 +381,10 @@ def _made(
 
 
 def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:
-    """Return the cells, which must be text. Raise InputError with the place (file and row) of the first that is not."""
+    """Return the cells as a list. Raise InputError with the place (file and row) of the first that is not a text.
+
+    `places` has one for each cell; `is_list` says that the cells are the candidates of one study, not rows.
+    """
     for number, cell in enumerate(cells):
         if not isinstance(cell, str):
             which = f"candidate {number + 1}" if is_list else "the report"
@@ -394,7 +396,7 @@ def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = Tru
 
 
 def _listed(column: str | None) -> list[str]:
-    """Return a list with the column's name, or an empty list if it is None."""
+    """Return the name of a column in a list, or [] if it is None."""
     return [] if column is None else [column]
 
 
@@ -404,7 +406,10 @@ def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
 
 
 def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
-    """Return a column with a finite number for each sample, one list for each study."""
+    """Return the column `name`, a list for each study with a finite number for each of its texts.
+
+    Raise InputError where it is not.
+    """
     lists = []
     for row, (cell, group) in enumerate(zip(table.column(name, is_text=True), texts, strict=True)):
         cell = cell.tolist() if hasattr(cell, "tolist") else cell
@@ -419,12 +424,12 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
 
 
 def _numbers(table: Table, name: str) -> list[float]:
-    """Return a column with a finite number for each row."""
+    """Return the column `name` as numbers; raise InputError if a row has no finite one."""
     return [_finite(cell, table, name, row) for row, cell in enumerate(table.column(name))]
 
 
 def _finite(cell: Any, table: Table, name: str, row: int) -> float:
-    """Return a cell as a float; raise InputError if it is not a finite number."""
+    """Return a cell as a float; raise InputError, with its row and the name of its column, if it is not finite."""
     number = number_of(cell)
     if not math.isfinite(number):
         raise InputError(

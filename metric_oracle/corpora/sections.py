@@ -98,7 +98,7 @@ def extract_mit(report: str) -> dict[str, str]:
 
 
 def _mit_name(header: str) -> str:
-    """Return the name of the section that a header begins, by the MIT rule."""
+    """Return the name of the section that a header begins, by the MIT rule; lower case."""
     name = header.lower().strip()
     if name in _MIT_NAMES:
         return _MIT_NAMES[name]
@@ -118,30 +118,18 @@ _HEADING = re.compile(HEADING, re.IGNORECASE | re.MULTILINE)
 
 
 def _section_of(heading: re.Match[str]) -> str:
+    """Return the section that a match of `_HEADING` begins."""
     return "findings" if str(heading[heading.lastindex or 0]).lower().startswith("finding") else "impression"
 
 
 def by_headings(
     texts: Sequence[str | None], wanted: str | None, known: tuple[str | None, str] = (None, "")
 ) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
-    """Cut texts that hold both sections under "Findings:" and "Impression:" to one; other texts stay as they are.
+    """Cut texts that hold both sections under "Findings:" and "Impression:" to the section that is wanted.
 
-    Parameters
-    ----------
-    texts : sequence of str or None
-        They are cut if more than half of those with content have both headings.
-    wanted : str or None
-        The section; by default both, without the headings.
-    known : (section or None, how it is known)
-        The section of texts that are not cut.
-
-    Returns
-    -------
-    texts : sequence of str or None
-        A text without the heading of the section that is wanted is missing (None).
-    known : (section or None, how it is known)
-    note : str
-        What was done, or an empty string.
+    They are cut if more than half of those with content have both headings; a text without the heading of the section
+    then becomes None. If `wanted` is None, both sections are left, without the headings. Return the texts, (their
+    section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
     """
     contents = [text for text in texts if text and text.strip()]
     if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in contents) <= len(contents):
@@ -160,7 +148,7 @@ def under_note(section: str) -> str:
 
 
 def under_heading(text: str, section: str) -> str | None:
-    """Return what follows the heading of a section, up to the heading of the other; None without it.
+    """Return what follows the heading of a section, up to the heading of the other; None without that heading.
 
     A blank text stays as it is.
     """
@@ -175,7 +163,10 @@ def under_heading(text: str, section: str) -> str | None:
 
 
 def without_headings(text: str) -> str:
-    """Return the findings and the impression of a text that has both headings, after what stands above them."""
+    """Return what stands above the headings of a text, its findings and its impression, joined with blanks.
+
+    A text without both headings stays as it is.
+    """
     parts = [under_heading(text, section) for section in ("findings", "impression")]
     found = _HEADING.search(text)
     if found is None or None in parts or not text.strip():
@@ -190,29 +181,13 @@ def check_sections(
     step: str = "",
     option_of_other: str = "model_section",
 ) -> str | None:
-    """Compare the sections of two sets of reports; a section that is not known agrees with all others.
+    """Raise InputError if the sections of two sets of reports differ; return a warning if they may, else None.
 
-    Parameters
-    ----------
-    one, other : (section or None, how it is known)
-        See `corpora.reports.Reports`.
-    names : (str, str)
-        What the two sets are called in the message.
-    step : str
-        Next step of the message; by default to read `one` in the section of `other`.
-    option_of_other : str
-        Option with which the user can state the section of `other`, for the warning.
-
-    Returns
-    -------
-    str or None
-        A warning if the sections differ only according to how Yu et al. tabulate the model, which may be wrong, or if
-        one side has both sections under their names, and that of the other is not known.
-
-    Raises
-    ------
-    InputError
-        If both sections are known otherwise, and differ.
+    A side is (section or None, how it is known), see `corpora.reports.Reports`; `names` is what the sides are called. A
+    section that is not known agrees with all others. There is a warning if they differ only according to how Yu et al.
+    tabulate the model, which may be wrong, or if one side has both sections under their names, and that of the other is
+    not known. It names `option_of_other`, by which the user can state the section of `other`. `step` is the next step
+    of the error, by default to read `one` in the section of `other`.
     """
     if (one[0] is None) != (other[0] is None) and (JOINED, "headers") in (one, other):
         both, unknown = names if one[0] else names[::-1]

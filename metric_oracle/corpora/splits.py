@@ -17,38 +17,24 @@ from metric_oracle.errors import InputError, option
 
 
 def ids_of_split(
-    split: str, split_file: str | Path | None, ids: Sequence[str], names: Sequence[Any] | None, path: str | Path
+    split: str, split_file: str | Path | None, ids: Sequence[str], split_of: Sequence[Any] | None, path: str | Path
 ) -> set[str]:
-    """Return the ids in the named splits.
+    """Return the ids in the splits that `split` names, joined with "+"; raise InputError if there is no such split.
 
-    Parameters
-    ----------
-    split : str
-        Names of splits joined with "+".
-    split_file : path or None
-        The table of splits; None if the reports have a column of splits.
-    ids : sequence of str
-        The ids of the reports.
-    names : sequence or None
-        The split of each report, where the reports have such a column.
-    path : path
-        The file of the reports, for messages.
-
-    Returns
-    -------
-    set of str
+    Splits are read from `split_file`, or if it is None from `split_of`, the split of each of the reports `ids`. `path`
+    names the file of the reports in messages.
     """
     import polars as pl
 
     if split_file is not None:
         path = existing_file(Path(split_file))
         table = read_table(path)
-        names = table.column("split")
+        split_of = table.column("split")
         ids = _split_file_ids(table, set(ids))
-    elif names is None:
+    elif split_of is None:
         raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
     try:
-        splits = pl.DataFrame({"id": ids, "split": list(map(str, names))}).unique(maintain_order=True)
+        splits = pl.DataFrame({"id": ids, "split": list(map(str, split_of))}).unique(maintain_order=True)
     except UnicodeEncodeError:
         raise InputError(
             f"{path} has ids or splits that are not valid Unicode (half of a surrogate pair).", "Repair the file."
@@ -67,7 +53,7 @@ def ids_of_split(
 
 
 def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
-    """Return the ids of a table of splits.
+    """Return the ids of a table of splits; raise InputError if it has none of the reports.
 
     If several columns may hold ids, the one with most ids of the reports is used.
     """

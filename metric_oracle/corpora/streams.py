@@ -76,7 +76,7 @@ def stream_reports(
     separator: str | None = None,
     keep: str | Sequence[str] = (),
 ) -> Iterator[Reports]:
-    """Yield the reports of a file in pieces of `n`; the last piece may be smaller. Options as in `read_reports`.
+    """Yield the reports of a file in pieces of which each but the last keeps `n`. Options as in `read_reports`.
 
     Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must
     lie less than `n` reports apart. `indexes.shards` raises if two pieces share an id.
@@ -164,7 +164,7 @@ def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator
 
 
 def _checked(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, after checks of their characters."""
+    """Yield the lines of a text file after `check_characters`, to which `requested` and `path` are given."""
     for number, line in enumerate(file, start=1):
         check_characters(line, requested, path, number)
         yield line
@@ -190,11 +190,11 @@ def _parquet(path: Path) -> Iterator[Table]:
 
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
-    """Yield a CSV or TSV file in tables of consecutive rows; cells are parsed as if the file was read at once."""
+    """Yield the lines of a CSV or TSV file as tables of consecutive rows, parsed as if the file was read at once."""
     recorded: list[str] = []
 
     def record() -> Iterator[str]:
-        """Yield the lines of the file, and store those of the current run of rows."""
+        """Yield the lines, and append each to `recorded`."""
         for line in lines:
             recorded.append(line)
             yield line
@@ -219,7 +219,7 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str)
 
 
 def _json_lines(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:
-    """Yield a JSON Lines file as tables of consecutive lines."""
+    """Yield the lines of a JSON Lines file as tables of consecutive rows."""
     first = 1
     while piece := list(islice(lines, AT_ONCE)):
         where = f"{path} (from line {first:,})"

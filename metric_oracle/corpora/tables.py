@@ -44,7 +44,7 @@ BINARY, SEPARATED = ("Parquet", "Excel"), ("CSV", "TSV")
 
 
 def text_options(path: Path) -> list[str]:
-    """Return the names of the options of text files, ``encoding`` and ``separator``, that apply to a file or folder."""
+    """Return those of the options ``encoding`` and ``separator`` that apply to a file; none to a folder."""
     if not path.is_file():
         return []
     kind = ENDINGS.get(file_ending(path))
@@ -69,21 +69,22 @@ class Table:
 
     path: str | Path  # the file, or a description of the container in memory; for messages
     kind: str  # "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; the type of a container in memory
-    names: list[str]  # The header, stripped. A name may be empty or repeated.
-    columns: Sequence[pa.ChunkedArray | list[Any]]  # parallel to `names`
+    names: list[str]  # the header, stripped; a name may be empty or repeated
+    columns: Sequence[pa.ChunkedArray | list[Any]]  # cells of each name
     n_rows: int
-    # The keys under which the rows stand, one per row: of a JSON object or dict, or the index of a pandas object.
-    keys: list[Any] | None = None
+    keys: list[Any] | None = None  # what each row stands under: keys of a JSON object or dict, index of a pandas object
     note: str = ""  # a remark on how the file was read, such as "read as cp1252"
     lines: list[int] | None = None  # line of each row in a JSON Lines file, from 1
-    # What `keys` are called, where the names of columns are: in the line on what was read, and as an id column.
-    keys_name: str = "object key"
+    keys_name: str = "object key"  # what `keys` are called where columns are named, and as an id column
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
     def column(self, name: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the column `name`. Missing cells are None; so are empty ones unless `is_text`."""
+        """Return the cells of the column `name`, with None for null ones, and for empty ones unless `is_text`.
+
+        Words such as "nan" stay. Raise InputError unless exactly one column has that name.
+        """
         matches = [number for number, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
@@ -91,7 +92,7 @@ class Table:
         return self.cells(matches[0], is_text=is_text)
 
     def cells(self, number: int, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of a column by its number, see `column`."""
+        """Return the cells of the column at a number from 0, see `column`."""
         column = self.columns[number]
         try:
             cells = column if isinstance(column, list) else column.to_pylist()
@@ -103,7 +104,7 @@ class Table:
         return cells if is_text else [None if cell == "" else cell for cell in cells]
 
     def place_of(self, row: int) -> str:
-        """Return the place of a row for a message: its line in a JSON Lines file, otherwise its number from 1."""
+        """Return the place of a row, counted from 0, for a message: its line in a JSON Lines file, else its number."""
         return f"row {row + 1} of {self.path}" if self.lines is None else f"line {self.lines[row]} of {self.path}"
 
     @property
@@ -123,7 +124,7 @@ class Table:
 
     @property
     def image_name(self) -> str | None:
-        """The column of image ids, if any. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
+        """The column of image ids, or None. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
         lower = {folded(name): name for name in self.names}
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() else set()
         return next((lower[name] for name in (*sorted(IMAGE_IDS), *is_image) if name in lower), None)
@@ -146,9 +147,9 @@ class Table:
     def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> tuple[list[Any], str] | None:
         """Return the ids of the rows and the name of their column, or None if the table has none.
 
-        A column with a usual id name comes before the keys, and one of studies before one of images, because the unit
-        of analysis is the study. Keys are an error where the column may be no id of a study and they may be one. With
-        `is_optional` the user can name the column with the option id_column.
+        They are in `id_column` if the caller names it. Otherwise a column with a usual id name comes before the keys,
+        and one of studies before one of images, because the unit of analysis is the study. Where either may be the ids,
+        InputError is raised; with `is_optional` it says that the option id_column can name the column.
         """
         if id_column is not None:
             is_key = id_column == self.keys_name and self.keys is not None
@@ -169,6 +170,7 @@ class Table:
         return own
 
     def _two_ids(self, name: str, is_optional: bool) -> InputError:
+        """Return the error for a table in which the keys and the column `name` may both be the ids."""
         return InputError(
             f"{self.path} has ids in {self.keys_name!r} and in {shown_names([name])}, which differ, and either may be "
             "those of the studies.",
@@ -198,7 +200,7 @@ class Table:
         return self.keys is not None and self.keys_name != "index" and not are_places(self.keys)
 
     def _own_ids(self, is_optional: bool) -> tuple[list[Any], str] | None:
-        """Return the column with a usual id name and its name, or None."""
+        """Return the cells and the name of the column with a usual id name, or None; raise InputError for several."""
         image_name = self.image_name
         studies = id_names(self.names)
         studies = [name for name in studies if name != image_name or len(studies) == 1]
@@ -223,12 +225,15 @@ class ColumnsError(InputError):
     """The columns of ids or texts cannot be told by their names; `together` joins such errors of several files."""
 
     path: str = ""
-    options: tuple[str, ...] = ()
-    header: str = ""
+    options: tuple[str, ...] = ()  # that name the columns, as the caller writes them
+    header: str = ""  # the names of the columns, see `Table.header`
 
 
 def columns_error(table: Table, problem: str, options: Sequence[str], more: str = "") -> ColumnsError:
-    """Return the error for a table whose columns must be named with `options`, or if there is none, renamed."""
+    """Return the error for a table whose columns must be named with `options`, or if there is none, renamed.
+
+    Its sentence is the path and `problem`; `more` is appended to the step.
+    """
     pass_them = f"Pass {' and '.join(options)}" if options else "Rename one, such as study_id"
     error = ColumnsError(f"{table.path} {problem}.", f"{pass_them}; columns: {table.header}.{more}")
     error.path, error.options, error.header = str(table.path), tuple(options), table.header
@@ -236,7 +241,7 @@ def columns_error(table: Table, problem: str, options: Sequence[str], more: str 
 
 
 def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[Any]:
-    """Return what functions that read files return; one line tells all options that the columns of all files need.
+    """Call functions that read files, and return their results; one error tells all options that the columns need.
 
     The others are called with what the first returns, or with None if its columns are not known.
     """
@@ -265,12 +270,15 @@ def are_places(keys: Sequence[Any]) -> bool:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """List column names or ids for a message. One that may be report text (a file without header) is withheld."""
+    """Return column names or ids in quotes, joined with commas, for a message; "" is left out.
+
+    One that may be report text, as in a file without header, is withheld.
+    """
     return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
 
 
 def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
-    """Return cells with the text of each list of one text in its place.
+    """Return cells with the text of each list of one text in its place; `where` is for messages.
 
     Raise InputError for a list of several (or of none), which are several references, or samples, of one study.
     """
@@ -301,10 +309,10 @@ def number_of(cell: object) -> float:
 
 
 def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) -> list[str]:
-    """Return id cells as strings; every row must have one.
+    """Return id cells as stripped strings; raise InputError if a row has none. `where` is for the message.
 
-    MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`); in a column of
-    numbers only, a trailing `.0` goes too. All other ids stay as they are, and all of them where `mimic` is false.
+    With `mimic`, MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a
+    column of numbers only, a trailing `.0` goes too.
     """
     cells = list(cells)
     ids = list(map(str.strip, cells)) if {str}.issuperset(map(type, cells)) else []  # type: ignore[arg-type]
@@ -325,9 +333,10 @@ def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) ->
 
 
 def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list[int]]:
-    """Return the studies of CheXpert Plus image paths, and for each study the row of its first image in path order.
+    """Return the study of each CheXpert Plus image path, and the row of the first image in path order of each study.
 
-    Labels and texts of one study can differ between its images (dates were drawn anew for each), so one must be chosen.
+    Studies are in the order of their first rows; a path of another form raises InputError. Labels and texts of one
+    study can differ between its images (dates were drawn anew for each), so one must be chosen.
     """
     studies = []
     first: dict[str, int] = {}
@@ -345,7 +354,7 @@ def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list
 
 
 def check_unique(ids: Sequence[str], where: str) -> None:
-    """Raise InputError if an id occurs twice."""
+    """Raise InputError, which names `where`, if an id occurs twice."""
     seen: set[str] = set()
     doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
     if doubled:
@@ -358,9 +367,9 @@ _FILE_ENDING = re.compile(r"(?:\.(?:png|jpe?g|dcm|dicom|tiff?|bmp|nii|gz|txt|npy
 
 
 def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
-    """Return a sentence for messages if ids of two files differ only by leading zeros or by the ending of a file name.
+    """Return a sentence for messages if one of `ids` is in `others` with other leading zeros or as another file name.
 
-    It is an empty string otherwise.
+    Such names differ in their folder or ending. The sentence begins with a blank; it is "" if there is no such id.
     """
     known, ids = set(others), list(ids)
     for bare, differing in (
@@ -386,13 +395,7 @@ def _without_ending(study: str) -> str:
 def read_table(path: Path, *, encoding: str | None = None, separator: str | None = None) -> Table:
     """Read a table by its ending: .csv, .tsv, .json, .jsonl, .ndjson (each also with .gz), .parquet or .xlsx.
 
-    Parameters
-    ----------
-    path : Path
-    encoding : str, optional
-        Encoding of a text file, see `corpora.text_files.read_text`.
-    separator : str, optional
-        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that gives the header most columns.
+    Encoding and separator are found as `text_files` says where they are None.
     """
     kind = table_kind(path, encoding=encoding, separator=separator)
     if kind == "Parquet":
@@ -410,7 +413,7 @@ def read_table(path: Path, *, encoding: str | None = None, separator: str | None
 
 
 def table_kind(path: Path, *, encoding: str | None = None, separator: str | None = None) -> str:
-    """Return the kind of a table by its ending; raise if an option does not apply to that kind."""
+    """Return the kind of a table by its ending; raise InputError if it has none, or an option does not apply."""
     existing_file(path)
     kind = ENDINGS.get(file_ending(path))
     is_binary = kind in BINARY
@@ -430,7 +433,7 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
 
 @contextmanager
 def whole_parquet(path: Path) -> Iterator[None]:
-    """Turn Arrow's errors for a damaged file into one line."""
+    """Turn Arrow's errors for a damaged Parquet file, within the block, into an InputError with its path."""
     try:
         yield
     except PermissionError:
@@ -442,7 +445,7 @@ def whole_parquet(path: Path) -> Iterator[None]:
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file."""
+    """Read a Parquet file; raise InputError if it is damaged, or was changed since this package wrote it."""
     from pyarrow import parquet
 
     with whole_parquet(path):
@@ -462,7 +465,7 @@ def _read_parquet(path: Path) -> Table:
 
 
 def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) -> Table:
-    """Parse the text of a CSV or TSV file; `path` is for messages."""
+    """Parse a CSV or TSV text, from its header on, as a table; `path`, `kind` and `note` become the table's."""
     text = usual_quotes(text.lstrip("\r\n"), delimiter)
     names = header_names(text, delimiter)
     places = [str(place) for place in range(len(names))]
@@ -515,7 +518,7 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
 
 
 def _read_json(path: Path, text: str, note: str) -> Table:
-    """Read the text of a JSON file."""
+    """Parse the text of a JSON file as a table; `path` and `note` become the table's."""
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """Return a JSON object as a dict; raise InputError if a key occurs twice."""
@@ -552,7 +555,7 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
     """Return dicts and lists as parsed from JSON as a table; None if their layout is not that of a table.
 
     Layouts: a list of records; key -> record, text or list of texts; name of a column -> its cells, in a list or by
-    row; split -> records; and pandas' "split" and "table".
+    row; split -> records; and pandas' "split" and "table". `path`, `kind` and `note` become the table's.
     """
     if isinstance(data, dict) and data:
         names, rows = data.get("columns"), data.get("data")
@@ -618,28 +621,31 @@ def _have_usual(names: Iterable[Any]) -> bool:
 
 
 def _are_rows(keys: list[Any], fields: list[Any]) -> bool:
-    """Return whether an object of objects is column -> row -> cell, as pandas' `to_json()` writes it by default."""
+    """Return whether an object of objects is column -> row -> cell, as pandas' `to_json()` writes it by default.
+
+    `keys` are those of the object, `fields` those of the objects within.
+    """
     # No record has fields called 0, 1, ...
     is_numbered = bool(fields) and all(str(name).isdigit() for name in fields)
     return is_numbered or (_have_usual(keys) and not _have_usual(fields))
 
 
 def _are_cells(rows: list[Any], width: int) -> bool:
-    """Return whether all rows are lists of so many cells."""
+    """Return whether all rows are lists of `width` cells."""
     return all(isinstance(row, list | tuple) and len(row) == width for row in rows)
 
 
 def _of_columns(
     path: str | Path, kind: str, names: Sequence[Any], columns: Sequence[Any], index: Sequence[Any] | None, note: str
 ) -> Table:
-    """Return columns as a table, whose keys are the labels of its rows in pandas' index, unless they are places."""
+    """Return columns as a table; pandas' `index` becomes its keys, unless it is None or 0, 1, ..."""
     columns = [list(cells) for cells in columns] or [[] for _ in names]
     keys = None if index is None or are_places(index) else list(index)
     return Table(path, kind, list(map(str, names)), columns, len(columns[0]), keys, note, keys_name="index")
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
-    """Read the text of a JSON Lines file; `path` is for messages."""
+    """Parse the text of a JSON Lines file, or a JSON array in it; `path` and `note` become the table's."""
     if text.lstrip().startswith("["):
         return _json_array(path, text, note)
     records, lines = [], []
@@ -661,7 +667,7 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
 
 
 def _json_array(path: str | Path, text: str, note: str) -> Table:
-    """Read a JSON array of objects in a file that is named as JSON Lines."""
+    """Parse a JSON array of objects in a file that is named as JSON Lines."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -682,7 +688,7 @@ def _from_records(
     note: str,
     lines: list[int] | None = None,
 ) -> Table:
-    """Return a list of dicts, one per row, as a table."""
+    """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = [[record.get(name) for record in records] for name in names]
     return Table(path, kind, names, columns, len(records), keys, note, lines)

@@ -36,7 +36,7 @@ _STEP = f"Save the file in UTF-8{if_taken('encoding', _NAMED)}."
 
 
 def existing_file(path: Path) -> Path:
-    """Return `path` if it is a regular file, and as it was written if a signature file is beside it.
+    """Return `path`; raise InputError unless it is a regular file, and unaltered if a signature file is beside it.
 
     Pipes are refused: reading one could block for ever.
     """
@@ -68,7 +68,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """Yield the content of a gzip file in pieces."""
+    """Yield the content of a gzip file in pieces; see `check_unpacked`. A damaged one raises InputError."""
     packed, n = path.stat().st_size, 0
     try:
         with gzip.open(path) as file:
@@ -81,7 +81,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def check_unpacked(packed: int, size: int, path: Path) -> None:
-    """Raise InputError if a compressed file unpacks to far more bytes than reports, vectors or tables do.
+    """Raise InputError if `packed` bytes unpack to far more, `size`, than those of reports, vectors or tables do.
 
     Repetitive reports unpack to 50 times their size; a file that was made to fill the memory unpacks to 1,000 times.
     """
@@ -93,7 +93,7 @@ def check_unpacked(packed: int, size: int, path: Path) -> None:
 
 
 def checked_encoding(encoding: str | None) -> str | None:
-    """Return Python's name of an encoding; raise InputError if there is no such encoding."""
+    """Return Python's name of an encoding, None for None; raise InputError if there is no such encoding of text."""
     if encoding is None:
         return None
     try:
@@ -109,7 +109,10 @@ def checked_encoding(encoding: str | None) -> str | None:
 
 
 def _of_mark(head: bytes, requested: str | None, path: Path) -> str | None:
-    """Return the requested encoding or that of the byte-order mark; None if there is neither."""
+    """Return the encoding of the byte-order mark in the first bytes, else the requested one, else None.
+
+    Raise InputError if they contradict each other.
+    """
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     if requested is None or marked is None:
         return requested or marked
@@ -122,7 +125,7 @@ def _of_mark(head: bytes, requested: str | None, path: Path) -> str | None:
 
 
 def _utf8(pieces: Iterable[bytes]) -> bool | None:
-    """Return whether bytes are UTF-8; None if they are ASCII, which is valid in most encodings."""
+    """Return whether the bytes of consecutive pieces are UTF-8; None if they are ASCII, valid in most encodings."""
     decode, is_ascii = codecs.getincrementaldecoder("utf-8")().decode, True
     try:
         for piece in pieces:
@@ -135,13 +138,16 @@ def _utf8(pieces: Iterable[bytes]) -> bool | None:
 
 
 def _check_requested(requested: str, pieces: Iterable[bytes], path: Path) -> None:
-    """Raise InputError if another encoding is requested for a file that is UTF-8 with characters beyond ASCII."""
+    """Raise InputError if an encoding other than UTF is requested for bytes that are UTF-8 and not ASCII."""
     if not requested.startswith("utf") and _utf8(pieces):
         raise InputError(f"{path} is in UTF-8, not in {requested}.", f"Leave {option('encoding')} out.")
 
 
 def _guessed(lines: Iterable[bytes], path: Path) -> str:
-    """Return the encoding of lines that are not all UTF-8: cp1252 if it fits every line that is not ASCII."""
+    """Return the encoding of lines that are not all UTF-8: cp1252, if it fits every line that is not ASCII.
+
+    Raise InputError for any other text: of several encodings, of none that is known, or binary.
+    """
     n_utf8 = n_others = n_beyond = n_letters = 0
     first: list[int] = []
     is_cp1252 = True
@@ -186,13 +192,10 @@ def encoding_note(encoding: str) -> str:
 
 
 def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
-    """Return the text of a file without its byte-order mark, and a note if its encoding is not UTF-8.
+    """Return the text of a file without its byte-order mark, and a note if its encoding is not UTF-8, else "".
 
-    Parameters
-    ----------
-    path : Path
-    encoding : str, optional
-        By default that of the byte-order mark, else UTF-8, else cp1252 if it fits every line that is not ASCII.
+    If `encoding` is None, it is that of the byte-order mark, else UTF-8, else cp1252 if that fits every line beyond
+    ASCII. Raise InputError if the file has another encoding than it should, is binary or empty.
     """
     requested = checked_encoding(encoding)
     raw = read_bytes(path)
@@ -216,7 +219,7 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
 
 
 def stream_encoding(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a file that is read in pieces, by the rules of `read_text`. Reads the file once."""
+    """Return the encoding of a file that is read in pieces, by the rules of `read_text`, in up to two passes."""
     requested = checked_encoding(encoding)
     with opened(path) as file:
         head = file.read(4)
@@ -234,7 +237,7 @@ def stream_encoding(path: Path, encoding: str | None = None) -> str:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces."""
+    """Yield the bytes of a file, decompressed if its name ends with `.gz`, in pieces."""
     with opened(path) as file:
         while piece := file.read(PIECE):
             yield piece
@@ -246,7 +249,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def check_characters(text: str, requested: str | None, path: str | Path, line: int = 1) -> None:
-    """Raise if a text has NUL or control characters, which a wrong encoding makes.
+    """Raise InputError if a text has NUL, or control characters, which a wrong `requested` encoding makes.
 
     `line` is the number of the first line. Latin-1 has control characters where cp1252 has quotation marks and dashes.
     """
@@ -264,10 +267,7 @@ def wrong_encoding(encoding: str, path: str | Path) -> InputError:
 def text_pieces(path: Path) -> Iterator[str]:
     """Yield the text of a file: whole if it is small or compressed (see `read_text`), else in pieces.
 
-    Raises
-    ------
-    UnicodeDecodeError
-        If a large file is not in UTF-8, maybe after some pieces.
+    A large file that is not in UTF-8 raises UnicodeDecodeError, maybe after some pieces.
     """
     existing_file(path)
     with path.open("rb") as file:
@@ -289,7 +289,7 @@ def text_pieces(path: Path) -> Iterator[str]:
 
 
 def refuse_nul(path: str | Path, line: int) -> NoReturn:
-    """Raise InputError because a text has a NUL byte."""
+    """Raise InputError because a text has a NUL byte in a line."""
     raise InputError(
         f"{path} has a NUL byte in line {line:,}, which no text has.",
         "Delete it, or convert the file: it may be binary, or in UTF-16 without a byte-order mark.",
@@ -305,7 +305,10 @@ def refuse_binary(path: str | Path) -> NoReturn:
 
 
 def checked_separator(separator: str | None) -> str | None:
-    """Return a separator as one character; the name "tab" means the tab. Raise InputError for any other text."""
+    """Return a separator as one character, None for None; its name "tab" means the tab.
+
+    Raise InputError for anything else than a character that can separate.
+    """
     if separator in (None, "tab", "\\t"):
         return None if separator is None else "\t"
     if not (isinstance(separator, str) and re.fullmatch(r"[\t !#-/:-@\[-`{-~]", separator)):
@@ -321,7 +324,8 @@ def checked_separator(separator: str | None) -> str | None:
 def above_header(head: str) -> tuple[int, str | None, str]:
     """Return the number of lines above the header of a CSV text, the separator that they name, and a note on them.
 
-    Such a line is Excel's ``sep=;``, or a comment. That begins with "# ", or with "#" without the columns of the next.
+    Such a line is Excel's ``sep=;``, which alone names a separator (None otherwise), or a comment: it begins with "# ",
+    or with "#" and has other columns than the line below. `head` is the text or its first `HEAD` characters.
     """
     lines = csv_lines(head)
     if lines and (named := _SEPARATOR_LINE.fullmatch(lines[0])):
@@ -335,12 +339,15 @@ def above_header(head: str) -> tuple[int, str | None, str]:
 
 
 def csv_lines(head: str) -> list[str]:
-    """Return the first lines of a CSV text, without blank ones above the header."""
+    """Return the lines in the first `HEAD` characters of a CSV text, without blank ones above the header."""
     return re.split(r"\r\n|\r|\n", head[:HEAD].lstrip("\r\n"))
 
 
 def csv_body(text: str, kind: str, requested: str | None) -> tuple[str, str, str]:
-    """Return a CSV text from its header on, its separator, and a note on what stood above the header."""
+    """Return a CSV text from its header on, its separator, and a note on what stood above the header, or "".
+
+    `kind` is "CSV" or "TSV"; `requested` is the separator that the caller names, or None.
+    """
     n, named, note = above_header(text)
     text = text.lstrip("\r\n") if n else text
     for _ in range(n):
@@ -373,16 +380,9 @@ def usual_quotes(text: str, separator: str) -> str:
 
 
 def separator_of(head: str, kind: str, requested: str | None = None) -> str:
-    """Return the separator of a CSV or TSV file: the one that gives its header most columns.
+    """Return the requested separator, or else the one of `SEPARATORS` that gives the header most columns.
 
-    Parameters
-    ----------
-    head : str
-        The first characters of the file.
-    kind : {"CSV", "TSV"}
-        Decides between separators that give as many columns.
-    requested : str, optional
-        The separator that the caller names.
+    `head` is the text from its header on; `kind`, "CSV" or "TSV", decides between separators that give as many columns.
     """
     if requested is not None:
         return requested
@@ -391,7 +391,7 @@ def separator_of(head: str, kind: str, requested: str | None = None) -> str:
 
 
 def header_names(head: str, separator: str) -> list[str]:
-    """Return the cells of the first row of a CSV text."""
+    """Return the cells of the first row of a CSV text; [] if it cannot be parsed."""
     try:
         return next(csv.reader(io.StringIO(head[:HEAD].lstrip("\r\n"), newline=""), delimiter=separator), [])
     except csv.Error:

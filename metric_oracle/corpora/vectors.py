@@ -60,10 +60,10 @@ _DAMAGES = (
 
 @dataclass(frozen=True)
 class Vectors:
-    """One finite vector other than zero for each id: float32[n, d]."""
+    """Vectors of reports."""
 
     ids: list[str]
-    values: npt.NDArray[np.float32]
+    values: npt.NDArray[np.float32]  # float32[n, d], one for each id: finite and other than zero
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Labels:
     """CheXbert labels of reports."""
 
     ids: list[str] | None  # None if the rows belong to the reports in their order
-    # uint8[n, 14], classes in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain.
-    values: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.uint8]  # uint8[n, 14] in the order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,9 @@ class LabelTable:
     """Labels with any names."""
 
     ids: list[str]
-    names: list[str]  # names of the L labels
-    values: npt.NDArray[np.uint8]  # uint8[n, L], classes: 0 blank, 1 positive, 2 negative, 3 uncertain
-    ids_from: IdSource = UNKNOWN  # where the ids come from, see `corpora.joining`
+    names: list[str]
+    values: npt.NDArray[np.uint8]  # uint8[n, number of names]: 0 blank, 1 positive, 2 negative, 3 uncertain
+    ids_from: IdSource = UNKNOWN
 
 
 def is_abnormality(label: str) -> bool:
@@ -91,15 +90,10 @@ def is_abnormality(label: str) -> bool:
 
 
 def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vectors:
-    """Read vectors of reports.
+    """Read vectors of reports; `ids` is a file for `read_ids` if `path` has no ids, else None.
 
-    Parameters
-    ----------
-    path : str or path
-        `.npy`; `.npz` with one 2-d array and optionally an array `ids`; `.parquet` with an id column and one column of
-        lists; `.pt` with a tensor or with CXR-Report-Metric's object row -> vector.
-    ids : str or path, optional
-        File of ids, if `path` has none: `.txt` with one id per line, or a table with an id column.
+    The file is `.npy`; `.npz` with one 2-d array and maybe an array `ids`; `.parquet` with an id column and one column
+    of lists; or `.pt` with a tensor or with CXR-Report-Metric's object row -> vector.
     """
     path = existing_file(Path(path))
     readers = {".npy": _read_npy, ".npz": read_npz, ".parquet": _read_parquet, ".pt": _read_pt}
@@ -161,19 +155,11 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
 
 
 def read_label_table(path: str | Path, *, id_column: str | None = None, is_optional: bool = False) -> LabelTable:
-    """Read labels with any names, and the id of the report of each row.
+    """Read labels with any names, and the id of the report of each row, which must have one.
 
     A file with CheXbert's 14 columns is read as `read_labels` does. In any other file every column besides the ids is a
-    label that holds 1, 0, -1 (uncertain) or empty (blank).
-
-    Parameters
-    ----------
-    path : str or path
-        CSV, TSV, Parquet, JSON or JSON Lines.
-    id_column : str, optional
-        Column of the ids, if its name is not a usual one.
-    is_optional : bool
-        Whether the user can name that column, see `Table.id_cells`.
+    label that holds 1, 0, -1 (uncertain) or empty (blank). `is_optional` says whether the user can name the column of
+    the ids, see `Table.id_cells`.
     """
     return label_table_of(read_table(Path(path)), id_column, is_optional=is_optional)
 
@@ -181,9 +167,9 @@ def read_label_table(path: str | Path, *, id_column: str | None = None, is_optio
 def label_table_of(
     table: Table, id_column: str | None = None, *, by_place: bool = False, is_optional: bool = False
 ) -> LabelTable:
-    """Return the labels in a table that is in memory. The label columns may have any names, see `read_label_table`.
+    """Return the labels in a table that is in memory, see `read_label_table`.
 
-    A table without a column of ids raises InputError. With `by_place` its row numbers "0", "1", ... are the ids.
+    With `by_place`, a table without ids has the row numbers "0", "1", ...; otherwise it raises InputError.
     """
     path = table.path
     id_cells = table.id_cells(id_column, is_optional=is_optional)
@@ -234,7 +220,7 @@ def read_label_tables(paths: tuple[str | Path, str | Path], id_column: str | Non
 def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:
     """Return the class of each cell of a label column; raise InputError for a cell that is not valid.
 
-    `class_of` maps numbers to classes, `what` names the column, and with `may_miss` an empty cell counts as blank.
+    `class_of` is number -> class, `what` and `path` name the column, and with `may_miss` an empty cell counts as blank.
     """
     cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
     classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
@@ -251,10 +237,7 @@ def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str 
 
 
 def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
-    """Return the class of one cell; None if the cell is not valid.
-
-    With `may_miss` an empty cell counts as blank.
-    """
+    """Return the class of one cell, see `_classes`; None if the cell is not valid."""
     if is_missing(cell):
         return 0 if may_miss else None
     try:
@@ -276,7 +259,10 @@ def read_ids(path: Path) -> list[str]:
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
-    """Return the vectors as float32 after all checks; a zero vector has no cosine."""
+    """Return vectors as float32[n, d]; raise InputError unless there is a finite one other than zero for each id.
+
+    A zero vector has no cosine. `path` and `where` name the vectors and their ids in messages.
+    """
     if array.ndim != 2 or array.dtype.kind != "f":
         raise DtypeError(
             "vectors",
@@ -306,14 +292,14 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
 
 
 def _damaged(path: Path, kind: str) -> InputError:
-    """Return the error for a damaged file."""
+    """Return the error for a damaged file of a kind such as ".npy file"."""
     return InputError(
         f"{path} is not a whole {kind} without pickled objects: it is damaged or of another format.", "Save it anew."
     )
 
 
 def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
-    """Read an array in the .npy format, of `size` bytes in all; raise ValueError if its header promises another size.
+    """Read an array in the .npy format from a file of `size` bytes; raise ValueError if its header promises others.
 
     The size is checked before NumPy allocates memory, because a damaged header may promise any size.
     """
@@ -327,7 +313,7 @@ def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
 
 
 def _read_npy(path: Path) -> tuple[None, Any]:
-    """Read a .npy file; return None, as it has no ids, and the array."""
+    """Return None, because a .npy file has no ids, and the array in it."""
     try:
         with path.open("rb") as file:
             return None, _read_array(file, path.stat().st_size)
@@ -369,7 +355,7 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
 
 
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
-    """Return the ids and the vectors of a Parquet file."""
+    """Return the cells of the ids and the vectors, [n, d], of a Parquet file."""
     table = read_table(path)
     id_cells = table.id_cells()
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
@@ -392,12 +378,12 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is a list."""
+    """Return whether an Arrow type is one of lists."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _read_pt(path: Path) -> tuple[None, Any]:
-    """Read a .pt file; return None, as it has no ids, and the vectors."""
+    """Return None, because a .pt file has no ids, and the array of its tensor, or of its rows 0, 1, ..."""
     try:
         import torch
     except ImportError:
@@ -438,7 +424,10 @@ def _read_pt(path: Path) -> tuple[None, Any]:
 
 
 def _is_plain(torch: Any, data: Any) -> bool:
-    """Return whether an object is a tensor that NumPy can hold: not sparse, quantised, nested or without values."""
+    """Return whether an object is a tensor that NumPy can hold: not sparse, quantised, nested or without values.
+
+    `torch` is the module.
+    """
     return (
         isinstance(data, torch.Tensor)
         and data.layout == torch.strided
