@@ -730,7 +730,7 @@ def composite(
     foreign = [part for part in parts if part not in COMPOSABLE]
     if foreign or not parts or len(set(parts)) < len(parts):
         got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
-        raise InputError("terms", f"must be among {', '.join(COMPOSABLE)}, each once", got, "Leave it out.")
+        raise InputError("terms", f"must be among {', '.join(COMPOSABLE)}, each once", got, "Choose others.")
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):
         sizes = scale, abs(weight), (1 + abs(mean)) / (scale or 1), abs(weight) / (scale or 1) * (1 + abs(mean))
@@ -738,12 +738,12 @@ def composite(
         if not (scale > 0 and weight != 0 and all(size < LARGEST for size in sizes)):
             raise InputError(
                 "mean, scale and weight",
-                "must be finite numbers, scale above 0 and weight other than 0",
+                f"must be below {LARGEST:g} (mean and weight also over scale), scale above 0 and weight other than 0",
                 f"{mean!r}, {scale!r} and {weight!r} for {part!r}",
                 "Fit it again, or leave the metric out.",
             )
     if not abs(intercept) < LARGEST:
-        raise InputError("intercept", "must be a finite number", repr(intercept), "Fit the composite again.")
+        raise InputError("intercept", f"must be below {LARGEST:g}", repr(intercept), "Fit the composite again.")
     joined = {record.name: Term(record, *row) for record, row in zip(records, numbers, strict=True)}
     return Metric(
         name,

@@ -716,7 +716,7 @@ def test_queries_and_text(fails, corpus, index):
     match = r"retrieve: give either QUERIES or --text; got both\. Name a file, or one report in quotes\.$"
     fails("retrieve", index, corpus["test"], "--text", SECRET, match=match)
     fails("retrieve", index, match=r"retrieve: give either QUERIES or --text; got neither\.")
-    match = r"retrieve: options of a file must be left out with --text; got --text-column, --split\. Drop them\.$"
+    match = r"retrieve: options of a file must be left out with --text; got --text-column, --split\. Leave them out\.$"
     fails("retrieve", index, "--text", SECRET, "--split", "test", "--text-column", "report", match=match)
 
 

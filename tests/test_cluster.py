@@ -367,7 +367,7 @@ def test_a_damaged_shard_is_refused(machines, made, files, tmp_path):
 
 def test_another_set_in_the_place_of_this_one_is_refused(made):
     shared = made[2], None, get_metric("temporal"), mo.SearchOptions()
-    match = r"^workers must see the set of this process, fingerprint 0{12}; got \w{12} in .*set\. Share"
+    match = r"^workers must see the same set of shards as this process, fingerprint 0{12}; got \w{12} in .*set\. Share"
     with pytest.raises(IndexFormatError, match=match):
         search_one(shared, WorkerProgress(), str(made[1].folder), "0" * 64, 0, None)
 

@@ -229,7 +229,7 @@ def run_alone(
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise BackendError(
             f"the process that measures {metric} with backend {backend} ended with code {done.returncode} ({last}).",
-            "Check the memory of this machine.",
+            "See its last line; code -9 means that memory was short.",
         )
     return json.loads(done.stdout)
 

@@ -172,7 +172,10 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
     files = named(foreign, "foreign", repeatable=True)
     if directions and not files:
         raise InputError(
-            "direction", "must be given with foreign columns", f"no {option('foreign')}", "Drop it, or add the file."
+            "direction",
+            "must be given with scores of another tool",
+            f"no {option('foreign')}",
+            f"Add {option('foreign', 'NAME=FILE')}, or leave {option('direction')} out.",
         )
     return [(name, read_foreign(name, file, directions)) for name, file in files]
 

@@ -111,7 +111,7 @@ def retrieve(
     ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
     if text is not None and ignored:
         raise InputError(
-            "options of a file", f"must be left out with {option('text')}", ", ".join(ignored), "Drop them."
+            "options of a file", f"must be left out with {option('text')}", ", ".join(ignored), "Leave them out."
         )
     name = one_metric(metric)
     if part is not None and to.out is None:

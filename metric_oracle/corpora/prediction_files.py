@@ -128,7 +128,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
             f"{option('id_column')} and {option('text_column')}",
             "must be left out where the predictions have no such columns",
             f"{shown_names([id_column or '', text_column or ''])} for {path}",
-            "Drop them.",
+            "Leave them out.",
         )
 
 
@@ -238,7 +238,10 @@ def read_keys(path: Path, split: str) -> Keys:
     table = read_table(path)
     keys = _keys(table)
     if keys is None:
-        raise InputError(f"{path} has no column with a usual id name.", f"Columns: {table.header}.")
+        raise InputError(
+            f"{path} has no column with a usual id name; columns: {table.header}.",
+            "Rename the column with the ids to study_id.",
+        )
     if "split" not in table.names:
         return keys
     splits = table.column("split")

@@ -300,7 +300,7 @@ def _of_lists(
     for row, study in enumerate(ids):
         if first.setdefault(study, row) != row:
             raise InputError(
-                f"{table.place_of(row)} has id {shown_names([study])}, which {table.place_of(first[study])} has, too.",
+                f"{table.place_of(row)} has id {shown_names([study])} again, after {table.place_of(first[study])}.",
                 "Keep one row for each study.",
             )
     texts = []
@@ -338,8 +338,8 @@ def _of_rows(
         for row, key in enumerate(zip(ids, labels, strict=True)):
             if first.setdefault(key, row) != row:
                 raise InputError(
-                    f"{places[row]} has sample {shown_names([key[1]])} of id {shown_names([key[0]])}, which "
-                    f"{places[first[key]]} has, too.",
+                    f"{places[row]} has sample {shown_names([key[1]])} of id {shown_names([key[0]])} again, after "
+                    f"{places[first[key]]}.",
                     "Keep one row for each sample.",
                 )
     has_logprob = LOGPROB in table.names

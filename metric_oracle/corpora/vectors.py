@@ -254,7 +254,12 @@ def read_ids(path: Path) -> list[str]:
     table = read_table(path)
     id_cells = table.id_cells()
     if id_cells is None:
-        raise InputError("ids", "must have a column with a usual id name", path, f"Columns: {table.header}.")
+        raise InputError(
+            "ids",
+            "must have a column with a usual id name",
+            f"columns {table.header} in {path}",
+            "Rename the column with the ids to study_id.",
+        )
     return canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
 
 
@@ -294,7 +299,7 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
 def _damaged(path: Path, kind: str) -> InputError:
     """Return the error for a damaged file of a kind such as ".npy file"."""
     return InputError(
-        f"{path} is not a whole {kind} without pickled objects: it is damaged or of another format.", "Save it anew."
+        f"{path} is not a whole {kind} without pickled objects: it is damaged or of another format.", "Save it again."
     )
 
 
@@ -349,7 +354,10 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
         ) from None
     if len(arrays) != 1:
         raise InputError(
-            "an .npz file", "must hold ids and one array of vectors", f"{len(arrays)} arrays in {path}", "Save it anew."
+            "an .npz file",
+            "must hold ids and one array of vectors",
+            f"{len(arrays)} arrays in {path}",
+            "Save it again with these.",
         )
     return id_list, next(iter(arrays.values()))
 
@@ -407,7 +415,7 @@ def _read_pt(path: Path) -> tuple[None, Any]:
             raise DtypeError(
                 "a .pt object",
                 "must hold dense tensors of one shape",
-                f"other values in {path}",
+                f"tensors of several shapes, or other objects, in {path}",
                 "Run encode.py without the logits flag.",
             )
         data = torch.stack(rows)

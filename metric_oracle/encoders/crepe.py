@@ -257,7 +257,7 @@ def _build(settings: dict[str, Any], path: Path) -> Any:
     raise InputError(
         "crepe_config",
         "must have a model_type and sizes that an encoder can have",
-        f"others in {path}",
+        f"model_type {settings.get('model_type')!r:.40} with its sizes in {path}",
         "Fetch it again.",
     ) from None
 

@@ -107,7 +107,7 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
         raise InputError(
             "counts",
             f"must be numbers from 0, six for each of {len(pairs)} pairs (at least one)",
-            f"others of shape {counts.shape}",
+            f"shape {counts.shape}{', with numbers below 0' if (counts < 0).any() else ''}",
             "Pass the errors of categories A to F.",
         )
     if out.exists():

@@ -165,9 +165,9 @@ def read(folder: Path, kind: Any, argument: str) -> tuple[Any, Any, list[str]]:
         reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         raise InputError(
             argument,
-            "must be a model and a tokenizer that transformers can read without running its code",
+            "must be a model and a tokenizer that transformers can load (code in the folder is not run)",
             f"{folder} ({reason})",
-            "Save it anew.",
+            "See the reason; if files are damaged, fetch them again.",
         ) from error
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise InputError(

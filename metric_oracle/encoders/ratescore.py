@@ -159,11 +159,12 @@ class EntityModels(Encoder):
     def _read_labels(self) -> list[str]:
         names = self._model.config.id2label
         labels = [str(names[i]) for i in range(len(names))]
-        if not set(labels) <= _LABELS or "O" not in labels:
+        foreign = [label for label in labels if label not in _LABELS]
+        if foreign or "O" not in labels:
             raise InputError(
                 "entities",
                 f"must be a model with the labels O, B-TYPE and I-TYPE, types {', '.join(TYPES)}",
-                f"others in {self._path}",
+                f"{foreign[0]!r:.40} in {self._path}" if foreign else f"no O in {self._path}",
                 "Pass the folder of RaTE-NER-Deberta.",
             )
         return labels

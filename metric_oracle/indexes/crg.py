@@ -115,7 +115,7 @@ def _check(prevalence: dict[str, int], n_labels: int) -> None:
             return
     raise InputError(
         "prevalence",
-        f"must be counts of positives, labels and reports, with {n_labels} labels a report",
+        f"must be a dict of the ints positives, labels and reports, where labels is {n_labels} times reports",
         repr(prevalence),
         "Copy it from the signature of the whole test set, or leave it out.",
     )

@@ -85,7 +85,7 @@ class Files:
             raise IndexFormatError(
                 "index",
                 "must be finished",
-                f"{folder}, which is a build under way or killed",
+                f"{folder}, whose build is running or was stopped",
                 f"Run {as_called('build-index')} again to resume it.",
             )
         try:

@@ -140,7 +140,7 @@ def _begin(out: Path, plan: str) -> bool:
         raise InputError(
             "out",
             "must be a new folder, or an unfinished set of the same reports, files and options",
-            f"{out}, which was begun with others",
+            f"{out}, which was begun with other ones",
             "Pass what it was begun with, or name another folder.",
         )
     return False

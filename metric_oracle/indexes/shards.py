@@ -387,7 +387,7 @@ def _read_set(folder: Path) -> dict[str, Any]:
         raise IndexFormatError(
             "index",
             "must be finished",
-            f"{folder}, a set of shards under way or killed",
+            f"{folder}, a set of shards whose build is running or was stopped",
             f"Run {as_called('build-index')} again to resume it.",
         )
     written = manifest.parse((folder / NAME).read_bytes(), FORMAT)

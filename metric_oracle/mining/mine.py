@@ -218,7 +218,7 @@ def mine(
     part, own_blocks = _part(given.part, len(blocks))
     work = path.with_name(f".{path.name}.unfinished")
     work.mkdir(exist_ok=True)
-    with exclusive(work, "lock", "run of mine"):
+    with exclusive(work, "lock", f"run of {as_called('mine')}"):
         _check_same(work, path, _identity(search, rows, given.part))
         tell = silent if progress is None else progress
         run = _searched_here if planned.runner is None else _searched_by_workers

@@ -328,7 +328,7 @@ def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str],
             "columns",
             "must vary between pairs",
             f"one value in {', '.join(map(repr, constant))} of {where}",
-            "Leave it out.",
+            "Leave these columns out.",
         )
     standardised = (x - x.mean(axis=0)) / x.std(axis=0)
     if np.linalg.matrix_rank(standardised) < x.shape[1]:

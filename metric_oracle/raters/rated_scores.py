@@ -100,7 +100,7 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
                 "direction",
                 "must be left out for columns whose direction follows from their name",
                 f"{name!r}={direction}, of which {direction_by_name[name]} is better",
-                "Drop it, or rename a column that holds something else.",
+                "Leave it out, or rename a column that holds something else.",
             )
         direction_by_name[name] = direction  # type: ignore[assignment]
     unknown = [name for name, direction in direction_by_name.items() if direction is None]
@@ -109,7 +109,7 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
         direction = option("direction", f"{first}=higher", python=f"directions={{{first!r}: 'higher'}}")
         raise InputError(
             "direction",
-            "must be given for columns that no known tool owns",
+            "must be given for columns whose names do not tell it",
             f"none for {shown_names(unknown)}",
             f"Add {direction} or {first}=lower, or choose columns with {option('metric')}.",
         )

@@ -62,7 +62,7 @@ def opened_set(folder: str, fingerprint: str) -> Index:
     if index.fingerprint != fingerprint:
         raise IndexFormatError(
             "workers",
-            f"must see the set of this process, fingerprint {fingerprint[:12]}",
+            f"must see the same set of shards as this process, fingerprint {fingerprint[:12]}",
             f"{index.fingerprint[:12]} in {folder}",
             "Share the folder between the machines.",
         )

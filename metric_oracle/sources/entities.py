@@ -49,17 +49,26 @@ def as_entities(given: Any) -> EntityTable:
     try:
         lengths, names = flat_lists(table, "types", 1)
         of_vectors, widths, numbers = flat_lists(table, "vectors", 2)
-        kinds = np.array([TYPES.index(str(name).lower()) for name in names], np.uint8)
-        if lengths.tolist() != of_vectors.tolist() or len(set(widths.tolist())) > 1:
-            raise ValueError
-        vectors = np.asarray(numbers, np.float64).reshape(len(kinds), -1 if len(kinds) else 1).astype(np.float32)
+        types, flat = [str(name).lower() for name in names], np.asarray(numbers, np.float64)
     except (ValueError, TypeError, pa.ArrowException):
+        wrong = "cells that are no such lists"
+    else:
+        wrong = ""
+        if not set(types) <= set(TYPES):
+            wrong = "another type"
+        elif lengths.tolist() != of_vectors.tolist():
+            wrong = "another number of vectors than of types"
+        elif len(set(widths.tolist())) > 1:
+            wrong = "vectors of several widths"
+    if wrong:
         raise InputError(
             "entities",
             f"must have types of {', '.join(TYPES)}, and a vector of one width for each",
-            f"other types or vectors in {table.path}",
+            f"{wrong} in {table.path}",
             "Correct the file.",
-        ) from None
+        )
+    kinds = np.array([TYPES.index(name) for name in types], np.uint8)
+    vectors = flat.reshape(len(kinds), -1 if len(kinds) else 1).astype(np.float32)
     if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
         raise InputError(
             "vectors of entities",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import checksum, exclusive, sha256, temporary_folder
 from metric_oracle.indexes import manifest
 from metric_oracle.progress import Progress
@@ -201,7 +201,7 @@ def checksum_of(path: Path) -> str:
         return sha256(path)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read ({error.strerror or error}).", "Check the name of the model file."
+            f"{path} cannot be read ({error.strerror or error}).", "Check the name of this file."
         ) from error
 
 
@@ -222,7 +222,7 @@ def working_folder(out: Path | None) -> Iterator[Path]:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
         raise _foreign(folder, "it holds other files")
     folder.mkdir(exist_ok=True)
-    with exclusive(folder, LOCK, "study"):
+    with exclusive(folder, LOCK, f"run of {as_called('study')}"):
         yield folder
 
 

@@ -224,7 +224,10 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
     for metric in oracles:
         if metric not in common:
             raise InputError(
-                "oracles", f"must name metrics that all systems have, {', '.join(common)}", repr(metric), "Drop it."
+                "oracles",
+                f"must name metrics that all systems have, {', '.join(common)}",
+                repr(metric),
+                "Leave this oracle out.",
             )
     left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in metrics_of.items()}
     return common, {name: metrics for name, metrics in left_out.items() if metrics}

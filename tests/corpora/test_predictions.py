@@ -296,7 +296,8 @@ def test_ids_that_lack_or_are_too_many(write, annotation):
     )
     fails(r"there is no file .*no.txt", path, ids=path.with_name("no.txt"))
     fails(
-        r".*ids.csv has no column with a usual id name\. Columns: 'a', 'b'\.",
+        r".*ids.csv has no column with a usual id name; columns: 'a', 'b'\. Rename the column with the ids "
+        r"to study_id\.",
         path,
         ids=write("ids.csv", "a,b\n1,2\n"),
     )

@@ -103,7 +103,7 @@ def test_distinct_texts_are_reports_with_ids_of_samples():
     ("lines", "match"),
     [
         (['{"id": "a", "candidates": ["x"]}', "", '{"id": "a", "candidates": ["x"]}'],
-         r"line 3 of .*samples\.jsonl has id 'a', which line 1 of .* has, too\. Keep one row for each study\."),
+         r"line 3 of .*samples\.jsonl has id 'a' again, after line 1 of .*\. Keep one row for each study\."),
         (['{"id": "a", "candidates": ["x"]}', "", '{"id": "b", "candidates": []}'],
          r"line 3 of .*samples\.jsonl has no candidates for id 'b'\. Each study needs at least one"),
         (['{"id": "a", "candidates": ["x"]}', '{"id": "b"}'], r"line 2 of .*samples\.jsonl has no candidates for id"),
@@ -121,7 +121,7 @@ def test_distinct_texts_are_reports_with_ids_of_samples():
         (['{"id": "a", "report": "x", "text": "y"}'],
          r".*clearly the sampled reports; candidates are 'report', 'text'\. Pass text_column=NAME; columns: "),
         (['{"id": "a", "sample": 1, "report": "x"}', '{"id": "a", "sample": 1, "report": "y"}'],
-         r"line 2 of .* has sample '1' of id 'a', which line 1 of .* has, too\. Keep one row for each sample\."),
+         r"line 2 of .* has sample '1' of id 'a' again, after line 1 of .*\. Keep one row for each sample\."),
         (['{"id": "a", "report": "x"}', '{"id": "a", "report": null}'],
          r"line 2 of .* has no text as the report: it is missing\. "),
         (['{"id": "a", "report": "x", "logprob": "low"}'], r"line 1 of .* has no finite number in column 'logprob'"),
@@ -137,7 +137,7 @@ def test_errors_name_file_and_line(tmp_path, lines, match):
 
 def test_rows_of_other_tables_are_named_by_number(tmp_path):
     path = write(tmp_path, "long.csv", "id,sample,report", "a,1,x", "b,1,x", "a,1,y")
-    with pytest.raises(InputError, match=r"row 3 of .*long\.csv has sample '1' of id 'a', which row 1 of "):
+    with pytest.raises(InputError, match=r"row 3 of .*long\.csv has sample '1' of id 'a' again, after row 1 of "):
         mo.read_samples(path)
 
 

@@ -75,7 +75,7 @@ def test_pt(tmp_path, ids_file):
         (
             {0: [0.5], 1: [0.5], 2: [0.5]},
             DtypeError,
-            "must hold dense tensors of one shape; .* without the logits flag",
+            "must hold dense tensors of one shape; got tensors of several shapes, or .* without the logits flag",
         ),
         ({1: [0.5], 2: [0.5]}, InputError, "the keys of the dict in .* must be the rows from 0 to 1"),
         ({}, DtypeError, "must hold a dense tensor of numbers or an object row -> tensor; got dict"),

@@ -325,8 +325,8 @@ def test_sizes_that_no_bert_has(tmp_path, tensors, changes):
     path = write_tiny(tmp_path / "crepe", tensors, tiny_config(**changes))
     refused(
         path,
-        f"crepe_config must have a model_type and sizes that an encoder can have; got others in "
-        f"{path / 'config.json'}. "
+        f"crepe_config must have a model_type and sizes that an encoder can have; got model_type "
+        f"{changes.get('model_type', 'bert')!r} with its sizes in {path / 'config.json'}. "
         "Fetch it again.",
     )
 

@@ -699,7 +699,7 @@ def test_a_folder_that_lacks_a_file(copy, names, needed):
 def test_damaged_files(copy, name):
     (copy / name).write_bytes(b"\x80 no model")
     with pytest.raises(
-        InputError, match="encoder must be a model and a tokenizer that transformers can read"
+        InputError, match="encoder must be a model and a tokenizer that transformers can load"
     ) as caught:
         make(copy)
     assert f"got {copy} (" in str(caught.value)
@@ -717,14 +717,14 @@ def test_a_folder_that_lacks_a_shard(copy):
 def test_damaged_index_of_shards(copy, content):
     (copy / "model.safetensors").unlink()
     (copy / "model.safetensors.index.json").write_text(content)
-    with pytest.raises(InputError, match="encoder must be a model and a tokenizer that transformers can read"):
+    with pytest.raises(InputError, match="encoder must be a model and a tokenizer that transformers can load"):
         make(copy)
 
 
 def test_a_cut_file_of_weights(copy):
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(InputError, match="encoder must be a model and a tokenizer that transformers can read"):
+    with pytest.raises(InputError, match="encoder must be a model and a tokenizer that transformers can load"):
         make(copy)
 
 
@@ -741,7 +741,7 @@ def test_no_code_of_a_model_runs(copy, tmp_path):
     (copy / "model.safetensors").unlink()
     with (copy / "pytorch_model.bin").open("wb") as file:
         pickle.dump(Code(mark), file)
-    with pytest.raises(InputError, match="transformers can read without running its code"):
+    with pytest.raises(InputError, match=r"transformers can load \(code in the folder is not run\)"):
         make(copy)
     assert not mark.exists()
 
@@ -752,7 +752,7 @@ def test_no_module_of_a_model_is_imported(copy, tmp_path):
     settings |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
     (copy / "config.json").write_text(json.dumps(settings))
     (copy / "own.py").write_text(f"open({str(mark)!r}, 'w')")
-    with pytest.raises(InputError, match="transformers can read without running its code"):
+    with pytest.raises(InputError, match=r"transformers can load \(code in the folder is not run\)"):
         make(copy)
     assert not mark.exists()
 

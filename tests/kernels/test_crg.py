@@ -209,7 +209,8 @@ def test_a_part_of_the_tests_with_the_counts_of_the_whole(tmp_path):
 def test_counts_that_cannot_be(tmp_path_factory, prevalence):
     index = index_of(np.ones((1, 14), np.uint8), tmp_path_factory.mktemp("i"))
     match = (
-        r"^retrieve: prevalence must be counts of positives, labels and reports, with 13 labels a report; got .*\. "
+        r"^retrieve: prevalence must be a dict of the ints positives, labels and reports, where labels is 13 times "
+        r"reports; got .*\. "
         r"Copy it from the signature of the whole test set, or leave it out\.$"
     )
     with pytest.raises(InputError, match=match):

@@ -366,8 +366,8 @@ def test_columns_that_do_not_fit(rated, tmp_path):
 
 def test_directions_are_known_or_given_and_never_guessed(rated, tmp_path):
     match = (
-        r"^align: direction must be given for columns that no known tool owns; got none for 'poor'\. Add --direction "
-        r"poor=higher or poor=lower, or choose columns with --metric\.$"
+        r"^align: direction must be given for columns whose names do not tell it; got none for 'poor'\. Add "
+        r"--direction poor=higher or poor=lower, or choose columns with --metric\.$"
     )
     with pytest.raises(InputError, match=match):
         align(rated.long, rated.scores)

@@ -241,7 +241,7 @@ def refused(tmp_path, columns, match, **options):
 
 
 def test_a_constant_column(tmp_path):
-    match = r"^fit_composite: columns must vary between pairs; got one value in '{}' of .*\. Leave it out\.$"
+    match = r"^fit_composite: columns must vary between pairs; got one value in '{}' of .*\. Leave these columns out\.$"
     refused(tmp_path, made_with_v0() | {"radgraph": [0.1] * N}, match.format("radgraph"))
     refused(tmp_path, made_with_v0() | {"errors": [3] * N}, match.format("errors"))
 

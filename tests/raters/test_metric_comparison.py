@@ -418,7 +418,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         ({"sets": {}}, r"sets must be at least one rated set; got none\. Give NAME=RATINGS\.$"),
         ({"resamples": 5}, r"resamples must be an int from 100 to 1000000; got 5\."),
         ({"seed": -1}, r"seed must be an int from 0; got -1\."),
-        ({"directions": {}}, r"direction must be given for columns that no known tool owns; got none for 'poor'\."),
+        ({"directions": {}}, r"direction must be given for columns whose names do not tell it; got none for 'poor'\."),
         ({"paired": [("bleu", "x")]}, r"paired must name two metrics of bleu, .*; got 'bleu' and 'x'\."),
         (
             {"metrics": ["green"]},

@@ -93,7 +93,7 @@ def test_on_a_terminal(oracle, rated, monkeypatch):
         ),
         (
             ["align", "LONG", "--scores", "SCORES"],
-            r"align: --direction must be given for columns that no known tool owns;",
+            r"align: --direction must be given for columns whose names do not tell it;",
         ),
         (
             ["align", "LONG", "--scores", "SCORES", "--direction", "poor"],

@@ -237,7 +237,7 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         ("rouge-l>=nan", "where must be METRIC"),
         ("rouge-l=1", "where must be METRIC"),
         ("no-such>1", "metric must be one of those that oracle metrics lists; got 'no-such'"),
-        ("radcliq<1", "where must be conditions on single metrics, in a search by a single .*; got 'radcliq'"),
+        ("radcliq<1", "where must have no composite, nor must the metric of the search; got 'radcliq'"),
         (
             "radgraph>=0.4",
             r"metric must be one of .*; got 'radgraph'\. Build an index with metrics=radgraph and radgraph=GRAPHS.json",
@@ -246,9 +246,12 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         with pytest.raises(InputError, match=match):
             api.plan(index, "bleu", mo.SearchOptions(where=where))
     for metric, match in (
-        ("bleu-1+bleu-1", "metric must be a sum of different metrics, .*; got 'bleu-1\\+bleu-1'"),
-        ("bleu-1+sentences", "metric must be a sum of different metrics, under all of which higher"),
-        ("bleu-1+radcliq", "metric must be a sum of single metrics; got 'radcliq'. Name the metrics themselves"),
+        ("bleu-1+bleu-1", "metric must be a sum of different metrics with .*; got 'bleu-1\\+bleu-1'"),
+        ("bleu-1+sentences", "metric must be a sum of different metrics with the same better direction"),
+        (
+            "bleu-1+radcliq",
+            "metric must have no composite in a sum; got 'radcliq'. Use the metrics that the composite sums",
+        ),
         ("bleu-1+", "metric must be one of those that oracle metrics lists; got ''"),
     ):
         with pytest.raises(InputError, match=match):

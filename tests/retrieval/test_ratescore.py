@@ -144,9 +144,18 @@ def test_of_equal_vectors_the_first_counts():
             r"entities must have types of abnormality, anatomy, disease, ",
         ),
         ({"r0": {"types": "anatomy", "vectors": [[1.0]]}}, r"entities must have types of "),
-        ({"r0": {"types": ["anatomy"], "vectors": [[1.0], [2.0]]}}, r"entities must have types of .* a vector of one"),
-        ({"r0": {"types": ["anatomy"] * 2, "vectors": [[1.0], [2.0, 3.0]]}}, r"entities must have types of "),
-        ({"r0": {"types": ["anatomy"], "vectors": [["x"]]}}, r"entities must have types of "),
+        (
+            {"r0": {"types": ["anatomy"], "vectors": [[1.0], [2.0]]}},
+            r"entities must have types of .* a vector of one .*; got another number",
+        ),
+        (
+            {"r0": {"types": ["anatomy"] * 2, "vectors": [[1.0], [2.0, 3.0]]}},
+            r"entities must have types of .*; got vectors of several",
+        ),
+        (
+            {"r0": {"types": ["anatomy"], "vectors": [["x"]]}},
+            r"entities must have types of .*; got cells that are no such",
+        ),
         (
             {"r0": {"types": ["anatomy"], "vectors": [[0.0]]}},
             r"vectors of entities must be finite and other than zero; got a zero vector, NaN or infinity",

@@ -569,7 +569,7 @@ def other(**changes):
         (
             GOOD,
             {"random": "b", "oracles": {"rouge-l": "a"}},
-            "oracles must name metrics that all systems have, bleu-2; got 'rouge-l'. Drop it.",
+            "oracles must name metrics that all systems have, bleu-2; got 'rouge-l'. Leave this oracle out.",
         ),
         (GOOD, {"random": "b", "oracles": {"blue": "a"}}, "metric must be one of .*; got 'blue'. Did you mean"),
     ],

@@ -139,7 +139,7 @@ def test_table_command(oracle, fails, files, tmp_path):
         *given,
         "--direction",
         "x=lower",
-        match=r"table: --direction must be given with foreign columns; got no --foreign",
+        match=r"table: --direction must be given with scores of another tool; got no --foreign",
     )
 
 

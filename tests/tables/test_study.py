@@ -474,7 +474,7 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
     with study_steps.working_folder(out):
-        match = r"^study: another study is working in .*study\.unfinished\. Wait for it to end\.$"
+        match = r"^study: another run of (oracle|mo).study is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 
 
@@ -648,6 +648,6 @@ def test_an_index_without_a_metric_of_a_study(world, tmp_path):
 
 
 def test_a_model_file_that_cannot_be_read(tmp_path):
-    match = r"^.*gone\.csv cannot be read \(No such file or directory\)\. Check the name of the model file\.$"
+    match = r"^.*gone\.csv cannot be read \(No such file or directory\)\. Check the name of this file\.$"
     with pytest.raises(InputError, match=match):
         study_steps.checksum_of(tmp_path / "gone.csv")

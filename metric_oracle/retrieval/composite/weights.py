@@ -63,7 +63,7 @@ def read_weights(path: str | Path) -> Metric:
             "the direction of weights",
             "must be 'lower', as composites predict errors",
             f"{direction!r} in {path}",
-            "Turn the signs of the weights and of the intercept.",
+            'Change the signs of weights and intercept, and write "direction": "lower".',
         )
     checksum = hashlib.sha256(raw).hexdigest()
     return record_of(content, f"{name}, weights file sha256 {checksum}", f"weights:{checksum[:8]}")

@@ -63,18 +63,16 @@ def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, 
         if metric.terms:
             raise InputError(
                 "where" if conditions else "metric",
-                "must be conditions on single metrics, in a search by a single metric or a sum"
-                if conditions
-                else "must be a sum of single metrics",
+                f"must have no composite{', nor must the metric of the search' if conditions else ' in a sum'}",
                 repr(metric.name),
-                "Name the metrics themselves.",
+                "Use the metrics that the composite sums, without its weights.",
             )
     if len(set(names)) < len(names) or len({metric.higher_is_better for metric in ordered}) > 1:
         raise InputError(
             "metric",
-            "must be a sum of different metrics, under all of which higher or under all of which lower is better",
+            "must be a sum of different metrics with the same better direction",
             repr("+".join(names)),
-            "Leave one out.",
+            "Leave one of them out.",
         )
     terms = {name: Term(metric, 0.0, 1.0, 1.0) for name, metric in metrics.items()}
     options = {"terms": terms, "ordered": names, "conditions": tuple(conditions)}
