@@ -51,7 +51,7 @@ class Resampled:
     left_out: Array  # float64[n, ...], statistic without each of the n studies
 
     def map(self, function: Callable[[Array], Array]) -> "Resampled":
-        """Return a statistic computed from this one by a function of the last axis."""
+        """Return the statistic that a function computes from the last axis of this one."""
         return Resampled(*(function(np.asarray(part)) for part in (self.value, self.resampled, self.left_out)))
 
     def __sub__(self, other: "Resampled") -> "Resampled":
@@ -62,7 +62,7 @@ class Resampled:
         )
 
     def interval(self, method: str = "bca", level: float = LEVEL) -> Interval | None:
-        """Return the interval of a scalar statistic; None if it is not defined for some resample."""
+        """Return the "bca" or "percentile" interval of a scalar; None if it is not finite for some resample."""
         if not (np.isfinite(self.value) and np.isfinite(self.resampled).all()):
             return None
         sides = (1 + np.array([-1, 1]) * level) / 2
@@ -76,7 +76,7 @@ class Resampled:
 
 
 def difference(a: Any, b: Any) -> Any:
-    """Return a - b, 0 where the two differ by rounding alone: the one rule for what is compared anywhere.
+    """Return a - b, of numbers or arrays, 0 where they differ by rounding alone: the rule for whatever is compared.
 
     Equal scores have equal bits, but their means need not: (0.1 + 0.1 + 0.1) / 3 is not 0.1.
     """
@@ -90,7 +90,7 @@ def varies(values: Array, size: float = 0.0) -> bool:
 
 
 def checked_values(values: Sequence[float] | np.ndarray) -> Array:
-    """Return the values as float64[n]; raise InputError unless they are finite and at least 2."""
+    """Return the values as float64[n]; raise InputError unless there are at least two and all are finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) < 2:
         got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}"
@@ -118,7 +118,7 @@ def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
 
 
 def check_method(method: str, resamples: int | None) -> None:
-    """Raise InputError unless the method exists and allows this number of resamples."""
+    """Raise InputError unless the method of an interval exists and allows this number of resamples, None by default."""
     if method not in INTERVALS:
         raise InputError("method", f"must be one of {', '.join(INTERVALS)}", repr(method), "Choose one of these.")
     if method == LEGACY and resamples is not None:
@@ -131,19 +131,10 @@ def check_method(method: str, resamples: int | None) -> None:
 
 
 def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
-    """Return the means of m columns over all studies, over studies drawn with replacement, and without each study.
+    """Return the means of m columns over n studies: over all, over studies drawn with replacement, and without each.
 
-    Parameters
-    ----------
-    columns : float64[m, n]
-        Resampled together: a study is drawn with all its numbers.
-    resamples, seed : int
-        The draws are those of `scipy.stats.bootstrap`.
-
-    Returns
-    -------
-    Resampled
-        Of float64[m].
+    The columns, float64[m, n], are resampled together: a study is drawn with all its numbers. The draws are those of
+    `scipy.stats.bootstrap`.
     """
     n = columns.shape[1]
     rng = np.random.default_rng(seed)
@@ -231,23 +222,17 @@ def intervals(
 
 
 def percentile(values: Array, at: Array) -> list[float | None]:
-    """Return quantiles of the resampled values, each None if there are no values."""
+    """Return the quantiles of values at the probabilities `at`; [None, None] if there are no values."""
     return [float(end) for end in np.quantile(values, at)] if len(values) else [None, None]
 
 
 def bca(value: float, resampled: Array, left_out: Array, sides: Array) -> list[float | None]:
     """Return the ends of the bias-corrected and accelerated interval (Efron and Tibshirani, 1993, section 14.3).
 
-    Parameters
-    ----------
-    value : float
-        Statistic of all studies.
-    resampled : float64[B]
-        Statistic of the resamples for which it is defined.
-    left_out : float64[S]
-        Statistic without each study. If one is NaN, or all resamples lie on one side of `value`, the ends are None.
-    sides : float64[2]
-        Probabilities of the ends, such as 0.025 and 0.975.
+    `value` is the statistic of all studies, `resampled`, float64[B], that of the resamples for which it is defined,
+    `left_out`, float64[n], that without each study. `sides`, float64[2], are the probabilities of the ends, such as
+    0.025 and 0.975. Both ends are None if a statistic without a study is NaN, all of these are equal, or all resamples
+    lie on one side of `value`.
     """
     from scipy.special import ndtr, ndtri
 
@@ -266,7 +251,7 @@ def bca(value: float, resampled: Array, left_out: Array, sides: Array) -> list[f
 
 
 def _legacy(array: Array, level: float, seed: int) -> Interval:
-    """Return the interval that `eval_bleu` and `eval_semb` of CXR-Report-Metric print, with a seed for its sample."""
+    """Return the interval of values that `eval_bleu` and `eval_semb` of CXR-Report-Metric print, by a seeded sample."""
     from scipy.stats import sem, t
 
     drawn = np.random.default_rng(seed).choice(array, LEGACY_SAMPLE, replace=True)
@@ -274,49 +259,15 @@ def _legacy(array: Array, level: float, seed: int) -> Interval:
     return Interval(mean - half, mean + half, degenerate=half == 0)
 
 
-def paired(
-    a: Sequence[float] | np.ndarray,
-    b: Sequence[float] | np.ndarray,
-    *,
-    level: float = LEVEL,
-    resamples: int | None = None,
-    seed: int = 0,
-) -> Paired:
-    """Compare two systems on the same studies.
+def paired_test(a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL) -> Paired:
+    """Compare two systems by their scores on the same studies, float64[n] each; the difference is the mean of a - b.
 
     The p-value is that of the permutation test that swaps the two systems' scores of a study (approximate
     randomization: Riezler and Maxwell, ACL 2005 workshop on intrinsic and extrinsic evaluation; all 2^n assignments
     where they are no more than the resamples). N resamples give no p-value under 2 / (N + 1). The interval is the set
-    of differences that the same test does not reject, so that it holds 0 exactly where p > 1 - level.
-
-    Parameters
-    ----------
-    a, b : float64[n]
-        Scores of the two systems, study by study.
-    level : float
-        Of the interval of the mean difference.
-    resamples : int
-        Of the test, 10,000 by default.
-    seed : int
-
-    Returns
-    -------
-    Paired
-        ``difference`` is the mean of a - b. The interval is degenerate where all differences are equal, and where the
-        studies are too few for the test to reject anything: below 6 for 95 %.
+    of differences that the same test does not reject, so that it holds 0 exactly where p > 1 - level. It is degenerate
+    where all differences are equal, and where the studies are too few for the test to reject any: below 6 for 95 %.
     """
-    first, second = checked_values(a), checked_values(b)
-    if len(first) != len(second):
-        raise InputError(
-            "a and b", "must have the same studies", f"{len(first)} and {len(second)}", "Join them on the ids."
-        )
-    n_resamples = checked_resamples(resamples)
-
-    return paired_test(first, second, n_resamples, seed, level)
-
-
-def paired_test(a: Array, b: Array, resamples: int, seed: int, level: float = LEVEL) -> Paired:
-    """Return `paired` of checked values."""
     by_study = difference(a, b)
     means = subset_means(by_study, resamples, seed)
     value, p_value = float(by_study.mean()), bootstrap_p(means)
@@ -326,7 +277,7 @@ def paired_test(a: Array, b: Array, resamples: int, seed: int, level: float = LE
 
 
 def bootstrap_test(a: Resampled, b: Resampled) -> Paired:
-    """Return the difference of two statistics of the same resamples, with the bootstrap's interval and p-value."""
+    """Return the difference a - b of two scalar statistics of the same resamples, its 95 % interval and its p-value."""
     between = a - b
     value, p_value = float(between.value), bootstrap_p(between.resampled)
     if not varies(between.resampled, float(np.abs(a.resampled).max())):
@@ -335,22 +286,20 @@ def bootstrap_test(a: Resampled, b: Resampled) -> Paired:
 
 
 def subset_means(values: Array, resamples: int, seed: int) -> Array:
-    """Return the means of subsets of the studies, each study in a subset with probability 1/2.
+    """Return the means of B subsets of the studies, float64[B], each study in a subset with probability 1/2.
+
+    They are all subsets but the empty one where there are no more than `resamples`.
 
     To swap the scores of a subset turns the sign of its differences. The test of a mean difference `d` counts the
     assignments of signs whose mean of the differences less `d` is at least the observed one, which are those whose
     subset has a mean of at most `d`. So the test of every `d` follows from these means, by `bootstrap_p` and
     `acceptance_interval` (Hartigan, JASA 1969, typical values).
-
-    Returns
-    -------
-    float64[B]
-        Of all subsets but the empty one where there are no more than the resamples.
     """
     n = len(values)
     size = np.abs(values).mean() or 1.0
 
     def means(chosen: npt.NDArray[Any]) -> Array:
+        """Return the mean of each subset: `chosen`, [subset, study], has 1 for the studies that are in it."""
         sums: Array = chosen @ (values / size)
         sums[np.abs(sums) <= _TIE * n] = 0  # numbers that cancel leave rounding, which would decide the side of 0
         # The empty subset is the observed assignment. It counts on both sides of 0.
@@ -375,7 +324,7 @@ def bootstrap_p(resampled: Array) -> float:
 
 
 def acceptance_interval(resampled: Array, level: float = LEVEL) -> Interval:
-    """Return the interval of the values that `bootstrap_p` does not reject: their p-value is above 1 - level.
+    """Return the interval of the values that `bootstrap_p` does not reject: their p-value is above 1 - `level`.
 
     It is degenerate if there are too few resampled values to reject any; its ends are then the least and the greatest.
     """
@@ -401,28 +350,18 @@ def effective_studies(values: Array) -> float:
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for one family of tests by Benjamini and Hochberg (1995)."""
+    """Return the p-values of one family of tests, adjusted by Benjamini and Hochberg (1995), in the order given."""
     from scipy.stats import false_discovery_control
 
     return [float(p) for p in false_discovery_control(list(p_values), method="bh")]
 
 
 def benjamini_hochberg(p_values: Sequence[float] | Array, rate: float) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Return the critical value of each p-value, and whether it is significant (Benjamini and Hochberg, 1995).
+    """Return the critical value of each p-value, float64[m], and whether it is significant, bool[m].
 
-    Parameters
-    ----------
-    p_values : float64[m]
-        P-values of one family of tests.
-    rate : float
-        False discovery rate to control.
-
-    Returns
-    -------
-    critical : float64[m]
-        rank x rate / m, the value that papers print next to a p-value; equal p-values are ranked in the order given.
-    significant : bool[m]
-        True up to the largest p-value that does not exceed its critical value.
+    By Benjamini and Hochberg (1995), for the m p-values of one family of tests and the false discovery rate `rate`. The
+    critical value is rank x rate / m, which papers print next to a p-value; equal p-values are ranked in the order
+    given. Significant are those up to the largest that does not exceed its critical value.
     """
     p_values = np.asarray(p_values, np.float64)
     order = np.argsort(p_values, kind="stable")
@@ -439,6 +378,6 @@ def overlap(a: Interval, b: Interval) -> bool:
     """Return whether two intervals have a point in common.
 
     Yu et al. call a system significantly better where they have none (medRxiv 2022.08.30.22279318, statistical
-    analysis, "Prior models evaluation"). The rule ignores that the studies are the same; `paired` does not.
+    analysis, "Prior models evaluation"). The rule ignores that the studies are the same; `paired_test` does not.
     """
     return bool(difference(b.high, a.low) >= 0 and difference(a.high, b.low) >= 0)

@@ -14,7 +14,7 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.statistics import adjusted, interval, overlap, paired
+from metric_oracle.statistics import adjusted, interval, overlap, paired_test
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import layout as tables_of
 
@@ -259,7 +259,7 @@ def test_differences():
         ("a", "b", "bleu-2"), ("b", "c", "bleu-2"), ("a", "b", "radgraph"), ("b", "c", "radgraph"),
     ]  # fmt: skip
     first = table.differences[0]
-    test = paired(a, b, resamples=300, seed=2)
+    test = paired_test(a, b, resamples=300, seed=2)
     assert (first.difference, *first.interval, first.p_value) == pytest.approx(
         (test.difference, *test.interval, test.p_value), abs=1e-15
     )
