@@ -48,20 +48,17 @@ SWITCHES = {
 class Runner:
     """The cluster that runs tasks, and the resources that each task needs."""
 
-    # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running
-    # cluster. None is the connection that this process has, or else "local".
+    # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster. None
+    # is the connection that this process has, or else "local".
     address: str | None = None
-    num_cpus: float = 1  # CPU cores and GPUs of each task
-    num_gpus: float = 0
+    num_cpus: float = 1  # CPU cores of each task
+    num_gpus: float = 0  # GPUs of each task
 
 
 def runner_of(runner: str, address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
-    """Return the cluster that runs tasks.
+    """Return the cluster that runs tasks; None is the default of each option.
 
-    Raises
-    ------
-    InputError, BackendError
-        If the runner is unknown, or Ray is not installed.
+    Raise InputError if the runner is unknown or `num_gpus` below 0, BackendError if Ray is not installed.
     """
     if runner not in RUNNERS:
         raise InputError(
@@ -75,21 +72,21 @@ def runner_of(runner: str, address: str | None, num_gpus: float | None, num_cpus
 
 
 class Task(NamedTuple):
-    """The work on one shard: its name for messages, and the arguments of the function."""
+    """The work on one shard."""
 
-    name: str
-    arguments: tuple[Any, ...]
+    name: str  # for messages, and different for all tasks of a run
+    arguments: tuple[Any, ...]  # further arguments of the function, see `run_tasks`
 
 
 class WorkerProgress:
     """Progress of a task in its worker, which is sent with each sign of life."""
 
     def __init__(self) -> None:
-        self.done = 0
-        self.step = ""
+        self.done = 0  # finished steps
+        self.step = ""  # name of the current step
 
     def add(self, n: int) -> None:
-        """Add to the number of finished steps."""
+        """Add n finished steps."""
         self.done += n
 
     def say(self, step: str) -> None:
@@ -98,24 +95,21 @@ class WorkerProgress:
 
 
 class Beat(NamedTuple):
-    """Last sign of life of a worker: process id, machine, finished steps, name of its step, age in seconds."""
+    """Last sign of life of a worker."""
 
-    pid: int
-    node: str
-    done: int
-    step: str
-    age: float
+    pid: int  # process id
+    node: str  # Ray's id of the machine
+    done: int  # finished steps
+    step: str  # name of the current step
+    age: float  # seconds since it was sent
 
 
 class Asked(NamedTuple):
-    """What is the same for all tasks of a run: the function to call, and the package versions that workers must have.
+    """What is the same for all tasks of a run."""
 
-    `target` names the function as ``module:function``.
-    """
-
-    run: str
-    versions: dict[str, str]
-    target: str
+    run: str  # a name of this run that no other has
+    versions: dict[str, str]  # of the packages that workers must have
+    target: str  # the function to call, as ``module:function``
 
 
 # ---- in a worker -----------------------------------------------------------------------------------------------------
@@ -128,17 +122,20 @@ class Board:
         self._beats: dict[str, tuple[tuple[int, str, int, str], float]] = {}
 
     def beat(self, name: str, pid: int, node: str, done: int, step: str) -> None:
-        """Store the sign of life of a task."""
+        """Store the sign of life of the task `name`; see `Beat`."""
         self._beats[name] = (pid, node, done, step), time.monotonic()
 
     def read(self) -> dict[str, Beat]:
-        """Return the last sign of life of every task."""
+        """Return the last sign of life of every task, by its name."""
         now = time.monotonic()
         return {name: Beat(*beat, now - at) for name, (beat, at) in self._beats.items()}
 
 
 def work(job: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
-    """Run a task in a worker; return, pickled, whether it succeeded, and its result or its error."""
+    """Run the task `name` in a worker; return, pickled, whether it succeeded, and its result or its error.
+
+    `board` is the actor `Board`. `shared` and `arguments` are the pickled arguments of the function.
+    """
     try:
         versions = _versions()
         if versions != job.versions:
@@ -171,7 +168,7 @@ _UNPACKED: dict[str, Any] = {}  # of the last run of this worker
 
 
 def _unpacked(run: str, shared: bytes) -> Any:
-    """Return the arguments that all tasks of a run share, unpickled once per worker."""
+    """Return what all tasks of a run share, unpickled once per worker."""
     if run not in _UNPACKED:
         _UNPACKED.clear()
         _UNPACKED[run] = pickle.loads(shared)  # noqa: S301 - of our own process
@@ -180,10 +177,7 @@ def _unpacked(run: str, shared: bytes) -> Any:
 
 @contextmanager
 def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
-    """Context manager in a worker that sends signs of life while its body runs.
-
-    Yields the `WorkerProgress` to update.
-    """
+    """Send signs of life of the task `name` to the board while the body runs; yield the `WorkerProgress` to update."""
     import ray
 
     progress, node, ended = WorkerProgress(), ray.get_runtime_context().get_node_id(), threading.Event()
@@ -208,7 +202,7 @@ def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
 
 
 def end(pid: int) -> None:
-    """Kill the process of a Ray worker on this machine."""
+    """Kill the process on this machine, if it is a Ray worker."""
     with suppress(OSError):
         if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
@@ -233,29 +227,15 @@ def run_tasks(
 ) -> None:
     """Run tasks on workers; a task is submitted when a worker can take one more.
 
-    Parameters
-    ----------
-    runner : Runner
-    target : str
-        Function that does the work of a task, as ``module:function``. It is called in a worker with `shared`, a
-        `WorkerProgress` to which it reports, and the arguments of the task.
-    shared : object
-        First argument of every call. It is sent to each machine once.
-    tasks : iterator of Task
-    take : function
-        Called with each finished task and its result, in the order in which tasks finish.
-    look : function
-        Called about twice a second with the number of finished tasks, and the last sign of life of each running task:
-        name -> Beat.
+    The function `target`, named as ``module:function``, is called in a worker with `shared`, which is sent to each
+    machine once, a `WorkerProgress` to which it reports, and the arguments of the task. `take` is called with each
+    finished task and its result, in the order in which tasks finish; `look` about twice a second with the number of
+    finished tasks, and the last sign of life of each running task by its name.
 
-    Raises
-    ------
-    InputError, BackendError
-        If there is no such cluster, a worker has other versions of the packages, or every worker that runs a task
-        dies. Errors of a task are raised again here.
+    Raise BackendError if there is no such cluster, a worker has other versions of the packages, or every worker that
+    runs a task dies, and InputError if this process is connected to another cluster. Errors of a task are raised again
+    here.
 
-    Notes
-    -----
     After an error the running tasks are not cancelled: they stop when the connection to the cluster closes. If the
     caller opened the connection, it stays open and they finish. The reason is a defect of Ray 2.60, which aborts the
     process that cancels a task just as the task ends.
@@ -282,7 +262,10 @@ def run_tasks(
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
-    """Connect this process to Ray. An existing connection is used, and left open."""
+    """Connect this process to Ray while the body runs. An existing connection is used, and left open.
+
+    Raise InputError if that is to another cluster, BackendError if no cluster answers.
+    """
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     import ray
@@ -315,7 +298,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 
 def _answers(address: str) -> bool:
-    """Return whether a cluster answers at an address."""
+    """Return whether something accepts a connection at an address HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=CONNECT):
@@ -325,7 +308,7 @@ def _answers(address: str) -> bool:
 
 
 def _no_answer(address: str, reason: str = "") -> BackendError:
-    """Return the error for an address at which no cluster answers."""
+    """Return the error for an address at which no cluster answers; `reason` is empty or a note in brackets."""
     return BackendError(
         f"no Ray cluster answers at {address}{reason}.",
         f"Start one with ray start, or pass {option('address', 'local')}, auto or HOST:PORT of a running one.",
@@ -395,14 +378,14 @@ def _on(node: str) -> Any:
 
 
 def _machines() -> list[dict[str, float]]:
-    """Return the resources of each machine of the cluster."""
+    """Return the resources of each living machine of the cluster, by Ray's names such as CPU and GPU."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _slots(runner: Runner, machine: dict[str, float]) -> int:
-    """Return the number of tasks that a machine can run at a time."""
+    """Return the number of tasks that a machine with these resources can run at a time."""
     n = machine.get("CPU", 0) // runner.num_cpus
     return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
 

@@ -122,9 +122,9 @@ class MetricOracleError(Exception):
 
 
 class _Call(NamedTuple):
-    """The outermost call under way: what it sets in an error, and the typed texts that no message shows."""
+    """The outermost call under way: fields that it sets in errors, and the typed texts that no message shows."""
 
-    keywords: Collection[str] | None = None
+    keywords: Collection[str] | None = None  # see `MetricOracleError`
     homes: Mapping[str, str] = MappingProxyType({})
     flags: Mapping[str, str] = MappingProxyType({})
     hidden: Collection[Hidden] = ()
@@ -147,21 +147,12 @@ def called(
     flags: Mapping[str, str] | None = None,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[None]:
-    """Put a name in front of the errors raised inside; of nested calls the outermost counts.
+    """Put the name of a command or public function in front of the errors raised inside; the outermost call counts.
 
-    Notes and warnings inside are written in its terms, too, see `in_terms_of_caller`. Neither shows what was given and
-    can be report text.
-
-    Parameters
-    ----------
-    function : str
-        The command or public function; empty for a method, which leaves errors without a name.
-    keywords : collection of str, optional
-        The arguments of a public function called from Python: advice is given in Python's terms.
-    homes, flags : mapping of str to str, optional
-        Arguments that other calls take, and options of a command, see `MetricOracleError`.
-    given : mapping of str to any, optional
-        The arguments of the call, where a user typed them.
+    With an empty name, of a method, errors stay without one. Notes and warnings inside are written in the terms of the
+    call, too, see `in_terms_of_caller`: in Python's if it has `keywords`. `keywords`, `homes` and `flags` are those of
+    `MetricOracleError`. `given` are the arguments that a user typed: neither errors nor notes show what can be report
+    text in them. An error of the system becomes an InputError where the outermost call has `keywords`.
     """
     flags = flags or {}
     hidden = [found for name, value in given.items() for found in texts_in(flags.get(name, name), value)]
@@ -198,7 +189,7 @@ def _has_folder() -> bool:
 
 
 def refusal(error: OSError) -> str:
-    """Return the sentence that says what the system refused: the file and the reason."""
+    """Return the sentence that says what the system refused with this error: the file and the reason."""
     # The errors of Arrow contain the name and the reason in one text.
     if error.filename is None and not _has_folder():
         return "the working folder of this terminal was deleted: change to another folder."
@@ -219,21 +210,10 @@ def of_predictions() -> Iterator[None]:
 
 
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
-    """Return an option for a message, which is written in the terms of the caller.
+    """Return an option for a message, which is written in the caller's terms: "--ids FILE", or in Python "ids=FILE".
 
-    Parameters
-    ----------
-    name : str
-        The argument in Python, such as "text_column".
-    value : str or bool
-        The value to pass, such as "NAME"; True or False for a switch, where False is the option ``--no-...``.
-    python : str
-        How a caller in Python gives it, where that is not `name` = `value`.
-
-    Examples
-    --------
-    >>> str(InputError("a.csv has no known column.", f"Pass {option('text_column', 'NAME')}."))
-    'a.csv has no known column. Pass --text-column NAME.'
+    `name` is the argument in Python, `value` what to pass; False is the option ``--no-...`` of a switch, True the bare
+    option. `python` says how a caller in Python gives it, where that is not `name` = `value`.
     """
     if _OF_PREDICTIONS.get() and name in ("id_column", "text_column", "section"):
         name = f"predicted_{name}"
@@ -246,22 +226,14 @@ def as_called(command: str) -> str:
 
 
 def if_taken(name: str, text: str) -> str:
-    """Return a part of a message that is shown only where the command or function takes an option of that name."""
+    """Return `text`, a part of a message, so that it is shown only where the caller takes an option of that name."""
     return f"\x04{name}\x1f{text}\x05"
 
 
 def in_terms_of_caller(text: str) -> str:
-    """Return a note or a warning with its options written for the outermost call under way, as errors have them.
+    """Return a note or a warning, made with `option`, with its options written for the outermost call under way.
 
-    Parameters
-    ----------
-    text : str
-        With options as `option` returns them.
-
-    Examples
-    --------
-    >>> in_terms_of_caller(f"Pass {option('section', 'findings')}.")
-    'Pass --section findings.'
+    Without a call they are written as those of a command: "Pass --section findings."
     """
     call = _CALL.get() or _Call()
     return without(_written(text, call), call.hidden)
@@ -271,12 +243,14 @@ def _written(text: str, call: _Call) -> str:
     """Return a text with its marked options written as options of the command line, or as Python arguments."""
 
     def forms_of(name: str) -> tuple[str, ...]:
+        """Return the arguments whose option can be meant by `name`, the likeliest first."""
         # A command that reads several predictions has options --model-..., one that reads nothing else the bare ones.
         bare = name.removeprefix("predicted_").removeprefix("model_")
         forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
         return (*forms, f"{bare}s", f"model_{bare}", f"predicted_{bare}")
 
     def shown(clause: re.Match[str]) -> str:
+        """Return the text of `if_taken`, empty if the caller does not take its option."""
         name = clause["name"]
         if call.keywords is None:
             is_taken = not call.flags or any(form in call.flags for form in forms_of(name))
@@ -285,6 +259,7 @@ def _written(text: str, call: _Call) -> str:
         return clause["text"] if is_taken else ""
 
     def written(marked: re.Match[str]) -> str:
+        """Return the text for a command of `as_called` or an option of `option`."""
         name, value, python = marked["name"], marked["value"], marked["python"]
         bare = name.removeprefix("predicted_").removeprefix("model_")
         if call.keywords is None and name.startswith("oracle "):
@@ -338,7 +313,7 @@ class ExactnessError(MetricOracleError):
 
 
 def install_command(extra: str) -> str:
-    """Return the pip command that installs each package of an extra; the metadata of this package names them."""
+    """Return the pip command that installs the packages of an extra, which the metadata of this package names."""
     from importlib.metadata import requires
 
     listed = (requirement.partition(";") for requirement in requires("metric-oracle") or ())
@@ -348,16 +323,10 @@ def install_command(extra: str) -> str:
 
 
 def not_installed(subject: str, module: str | None, extra: str) -> BackendError:
-    """Return the error for an optional package that is missing.
+    """Return the error for an optional package that is missing; `subject`, what needs it, begins the sentence.
 
-    Parameters
-    ----------
-    subject : str
-        What needs the package, as the subject of a sentence.
-    module : str or None
-        The missing module, as `ImportError.name` has it.
-    extra : str
-        The extra of this project that lists the package.
+    `module` is the missing module, as `ImportError.name` has it, None for the package of the extra; `extra` is the
+    extra of this project that lists it.
     """
     package, command = (module or extra).partition(".")[0], install_command(extra)
     return BackendError(f"{subject} needs the Python package {package}, which is not installed.", f"Run: {command}")

@@ -25,7 +25,7 @@ def package_version() -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -36,12 +36,12 @@ def identify(path: Path) -> dict[str, str]:
 
 
 def checksum(content: Any) -> str:
-    """Return the SHA-256 of JSON content; the order of keys does not matter."""
+    """Return the SHA-256 of what JSON can hold, in hexadecimal; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def json_text(content: Any) -> str:
-    """Return JSON as it is written to files: ASCII, indented by two, with a line feed at the end."""
+    """Return content as JSON as it is written to files: ASCII, indented by two, with a line feed at the end."""
     return json.dumps(content, indent=2, ensure_ascii=True) + "\n"
 
 
@@ -59,12 +59,12 @@ def without_nan(table: Any) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file; see `write_bytes`."""
+    """Write content as a JSON file, whole or not at all; see `write_bytes`."""
     write_bytes(path, json_text(content).encode())
 
 
 def write_bytes(path: Path, *content: bytes) -> None:
-    """Write a file under a temporary name, sync it and rename it: no reader sees half of it."""
+    """Write a file of these pieces under a temporary name, sync it and rename it: no reader sees half of it."""
     with new_file(path) as temporary:
         with temporary.open("wb") as file:
             file.writelines(content)
@@ -85,7 +85,8 @@ def sync(path: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder while the body runs, which shows other processes that this one is still writing.
 
-    The system releases the lock when the process ends, in whatever way.
+    If it is locked already, the body runs without a lock. The system releases the lock when the process ends, in
+    whatever way.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -113,7 +114,7 @@ def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name `path` in those errors of the system that name no file, such as that of a full disk."""
+    """Name `path` in those errors of the system, raised in the body, that name no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -144,7 +145,10 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def _locked_file(path: Path, flags: int = 0) -> int:
-    """Create or open a file, wait for its lock, and return its descriptor; -1 if it was removed in the meantime."""
+    """Create or open a file with further `flags` of `os.open`, wait for its lock, and return its descriptor.
+
+    Return -1 if it was removed in the meantime.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
     with suppress(OSError):  # some file systems have no locks
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -176,7 +180,10 @@ def only_writer(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path, *more: Path) -> Iterator[None]:
-    """Remove the temporary files that killed writers of all paths left, and name `path` in errors of the body."""
+    """Remove the temporary files that killed writers of all paths left, and run the body.
+
+    Errors of the system in it become an InputError that names `path`.
+    """
     for place in (path, *more):
         remove_leftovers(place, f".{place.name}.", ".tmp")
     try:
@@ -197,9 +204,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Yield a temporary folder next to `out`; at the end its files are synced, and it is renamed to `out`.
+    """Yield a temporary folder next to `out` with the permissions `mode`; at the end it is synced and renamed to `out`.
 
-    `out` is new or an empty folder. If anything fails it is removed, as are those of killed processes.
+    `out` is new or an empty folder. If anything fails the folder is removed, as are those of killed processes.
     """
     with naming(out), temporary_folder(out.with_name(f".{out.name}.unfinished-"), mode) as folder:
         yield folder
@@ -213,7 +220,7 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(before: Path, mode: int) -> Iterator[Path]:
-    """Yield a new, locked folder whose name is `before` and a random number; at the end it is removed if still there.
+    """Yield a new, locked folder at the path `before` and a random number; at the end it is removed if still there.
 
     Those that killed processes left are removed first.
     """
@@ -228,9 +235,9 @@ def temporary_folder(before: Path, mode: int) -> Iterator[Path]:
 
 
 def remove_leftovers(place: Path, before: str, after: str) -> None:
-    """Remove the files that killed processes left next to `place`.
+    """Remove the files and folders that killed processes left in the folder of `place`.
 
-    Their names are `before`, a number, `after`; files that a living process has locked stay.
+    Their names are `before`, a number, `after`; what a living process has locked stays.
     """
     for left in place.parent.glob(f"{glob.escape(before)}*{glob.escape(after)}"):
         if not left.name[len(before) : len(left.name) - len(after)].isdecimal():

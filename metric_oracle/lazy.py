@@ -24,7 +24,10 @@ def _names(package: str) -> dict[str, tuple[str, str]]:
 
 
 def load(package: str, name: str) -> Any:
-    """Import a public name, for the ``__getattr__`` of a package; ``__all__`` is the sorted list of names."""
+    """Import a public name and return what it stands for, for the ``__getattr__`` of a package.
+
+    ``__all__`` is the sorted list of names. Raise AttributeError for any other name.
+    """
     names = _names(package)
     if name == "__all__":
         return sorted(names)

@@ -27,21 +27,18 @@ class SourceRecord:
 
     name: str  # name of the source, and of the representation that is made from it
     home: str  # module and class, as `module:Class`, imported when needed; see `sources.contract`
-    noun: str  # what one report has, such as "a graph", and what several reports have, such as "graphs"; for messages
-    plural: str
-    # Arguments of public functions for the source: the values and, if their files may lack ids, the ids.
-    arguments: tuple[str, ...]
-    # Options to name in advice: for one set of reports, and for references and predictions; see `errors.option`.
-    option: str = ""
-    both_sides: str = ""
+    noun: str  # what one report has, such as "a graph", for messages
+    plural: str  # what several reports have, such as "graphs"
+    arguments: tuple[str, ...]  # arguments of public functions: the values and, if their files may lack ids, the ids
+    option: str = ""  # options to name in advice, for one set of reports; see `errors.option`
+    both_sides: str = ""  # the same for references and predictions
     contents: str = ""  # contents of a file of the source, for the help of options; `{}` stands for the reports
     model: str = ""  # model that can be given in place of a file, for the help of options; empty if there is none
     made_by: str = ""  # name of another source whose model also makes this one
     model_arguments: tuple[str, ...] = ()  # arguments for further files of the model
     settings: tuple[str, ...] = ()  # arguments that change the meaning of the values, such as `uncertain`
-    # {"attached", "encoded", "pairs"}. "attached": joined to the reports on their ids, from files, from memory or
-    # by a model. "encoded": made by an encoder when an index is built or searched. "pairs": not stored, because a
-    # model reads both reports together.
+    # "attached": joined to the reports on their ids, from files, from memory or by a model. "encoded": made by an
+    # encoder when an index is built or searched. "pairs": not stored, because a model reads both reports together.
     made: str = "attached"
 
     def load_class(self) -> Any:
@@ -181,13 +178,10 @@ class Representation:
 
     name: str  # name of the representation, and of its folder in an index
     home: str  # module and class, as `module:Class`, imported when needed; see `indexes.contract`
-    # Source that it is made from; None if it is made from the texts alone, or from other representations.
-    source: SourceRecord | None = None
+    source: SourceRecord | None = None  # that it is made from; None if made from texts or other representations alone
     parts: tuple[str, ...] = ()  # names of stored representations that it is made from; it then has no files of its own
-    # Whether scores are weighted by document frequencies in the whole corpus, which a shard set adds up.
-    counts_corpus: bool = False
-    # Whether scores are weighted by counts over all queries of a call, and so depend on the other queries.
-    counts_queries: bool = False
+    counts_corpus: bool = False  # whether document frequencies of the whole corpus, added up over shards, weight scores
+    counts_queries: bool = False  # whether counts over all queries of a call weight scores, which then depend on these
     settings: tuple[str, ...] = ()  # names of the search options that change how queries are encoded
 
     @property
@@ -386,7 +380,7 @@ _USUAL = ("score", "study", "bench")
 
 
 def _bleu(order: int, coco: bool) -> Metric:
-    """Return the record of BLEU of an order, of CXR-Report-Metric or, if `coco`, of pycocoevalcap."""
+    """Return the record of BLEU of an order, 1 to 4, of CXR-Report-Metric or, if `coco`, of pycocoevalcap."""
     options = MappingProxyType({"order": order, "coco": coco})
     source = "Papineni et al., ACL 2002, as in "
     if coco:
@@ -406,7 +400,7 @@ def _bleu(order: int, coco: bool) -> Metric:
 
 
 def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
-    """Return the record of a variant of RadGraph F1.
+    """Return the record of RadGraph F1 or of a variant, such as ":rg_e".
 
     It is the mean F1 of two families of features, or the F1 of one; the second number is then -1.
     """
@@ -433,7 +427,7 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
 
 
 def _labels(measure: str) -> Metric:
-    """Return the record of a metric over tables of labels."""
+    """Return the record of a metric over tables of labels, "agreement" or "f1"."""
     what = {"agreement": "share of equal labels", "f1": "F1 of the positive labels"}[measure]
     source = f"{what}, of a table with any columns; labels missing on either side are not compared"
     options, tool = MappingProxyType({"measure": measure}), "scikit-learn" if measure == "f1" else ""
@@ -441,13 +435,13 @@ def _labels(measure: str) -> Metric:
 
 
 def _jaccard(order: int) -> Metric:
-    """Return the record of the Jaccard coefficient of word n-grams."""
+    """Return the record of the Jaccard coefficient of word n-grams of an order, 1 to 4."""
     source = f"Jaccard, New Phytologist 1912, of the sets of word {order}-grams; words as for rouge-l"
     return Metric(f"jaccard:{order}", f"{_GRAMS[order - 1].lower()}_sets", "jaccard", source)
 
 
 def _ratescore(matrix: str) -> Metric:
-    """Return the record of RaTEScore with one of its two matrices of weights."""
+    """Return the record of RaTEScore with one of its two matrices of weights, "long" or "short"."""
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
     source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
@@ -455,7 +449,7 @@ def _ratescore(matrix: str) -> Metric:
 
 
 def _bertscore(part: str) -> Metric:
-    """Return the record of BERTScore: "precision", "recall" or "f1"."""
+    """Return the record of BERTScore's "precision", "recall" or "f1"."""
     name = "bertscore" if part == "f1" else f"bertscore:{part}"
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
     source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
@@ -653,11 +647,8 @@ def find_metric(name: str) -> Metric | None:
 def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
     """Return the record of a metric by the name that a user typed; a record is returned unchanged.
 
-    Parameters
-    ----------
-    metric : str or Metric
-    for_scores : bool
-        Whether the error for an unknown name may suggest metrics without a search, which only scores can use.
+    Raise InputError for an unknown name; with `for_scores` it may suggest metrics without a search, which only scores
+    can use.
     """
     if isinstance(metric, Metric):
         return metric
@@ -676,7 +667,7 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
 
 
 def _hint(metric: str, for_scores: bool) -> str:
-    """Return the next step of the error message for an unknown name."""
+    """Return the next step of the error message for an unknown name; see `get_metric`."""
     if "," in metric:
         return "Name one metric."
     # A name such as "meteor" is only the first part of names; metrics without a search are suggested only for scores.
@@ -709,21 +700,9 @@ def composite(
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale.
 
-    Parameters
-    ----------
-    name : str
-    terms : mapping of str to (mean, scale, weight)
-        Keyed by the names of metrics.
-    intercept : float
-    source : str
-        Paper or file that the weights come from.
-    **described
-        Further attributes of the record: `shown_in`, `tool`, `title`, `column`.
-
-    Raises
-    ------
-    InputError
-        If a metric is unknown, occurs twice or cannot be a term, or a number is not finite.
+    `terms` has (mean, scale, weight) by the name of a metric, `source` is the paper or file that they come from, and
+    `described` are further attributes of the record. Raise InputError if a metric is unknown, occurs twice or cannot be
+    a term, or a number is too large, a scale not above 0 or a weight 0.
     """
     records = [get_metric(part) for part in terms]
     parts = [record.name for record in records]

@@ -28,16 +28,10 @@ _NAMES = {
 
 
 def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Function:
-    """Return a public function that checks the types of its arguments and whose errors begin with its name.
+    """Return a public function that checks the types of its arguments and whose errors begin with `name`.
 
-    Parameters
-    ----------
-    name : str
-        Name under which users call it.
-    function : callable
-    homes : mapping of str to str
-        Arguments that belong to another public function, and the form of that call, such as ``"mo.reports(..., {})"``;
-        for advice in messages.
+    `homes` has, for advice in messages, the arguments that belong to another public function and the form of that call,
+    such as ``"mo.reports(..., {})"``.
     """
     for annotation in (*_known(function).values(), _signature(function).return_annotation):
         guard(annotation)
@@ -111,7 +105,10 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def _check(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
 ) -> None:
-    """Raise ArgumentError unless a call fits the function's signature: names, positions and types of arguments."""
+    """Raise ArgumentError unless a call of `name` fits the function's signature: names, positions, types of arguments.
+
+    Raise InputError for a seed below 0, and for a text in the place of a path. `homes` is that of `public`.
+    """
     known, signature = _known(function), _signature(function)
     takes_any = any(p.kind is p.VAR_KEYWORD and p.name not in known for p in signature.parameters.values())
     unknown = None if takes_any else next((keyword for keyword in keywords if keyword not in known), None)
@@ -148,7 +145,7 @@ def _check(
 
 
 def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a user typed: not the reports in a container, which no message quotes."""
+    """Return the arguments of a call that a user typed: not the reports in a container, which no message quotes."""
     known = _known(function)
     given = {**dict(zip(known, args, strict=False)), **keywords}
     return {
@@ -205,7 +202,7 @@ def _call(function: Callable[..., Any]) -> str:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Return whether a value is of an annotated type. NumPy numbers are numbers; any iterable is a sequence."""
+    """Return whether a value is of an annotated type. NumPy numbers are numbers, and iterables but texts sequences."""
     if annotation is Any or annotation is inspect.Parameter.empty:
         return True
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
@@ -235,7 +232,7 @@ def _fits(value: Any, annotation: Any) -> bool:
 
 
 def _takes(function: Callable[..., Any], kinds: Any) -> bool:
-    """Return whether a function can be called with as many arguments as its annotation has."""
+    """Return whether a function can be called with as many arguments as `kinds` has; any can if that is no list."""
     if not isinstance(kinds, list):
         return True
     try:
@@ -248,7 +245,7 @@ def _takes(function: Callable[..., Any], kinds: Any) -> bool:
 
 
 def _named(annotation: Any) -> str:
-    """Return how a message describes an annotated type."""
+    """Return how a message describes an annotated type, such as "a list of strings or None"."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
         names = [_named(alternative) for alternative in inner if not (alternative is str and Path in inner)]

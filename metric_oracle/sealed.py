@@ -38,13 +38,13 @@ PIECE = 1 << 26  # bytes that are hashed before `release` is called
 
 
 def seal(signature: Mapping[str, Any], table: str | None = None) -> dict[str, Any]:
-    """Return a signature with the SHA-256 of its table, if it has one, and of itself."""
+    """Return a signature with the SHA-256 of its table, `table`, unless that is None, and with its own."""
     record = {**signature} if table is None else {**signature, TABLE: table}
     return {**record, SIGNATURE: _own(record)}
 
 
 def opened(record: Any, table: str = "") -> dict[str, Any] | None:
-    """Return the signature that belongs to a table with the SHA-256 `table`, or None if `record` has none for it.
+    """Return the signature in `record`, without checksums, or None if it has none for a table of the SHA-256 `table`.
 
     A signature file may hold two: the record itself, and the one that is about to replace it. Files of version 0.1
     have no checksums, and those of 0.2 none of the signature; these are accepted unchecked.
@@ -65,7 +65,7 @@ def opened(record: Any, table: str = "") -> dict[str, Any] | None:
 
 
 def _own(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a signature as it reads after a round trip through JSON, without what only files have."""
+    """Return the SHA-256 of a signature as it reads after a round trip through JSON, without its own and `NEXT`."""
     kept = {name: value for name, value in record.items() if name not in (SIGNATURE, NEXT)}
     return checksum(json.loads(json.dumps(kept)))
 
@@ -74,12 +74,12 @@ def _own(record: Mapping[str, Any]) -> str:
 
 
 def signature_path(path: Path) -> Path:
-    """Return the path of the signature file of a file."""
+    """Return the path of the signature file that belongs to the file `path`."""
     return path.with_name(path.name + ".signature.json")
 
 
 def read_signature(path: Path) -> dict[str, Any]:
-    """Return the signature file `path`; raise ValueError or OSError if it is not one."""
+    """Return the content of the signature file `path`; raise ValueError or OSError if it is not one."""
     if not path.is_file():  # also for a pipe, from which reading might never end
         raise FileNotFoundError
     signature = json.loads(path.read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ def check_unaltered(path: Path) -> None:
 
 
 def sign(path: Path, signature: Mapping[str, Any]) -> None:
-    """Write the signature file of a finished file in a folder that nobody else sees yet."""
+    """Write the signature file of a finished file `path`, in a folder that nobody else sees yet."""
     write_bytes(signature_path(path), json_text(seal(signature, sha256(path))).encode())
 
 
@@ -150,7 +150,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, step: str) -> dict[str, Any]:
-    """Return a JSON object that `write_json` wrote; raise InputError, with the next step, if it is missing or changed.
+    """Return a JSON object that `write_json` wrote; raise InputError with the next step `step` if missing or changed.
 
     Those of earlier versions have no checksum, and are returned as they are.
     """
@@ -170,20 +170,16 @@ def read_json(path: Path, step: str) -> dict[str, Any]:
 
 
 def record_of(schema: Any) -> Any:
-    """Return the signature in the metadata of a Parquet file; None if it has none, or one that cannot be read."""
+    """Return the signature in the metadata of an Arrow schema; None if it has none, or one that cannot be read."""
     with suppress(ValueError, RecursionError):
         return json.loads((schema.metadata or {}).get(METADATA, b"null"))
     return None
 
 
 def hash_parquet(file: Any, table: Any) -> str:
-    """Return the checksum of the content of a Parquet file: of its table, or of those of its row groups.
+    """Return the checksum of an open Parquet file, whose content is `table`: of the table, or of its row groups'.
 
-    Parameters
-    ----------
-    file : pyarrow.parquet.ParquetFile
-    table : pyarrow.Table
-        What `file` has, as a whole.
+    It is of the row groups where the file was written one by one.
     """
     record = record_of(file.schema_arrow)
     if isinstance(record, dict) and "row_groups" in record:
@@ -192,7 +188,7 @@ def hash_parquet(file: Any, table: Any) -> str:
 
 
 def hash_table(table: Any) -> str:
-    """Return a SHA-256 of the content of a table: names, types, nulls and values, but not the layout in memory."""
+    """Return a SHA-256, in hexadecimal, of an Arrow table: names, types, nulls and values, but not its layout."""
     import pyarrow as pa
 
     hasher = hashlib.sha256()
@@ -215,7 +211,10 @@ def hash_table(table: Any) -> str:
 
 
 def hash_strings(strings: Any, release: Callable[[], object] = bool) -> bytes:
-    """Return a SHA-256 of large strings that does not depend on the chunks; `release` is called after each piece."""
+    """Return two SHA-256 digests, 64 bytes, of a chunked array of large strings: of their lengths and of their content.
+
+    They do not depend on the chunks. `release` is called after each piece of the content.
+    """
     lengths, contents = hashlib.sha256(), hashlib.sha256()
     for chunk in strings.chunks:
         ptr, flat = string_parts(chunk)
@@ -242,12 +241,12 @@ def string_parts(strings: Any) -> tuple[Any, Any]:
 
 
 def has_signature_file(path: Path) -> bool:
-    """Return whether a table of this ending is written with a signature file beside it."""
+    """Return whether a file of this ending is written with a signature file beside it, not with a mark in itself."""
     return path.suffix.lower() not in _MARKS
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether an existing file is one that this tool wrote: it has a signature file, or the mark of its kind."""
+    """Return whether metric-oracle wrote an existing file: it has a signature file, or the mark of its kind."""
     ending = path.suffix.lower()
     if os.path.isfile(signature_path(path)):
         return True

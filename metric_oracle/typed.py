@@ -26,7 +26,7 @@ class Hidden(NamedTuple):
 
 
 def is_possible_path(text: str) -> bool:
-    """Return whether the system could have a file of this name."""
+    """Return whether the system could have a file at this path."""
     try:
         raw = os.fsencode(text)
     except UnicodeEncodeError:
@@ -57,7 +57,7 @@ def is_text(value: str, *, may_be_report: bool = False) -> bool:
 
 
 def _is_name(value: str, may_be_report: bool) -> bool:
-    """Return whether a value is a name by its characters and its length."""
+    """Return whether a value is a name by its characters and its length; see `is_text`."""
     if len(value) > LONGEST or re.search(r"\s", value):
         return False
     if _FILE.fullmatch(value):
@@ -66,7 +66,7 @@ def _is_name(value: str, may_be_report: bool) -> bool:
 
 
 def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
-    """Yield those strings and paths in a value of an argument that can be report text, and their parts that can.
+    """Yield those strings and paths in the value of an argument that can be report text, and their parts that can.
 
     Names of systems (keys, and NAME of NAME=FILE) and reasons may be a few words.
     """
@@ -79,7 +79,7 @@ def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
 
 
 def _strings(value: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the strings and paths in a value, and whether each is a key."""
+    """Yield the strings and paths in a value, also within dicts, lists and sets, and whether each is a key."""
     if isinstance(value, str | PurePath):
         yield str(value), False
     elif isinstance(value, Mapping):
@@ -101,7 +101,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def without(line: str, hidden: Iterable[Hidden]) -> str:
-    """Return a message without the texts: each is replaced, together with quotes around it."""
+    """Return a message without the hidden texts: each is replaced, together with quotes around it."""
     for text, instead in sorted(hidden, key=lambda found: -len(found.text)):
         line = _pattern(text).sub(lambda _, instead=instead: instead, line)  # type: ignore[misc]
     return line
