@@ -43,8 +43,8 @@ MUTANTS = [
     Mutant(
         "indexes/features.py",
         "one feature more than ids can tell apart",
-        "if n > MOST_FEATURES:",
-        "if n > MOST_FEATURES + 1:",
+        "if n_features > MOST_FEATURES:",
+        "if n_features > MOST_FEATURES + 1:",
         "indexes/test_index.py -k more_features",
     ),
     Mutant(
@@ -174,7 +174,7 @@ MUTANTS = [
         "indexes/test_index.py -k uncertain",
     ),
     Mutant(
-        "indexes/vectors.py",
+        "indexes/features.py",
         "used vectors in the order of the file",
         "order = np.argsort(first)",
         "order = np.arange(len(first))",

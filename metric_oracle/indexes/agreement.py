@@ -24,12 +24,11 @@ class AgreementIndex(VectorDocuments):
     """Distinct sets of positive labels of a corpus."""
 
     labels: LabelIndex  # the stored labels
-    # int8[D, 2 L]. First L columns: 1 if the label is positive (or, for labels without classes, if the report has
-    # it). Last L columns: 1 if it is not. Whether "uncertain" counts as positive was decided when the index was
-    # built.
+    # int8[D, 2 L]. In the first L columns, 1 if a label is positive (or, for labels without classes, if the report has
+    # it); in the last L columns, 1 if it is not. Whether "uncertain" is positive was decided when the index was built.
     vectors: np.ndarray
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
     counted: ClassVar[list[int] | slice] = slice(None)  # columns of `labels` that are compared
     encodes_by_corpus: ClassVar[bool] = False
 
@@ -42,26 +41,23 @@ class AgreementIndex(VectorDocuments):
         return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Return the distinct sets of positive labels of the queries."""
+        """Return the distinct sets of positive labels of the queries, as `vectors` has them."""
         queries = self.labels.encode(inputs)
         vectors, which = self._distinct(queries.vectors)
         return VectorQueries(np.where(queries.which >= 0, which[queries.which], -1), LabelBatch(vectors))
 
-    def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> LabelCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
 
     @classmethod
-    def _distinct(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct vectors, int8[n, 2 L], of label vectors, int8[D, L], and the number of each: int64[D]."""
-        positive, which = np.unique(vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
+    def _distinct(cls, label_vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct vectors, int8[n, 2 L], of label vectors, int8[m, ...], and which each has: int64[m]."""
+        positive, which = np.unique(label_vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
         return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
 
 
 class FiveLabelIndex(AgreementIndex):
-    """Sets of positive labels of a corpus, restricted to the five labels that papers report most often.
-
-    They are `corpora.vectors.FIVE_LABELS`.
-    """
+    """Sets of positive labels of a corpus, of the five that papers report most often: `corpora.vectors.FIVE_LABELS`."""
 
     counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

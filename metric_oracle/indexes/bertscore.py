@@ -37,39 +37,35 @@ BOUND_BYTES = CODE + 29  # bytes per token of its cell, radius, code, terms, pla
 class TokenStateIndex(Documents):
     """Token states of the distinct token sequences of a corpus, longest first."""
 
-    # Float16 or float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers.
+    # float16 or float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers.
     states: np.ndarray
     ids: np.ndarray  # int32[T], token ids in the encoder's vocabulary
     ptr: np.ndarray  # int64[D + 1], offsets of the tokens of each document
-    # int64[ids], number of corpus rows in which each token id occurs, for the weights of idf "corpus".
-    frequency: np.ndarray
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[...]
-    centers: np.ndarray  # float32[M, d]; basis : float32[d, K]; direction : float32[d]
-    basis: np.ndarray
-    direction: np.ndarray
-    cell: np.ndarray  # uint16[T]; radius : uint8[T]; codes : uint8[T, K]; terms : float32[T, 5]
-    radius: np.ndarray
-    codes: np.ndarray
-    terms: np.ndarray
-    mean_along: np.ndarray  # float32[D], data from which cosines are bounded, see `kernels.bertscore.query.Corpus`
+    frequency: np.ndarray  # int64[ids], number of corpus rows that have each token id, for idf "corpus"
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
+    # Data from which cosines are bounded, see `kernels.bertscore.query.Corpus`.
+    centers: np.ndarray  # float32[M, d]
+    basis: np.ndarray  # float32[d, K]
+    direction: np.ndarray  # float32[d]
+    cell: np.ndarray  # uint16[T]
+    radius: np.ndarray  # uint8[T]
+    codes: np.ndarray  # uint8[T, K]
+    terms: np.ndarray  # float32[T, 5]
+    mean_along: np.ndarray  # float32[D]
     mean_off: np.ndarray  # float32[D]
     norm_error: np.ndarray  # float64[1], greatest |length - 1| of the stored states
     description: dict[str, Any]  # the encoder's signature, its special ids, the baseline, and counts
-    # Number of rows over which `frequency` counts if it belongs to a whole shard set; 0 if to this index alone.
-    n_counted: int = 0
-    # uint16[T], optional. Place in its report of the token that each row of `cell`, `radius`, `codes` and `terms`
-    # describes. None in indexes of version 0.2, whose rows have the order of the reports.
+    n_counted: int = 0  # number of rows over which `frequency` counts, if they are not those of this index alone
+    # uint16[T], place in its report of the token that each row of `cell`, `radius`, `codes` and `terms` describes. None
+    # in indexes of version 0.2, whose rows have the order of the reports.
     order: np.ndarray | None = None
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
-    derived_files: ClassVar[tuple[str, ...]] = (
-        "screen.arrow",
-        "description.arrow",
-    )  # the latter names the encoder's folder
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")  # the latter names a folder
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "TokenStateIndex":
-        """Encode the distinct texts of a corpus; states that an interrupted build has finished are kept."""
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":
+        """Encode the texts, or take the states of a prepared set. What an interrupted build has encoded is kept."""
         encoding = inputs.encoding
         prepared = inputs.attached.get(kind)
         if prepared is not None and (
@@ -104,7 +100,7 @@ class TokenStateIndex(Documents):
             "baseline": encoding.baseline,
             "truncated": tokens.n_truncated,
         }
-        return cls.from_states(states, distinct, document_of_text[row_text], description, block)
+        return cls.from_states(states, distinct, document_of_text[text_of_row], description, block)
 
     @classmethod
     def from_states(
@@ -115,7 +111,11 @@ class TokenStateIndex(Documents):
         description: dict[str, Any],
         block: int = BLOCK,
     ) -> "TokenStateIndex":
-        """Index the states, float16 or float32[T, d], of distinct token sequences, longest first."""
+        """Index the states, float16 or float32[T, d], of distinct token sequences, longest first.
+
+        `document_of_row` has the sequence of each row: int64[N]. `description` has all that the field of that name has
+        but the counts. `block` tokens are coded at a time. Raise InputError if the bounds are not proven for the size.
+        """
         row_ptr, row_id = group_rows(document_of_row, len(tokens.ptr) - 1)
         document = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
         n_ids = int(tokens.ids.max(initial=0)) + 1
@@ -136,7 +136,10 @@ class TokenStateIndex(Documents):
 
     @classmethod
     def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
-        """Index states of a prepared set of reports; the result is the same as if the encoder ran again."""
+        """Index states of a prepared set of reports; the result is the same as if the encoder ran again.
+
+        `texts` are those of all reports. Without an encoding, dtype and baseline are those of the prepared set.
+        """
         stored: TokenStateIndex = prepared.values
         tokens, is_cut = stored.tokens_of(prepared)
         distinct, document_of_row = _distinct(tokens)
@@ -150,9 +153,9 @@ class TokenStateIndex(Documents):
         return cls.from_states(stored.states_of(distinct, storage), distinct, document_of_row, description)
 
     def serves(self, signature: Mapping[str, Any], storage: np.dtype) -> bool:
-        """Return whether the stored states can be used in place of an encoder.
+        """Return whether the stored states can be used in place of an encoder with this signature.
 
-        They can if the encoder with this signature would make the same states, in the dtype `storage` or a narrower
+        They can if that encoder would make the same states, and if they are stored in the dtype `storage` or a wider
         one.
         """
         stored = self.description["encoder"]
@@ -169,7 +172,7 @@ class TokenStateIndex(Documents):
         return Tokens(self.ids[source], ptr, int(np.count_nonzero(is_cut))), is_cut
 
     def states_of(self, tokens: Tokens, storage: np.dtype) -> np.ndarray:
-        """Return the states of token sequences that are all documents of this index."""
+        """Return the states of token sequences, all of them documents of this index, in the dtype `storage`."""
         document_of = {
             self.ids[begin:end].tobytes(): number for number, (begin, end) in enumerate(pairwise(self.ptr.tolist()))
         }
@@ -179,7 +182,7 @@ class TokenStateIndex(Documents):
         return self.states[source].astype(storage)
 
     def counts(self) -> dict[str, Any]:
-        """Return the description, which the manifest records."""
+        """Return the description."""
         return self.description
 
     def item(self, document: int) -> TokenItem:
@@ -187,11 +190,11 @@ class TokenStateIndex(Documents):
         return self._item(document, self._weights_off)
 
     def key(self, document: int) -> bytes:
-        """Return a value that identifies a document in any index: its token ids, as bytes."""
+        """Return the token ids of a document as bytes."""
         return self.ids[self.ptr[document] : self.ptr[document + 1]].tobytes()
 
     def _item(self, document: int, weight_of_id: np.ndarray) -> TokenItem:
-        """Return a document with the weights of its tokens; `weight_of_id` has the weight of each token id."""
+        """Return a document with the weights of its tokens; `weight_of_id` has that of each token id: float64[ids]."""
         tokens = slice(self.ptr[document], self.ptr[document + 1])
         return TokenItem(self.states[tokens].astype(np.float32), weight_of_id[self.ids[tokens]])
 
@@ -202,7 +205,7 @@ class TokenStateIndex(Documents):
 
     @cached_property
     def _weights_off(self) -> np.ndarray:
-        """The weight of each token id with idf "off": 1, and 0 for special tokens."""
+        """The weight of each token id with idf "off", 1 and 0 for special tokens: float64[ids]."""
         weight = np.ones(len(self.frequency))
         special = [i for i in self.description["special_ids"] if i < len(weight)]
         weight[special] = 0.0
@@ -213,16 +216,18 @@ class TokenStateIndex(Documents):
         """The arrays that the kernels read, with the weights of idf "off"."""
         return self.weighted(self._weights_off)
 
-    def corpus(self, metric: Metric, encoded: "TokenQueries") -> Corpus:
+    def corpus(self, metric: Metric, encoded_queries: "TokenQueries") -> Corpus:
         """Return the arrays that the kernels read, with the token weights of these queries."""
-        return encoded.corpus
+        return encoded_queries.corpus
 
-    def candidate(self, document: int, encoded: "TokenQueries | None") -> TokenItem:
-        """Return a document as a candidate for the plain scorer, with the token weights that the queries determine."""
-        return self.item(document) if encoded is None else self._item(document, encoded.corpus.weight_of_id)
+    def candidate(self, document: int, encoded_queries: "TokenQueries | None") -> TokenItem:
+        """Return a document with the token weights that the queries determine."""
+        if encoded_queries is None:
+            return self.item(document)
+        return self._item(document, encoded_queries.corpus.weight_of_id)
 
     def weighted(self, weight_of_id: np.ndarray) -> Corpus:
-        """Return the arrays that the kernels read, for given weights of the token ids: float64[ids]."""
+        """Return the arrays that the kernels read; `weight_of_id` has the weight of each token id: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
         weights = weight_of_id[self.ids].astype(np.float32)
         document_weight = np.add.reduceat(weights, self.ptr[:-1], dtype=np.float64)
@@ -255,20 +260,13 @@ class TokenStateIndex(Documents):
         rescale: bool | None = None,
         wordless: bool = False,
     ) -> "TokenQueries":
-        """Encode the queries' texts with the corpus's encoder.
+        """Encode the queries' texts with the corpus's encoder, or take the states that a prepared set has of them.
 
-        Parameters
-        ----------
-        inputs : Inputs
-        idf : {"off", "tests", "corpus"}, path or float64[ids]
-            Weights of tokens. "off": 1, and 0 for special tokens. "tests" or "corpus": log((N + 1) / (n + 1)), if n of
-            the N queries or corpus rows have the token. Otherwise a table with the columns token_id and idf, or an
-            array indexed by token id; its weights are 0 or from 1e-30 to 1e30.
-        rescale : bool, optional
-            Whether scores are relative to the encoder's baseline. By default they are if it has one.
-        wordless : bool
-            Whether queries without ordinary tokens are allowed. In a search every candidate would score the same for
-            them.
+        `idf` says how tokens are weighted. "off": 1, and 0 for special tokens. "tests" or "corpus":
+        log((N + 1) / (n + 1)), if n of the N queries or corpus rows have the token. Otherwise it is a table with the
+        columns token_id and idf, or float64[ids], an array by token id; its weights are 0 or from 1e-30 to 1e30. With
+        `rescale`, scores are relative to the encoder's baseline; by default they are if it has one. Queries without
+        ordinary tokens are refused unless `wordless`: in a search, every candidate would score the same for them.
         """
         prepared = inputs.attached.get("bertscore")
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
@@ -287,7 +285,7 @@ class TokenStateIndex(Documents):
         tokens = encoder.tokenize(inputs.texts)
 
         def states_of(distinct: Tokens) -> np.ndarray:
-            """Return the states of distinct token sequences, from the encoder or from what was kept."""
+            """Return the states of token sequences, from the encoder or from what was kept of earlier calls."""
             if inputs.kept is None:
                 return encode(encoder, distinct, self.states.dtype)
             return encode_once(encoder, distinct, self.states.dtype, inputs.kept)
@@ -296,33 +294,24 @@ class TokenStateIndex(Documents):
         recorded = {"states_digest": digest_of(queries), "environment": encoder.environment}
         return replace(queries, recorded={**queries.recorded, **recorded})
 
-    def encode_again(self, inputs: Inputs, encoded: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Return queries that were encoded for another shard of the same set, with the corpus arrays of this shard."""
-        is_off = encoded.recorded["idf"] == "off"
-        corpus = self._corpus_off if is_off else self.weighted(encoded.corpus.weight_of_id)
-        return replace(encoded, corpus=corpus)
+    def encode_again(self, inputs: Inputs, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
+        """Return `encoded_before` with the corpus arrays of this shard."""
+        is_off = encoded_before.recorded["idf"] == "off"
+        corpus = self._corpus_off if is_off else self.weighted(encoded_before.corpus.weight_of_id)
+        return replace(encoded_before, corpus=corpus)
 
     def queries(
         self,
         tokens: Tokens,
         make_states: Callable[[Tokens], np.ndarray],
-        names: Sequence[str],
+        query_ids: Sequence[str],
         idf: str | Path | np.ndarray = "off",
         rescale: bool | None = None,
         wordless: bool = False,
     ) -> "TokenQueries":
-        """Return queries with their weights and states.
+        """Return queries with these tokens, weighted as `encode` says.
 
-        Parameters
-        ----------
-        tokens : Tokens
-            Token ids of the queries.
-        make_states : function
-            Returns the states of distinct token sequences.
-        names : sequence of str
-            Ids of the queries, for error messages.
-        idf, rescale, wordless
-            See `encode`.
+        `make_states` returns the states of distinct token sequences. `query_ids` are for error messages.
         """
         baseline = self.description["baseline"]
         if rescale and baseline is None:
@@ -334,7 +323,7 @@ class TokenStateIndex(Documents):
             )
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless:
-            _check_words(words, names)
+            _check_words(words, query_ids)
         distinct, which = _distinct(tokens)
         if isinstance(idf, str) and idf == "off":
             corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
@@ -345,7 +334,7 @@ class TokenStateIndex(Documents):
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
-            lacking = [names[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
+            lacking = [query_ids[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
             raise InputError(
                 "idf",
                 "must give each query a token with a weight above 0",
@@ -364,7 +353,10 @@ class TokenStateIndex(Documents):
         )
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
-        """Return the weight of each token id, float64[ids]; for `idf` see `encode`."""
+        """Return the weight of each token id, float64[ids], for an `idf` of `encode` other than "off".
+
+        `tokens` are those of all queries, `distinct` those of the distinct ones.
+        """
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
             return idf_weights.checked(idf, n_ids)
@@ -385,7 +377,10 @@ class TokenStateIndex(Documents):
         return idf_weights.read(Path(idf), n_ids)
 
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
-        """Return the encoder of the corpus: the one of `inputs` or, by default, the one that the index names."""
+        """Return the encoder of the corpus: the one of `inputs` or, by default, the one that the index names.
+
+        Raise BackendError if it is another one than that of the corpus.
+        """
         wanted = self.description["encoder"]
         if inputs.encoding is not None and inputs.encoding.encoder.signature == wanted:
             return inputs.encoding.encoder
@@ -403,7 +398,7 @@ class TokenStateIndex(Documents):
         return self._encoders.setdefault(str(model), encoder)
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write states, tokens and description, and the data of the bounds apart."""
         write_arrays(folder / "states.arrow", {"states": self.states})
         # Scores also depend on the special ids and the baseline, so both belong to the data files.
         meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}
@@ -413,11 +408,11 @@ class TokenStateIndex(Documents):
         write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "TokenStateIndex":
-        """Open a saved representation; the arrays stay in the mapped files."""
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "TokenStateIndex":
+        """Open states, tokens, description and the data of the bounds."""
         columns = {}
         for name in ("states", "tokens", "screen", "description"):
-            columns.update(read_arrays(files[f"{name}.arrow"]))
+            columns.update(read_arrays(mapped_files[f"{name}.arrow"]))
         del columns["special_ids"], columns["baseline"]  # the description has them too
         description = json.loads(columns.pop("description")[0])
         check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)))
@@ -437,7 +432,7 @@ _SCREEN_ARRAYS = (
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
-    """Return the distinct token sequences, longest first, and for each text the index of its sequence: int64[n]."""
+    """Return the distinct token sequences, longest first, and which each text has: int64[n]."""
     number: dict[bytes, int] = {}  # of each distinct sequence
     first_text: list[int] = []
     which = np.empty(len(tokens.ptr) - 1, np.int64)
@@ -456,20 +451,20 @@ def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     return Tokens(tokens.ids[source], ptr, tokens.n_truncated), rank[which]
 
 
-def _check_words(words: np.ndarray, names: Sequence[str]) -> None:
-    """Raise InputError if a query has only special tokens: every candidate would score the same."""
-    lacking = [names[i] for i in np.flatnonzero(words == 0).tolist()]
+def _check_words(n_words: np.ndarray, query_ids: Sequence[str]) -> None:
+    """Raise InputError if a query has only special tokens; `n_words` has the number of others of each: int64[Q]."""
+    lacking = [query_ids[i] for i in np.flatnonzero(n_words == 0).tolist()]
     if lacking:
         raise InputError(
             "queries",
             "must have at least one ordinary token each for BERTScore",
-            f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
+            f"{len(lacking)} of {len(n_words)} without ({shown_names(lacking[:3])})",
             "Remove these reports from the test file: every candidate would score the same.",
         )
 
 
 def check_size(width: int, longest: int) -> None:
-    """Raise InputError if the states are wider, or a report longer, than the proof of the rounding margins allows."""
+    """Raise InputError if states are wider, or the longest report longer, than the proof of the margins allows."""
     if width > WIDEST or longest > LONGEST:
         raise InputError(
             "token states",
@@ -480,12 +475,18 @@ def check_size(width: int, longest: int) -> None:
 
 
 def _memory(n_tokens: int, width: int, block: int) -> int:
-    """Return the most bytes of memory that a build needs in addition to the model and mapped pages."""
+    """Return the most bytes of memory that a build needs in addition to the model and mapped pages.
+
+    It codes `block` tokens at a time, of states with `width` components.
+    """
     return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 16) * width * 4 + block * n_cells(n_tokens) * 4
 
 
 def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
-    """Return the number of tokens per block with which a build stays within `max_memory` GB."""
+    """Return the number of tokens per block with which a build stays within `max_memory` GB, None for no limit.
+
+    Raise InputError if no block is small enough.
+    """
     block = BLOCK
     while max_memory is not None and block > LEAST_BLOCK and _memory(n_tokens, width, block) > max_memory * 1e9:
         block //= 2

@@ -128,9 +128,9 @@ def build_index(
     return open_index(out)
 
 
-def _is_near(out: Path, name: Any) -> bool:
-    """Return whether a path of an OSError is the new index, the folder that it is built in, or a parent of it."""
-    path, out = Path(os.path.abspath(os.fsdecode(name))), Path(os.path.abspath(out))
+def _is_near(out: Path, error_path: Any) -> bool:
+    """Return whether a path of an OSError is in the new index or in the folder that it is built in, or is a parent."""
+    path, out = Path(os.path.abspath(os.fsdecode(error_path))), Path(os.path.abspath(out))
     building = out.with_name(out.name + BUILDING)
     return path.is_relative_to(out) or path.is_relative_to(building) or out.is_relative_to(path)
 
@@ -163,7 +163,10 @@ def _check_new(out: Path) -> None:
 
 
 def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
-    """Return the names of the representations to build for these metrics, by default all that the inputs allow."""
+    """Return the names of the representations to build for these metrics, by default all that the inputs allow.
+
+    Raise InputError if the inputs lack what a metric needs.
+    """
     lacking = [kind for kind in STORED if not inputs.has(kind)]
     if metrics is None:
         return [kind for kind in STORED if kind not in lacking]
@@ -179,9 +182,10 @@ def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
 
 
 def _files_of(part: str) -> dict[str, bool]:
-    """Return the names of the files of a part of an index; the value tells whether the fingerprint covers the file.
+    """Return the names of the files of a part of an index, and for each whether the fingerprint covers it.
 
-    A part is the reports or one representation. The fingerprint covers files of data, not those derived from them.
+    A part is "reports", "columns" or a representation. The fingerprint covers files of data, not those derived from
+    them.
     """
     if part == "reports":
         return {"reports.arrow": True, "distinct.arrow": False}
@@ -193,9 +197,9 @@ def _files_of(part: str) -> dict[str, bool]:
 
 
 def _contents(building: Path) -> tuple[list[str], list[str]]:
-    """List a build folder: the paths that a build may have made, the deepest last, and all other paths.
+    """List a build folder: the paths that a build may have made, files after their folders, and all other paths.
 
-    Paths are relative to `building`. Links are not followed.
+    Paths are relative to `building`. Other folders are not looked into, and links are not followed.
     """
     modes: dict[str, int] = {}
     for folder in ("", *STORED, SCRATCH):
@@ -218,7 +222,7 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
 
 
 def _check_own(building: Path) -> None:
-    """Raise InputError if a build folder contains other files, which must not be deleted or overwritten."""
+    """Raise InputError if a build folder is a link, or has files but those of a build, which must not be deleted."""
     if building.is_symlink():
         got = "a link"
     elif not building.is_dir():
@@ -241,7 +245,11 @@ def _build(
     states: dict[str, int],
     progress: Progress,
 ) -> None:
-    """Build all parts of an index, then its manifest; `origin` is `source` and `section` of `build_index`."""
+    """Build all parts of an index in a build folder, then its manifest, and remove what only the build needed.
+
+    `kinds` names the representations, `states` has the numbers of missing, empty and tokenless reports, and `origin` is
+    `source` and `section` of `build_index`.
+    """
     # Models write their output into this folder, so that it is kept if the build is interrupted.
     inputs = inputs.completed(building / SCRATCH)
     digest = inputs_digest(inputs)
@@ -250,7 +258,7 @@ def _build(
     inputs = replace(inputs, scratch=building / SCRATCH)
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
-        """Build one part unless an interrupted build finished it; `make` writes its files and returns its counts."""
+        """Build a part unless it is done; `make` writes its files into a folder and returns counts for the manifest."""
         if name in done:
             return
         progress(name, None, None)
@@ -291,13 +299,16 @@ def _build(
 
 
 def _describe(building: Path, part: str) -> dict[str, Any]:
-    """Return sizes and checksums of the files of a part."""
+    """Return what the manifest records of the files of a part, by name."""
     files = _files_of(part)
     return manifest.describe(building, files, [name for name, is_data in files.items() if is_data])
 
 
 def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
-    """Return the finished parts of an interrupted build of the same inputs; delete its other files."""
+    """Return the finished parts of an interrupted build, by name, with their counts and files; delete all other files.
+
+    A part is finished if it was built of inputs with the same digest, and its files have their checksums.
+    """
     try:
         state = sealed.read_json(building / PROGRESS, "Build it again.")
         finished = state["done"] if state["inputs"] == digest else {}
@@ -315,16 +326,19 @@ def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]
     return done
 
 
-def _is_right(building: Path, part: str, entry: Any) -> bool:
-    """Return whether the files of a part have the recorded checksums; a power cut may have damaged any of them."""
+def _is_right(building: Path, part: str, recorded: Any) -> bool:
+    """Return whether the files of a part are as recorded; a power cut may have damaged the files or the record."""
     try:
-        return bool(isinstance(entry["counts"], dict) and entry["files"] == _describe(building, part))
+        return bool(isinstance(recorded["counts"], dict) and recorded["files"] == _describe(building, part))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return False
 
 
 def inputs_digest(inputs: Inputs) -> str:
-    """Return a SHA-256 of everything that an index is built from, in hexadecimal."""
+    """Return a SHA-256 of everything that an index is built from, in hexadecimal, with the version of this package.
+
+    Raise InputError if an id or a text is missing.
+    """
     hasher = hashlib.sha256(version("metric-oracle").encode())
     for name in ("ids", "texts"):
         strings = Strings(getattr(inputs, name)).arrow
@@ -348,9 +362,17 @@ def inputs_digest(inputs: Inputs) -> str:
 
 
 def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the distinct texts, in the order of their first rows, and then the rows; return their counts."""
+    """Write the distinct texts, in the order of their first rows, and then the rows; return the numbers of both."""
     texts = Strings(inputs.texts).arrow
-    distinct_id, n_distinct = _write_distinct(folder, texts)
+    encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
+    dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
+    distinct_id = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.int64)
+    n_distinct = len(dictionary)
+    first = np.zeros(n_distinct, np.int64)
+    first[distinct_id[::-1]] = np.arange(len(texts))[::-1]
+    multiplicity = np.bincount(distinct_id, minlength=n_distinct)
+    distinct = {"text": dictionary, "first_row": first, "multiplicity": multiplicity}
+    write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
     columns = {
         "row": np.arange(len(texts)),
         "study_id": Strings(inputs.ids).arrow.combine_chunks(),
@@ -362,30 +384,19 @@ def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
 
 
 def _write_columns(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the columns that are kept with the reports."""
+    """Write the columns that are kept with the reports; return no counts."""
     columns = {name: Strings(values).arrow.combine_chunks() for name, values in inputs.columns.items()}
     write_table(folder / COLUMNS, pa.table(columns))
     return {}
 
 
-def _write_distinct(folder: Path, texts: pa.ChunkedArray) -> tuple[np.ndarray, int]:
-    """Write the distinct texts; return the number of each row's text among them, int64[N], and how many there are."""
-    encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
-    dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
-    distinct_id = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.int64)
-    n_distinct = len(dictionary)
-    first = np.zeros(n_distinct, np.int64)
-    first[distinct_id[::-1]] = np.arange(len(texts))[::-1]
-    multiplicity = np.bincount(distinct_id, minlength=n_distinct)
-    distinct = {"text": dictionary, "first_row": first, "multiplicity": multiplicity}
-    write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
-    return distinct_id, n_distinct
-
-
 def _write_representation(
     kind: str, folder: Path, inputs: Inputs, texts: Strings, text_of_row: np.ndarray
 ) -> dict[str, Any]:
-    """Build a representation, write it into `folder`, and return its counts for the manifest."""
+    """Build a representation, write it into `folder`, and return what the manifest records of it.
+
+    `text_of_row` has the place of each row's text among the distinct `texts`.
+    """
     built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, text_of_row)
     release()
     built.save(folder)

@@ -39,7 +39,7 @@ class Frequencies:
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """The feature of the first occurrence of each feature's n-gram: int32[V]."""
+        """The feature of the first occurrence of each feature's n-gram: int32[V]. It identifies the n-gram."""
         index = self.index
         gram = np.arange(len(index.features.post_ptr) - 1, dtype=np.int32)
         for order in range(ORDERS):
@@ -57,18 +57,21 @@ class Frequencies:
 
     @cached_property
     def weight(self) -> np.ndarray:
-        """The weight of each feature's n-gram: float64[V]."""
+        """The weight of the n-gram of each feature: float64[V]."""
         values, position = np.unique(self.counts[self.gram], return_inverse=True)
         return np.array([inverse_frequency(self.texts, value) for value in values.tolist()])[position.reshape(-1)]
 
     def weights_at(self, feature: np.ndarray) -> np.ndarray:
-        """Return the weights of n-grams, float64[n]; `feature` is the first feature of each, -1 if no text has it."""
+        """Return the weights of n-grams, float64[n]; `feature` is a feature of each, -1 if no text has the n-gram.
+
+        Such an n-gram gets the weight of one that a single text has.
+        """
         out = np.full(len(feature), inverse_frequency(self.texts, 1))
         out[feature >= 0] = self.weight[feature[feature >= 0]]
         return out
 
     def weights_of(self, words: Words) -> dict[Words, float]:
-        """Return the weight of each n-gram of a text."""
+        """Return the weight of each n-gram, a tuple of words, of the text with these tokens."""
         index = self.index
         word = gram = np.array([index.word_id.get(w, -1) for w in words], np.int64)
         features = []
@@ -90,15 +93,15 @@ class JoinedFrequencies(Frequencies):
     Each n-gram is one feature of `index`; repeated occurrences have none.
     """
 
-    n_texts: int
+    n_texts: int  # number of texts of all indexes
     n_having: np.ndarray  # int64[V], number of texts that have each n-gram
 
     @classmethod
-    def of(cls, parts: Iterable[NgramIndex]) -> "JoinedFrequencies":
+    def of(cls, indexes: Iterable[NgramIndex]) -> "JoinedFrequencies":
         """Add up the document frequencies of indexes, one after another."""
         joined = cls(_n_grams([], [np.empty(0, np.int64)] * (ORDERS - 1)), 0, np.empty(0, np.int64))
-        for part in parts:
-            joined = joined.joined(Frequencies(part))
+        for index in indexes:
+            joined = joined.joined(Frequencies(index))
         return joined
 
     @property
@@ -113,7 +116,7 @@ class JoinedFrequencies(Frequencies):
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """Each n-gram itself: int64[V]."""
+        """The feature of each n-gram, which is its own number: int64[V]."""
         return np.arange(len(self.n_having))
 
     def joined(self, other: Frequencies) -> "JoinedFrequencies":
@@ -141,16 +144,16 @@ class JoinedFrequencies(Frequencies):
         return JoinedFrequencies(_n_grams(words, keys), self.texts + other.texts, np.concatenate(having))
 
 
-def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
-    """Return an index of n-grams without texts; `keys` are those of each order from the second on."""
-    n = np.array([0, *map(len, keys)])
+def _n_grams(words: list[str], gram_keys: list[np.ndarray]) -> NgramIndex:
+    """Return an index of n-grams without texts; `gram_keys` has the keys of each order from the second on."""
+    n = np.array([0, *map(len, gram_keys)])
     empty = np.empty(0, np.int64)
     sizes = np.concatenate([[0, len(words)], n[1:]])
     return NgramIndex(
         "coco",
         cast("Features", None),
         Strings(words),
-        np.concatenate(keys),
+        np.concatenate(gram_keys),
         np.concatenate([[0], np.cumsum(n)]),
         empty,
         np.zeros(ORDERS + 1, np.int64),
@@ -160,25 +163,26 @@ def _n_grams(words: list[str], keys: list[np.ndarray]) -> NgramIndex:
     )
 
 
-def _keys(index: NgramIndex, order: int, word: np.ndarray, gram: np.ndarray, n_words: int) -> np.ndarray:
+def _keys(index: NgramIndex, order: int, new_word: np.ndarray, new_gram: np.ndarray, n_words: int) -> np.ndarray:
     """Return the keys of the n-grams of `order` + 1 words after their parts were numbered anew: int64[n].
 
-    `word` has the new number of each word, and `gram` that of each n-gram of `order` words.
+    `new_word` has the new number of each word, of which there are `n_words`, and `new_gram` that of each n-gram of
+    `order` words.
     """
-    before, last = np.divmod(index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]], max(len(word), 1))
-    return gram[before] * n_words + word[last]
+    before, last = np.divmod(index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]], max(len(new_word), 1))
+    return new_gram[before] * n_words + new_word[last]
 
 
 @dataclass(frozen=True)
 class WeightedIndex(FeatureDocuments):
     """N-grams of a corpus, weighted by their document frequencies among the queries."""
 
-    ngrams: NgramIndex
+    ngrams: NgramIndex  # the stored n-grams
     in_corpus: Frequencies  # document frequencies in the corpus
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
-        """Make the representation from the stored n-grams."""
+        """Take the stored n-grams, without weights."""
         return cls(parts["coco"], Frequencies(parts["coco"]))
 
     @property
@@ -187,15 +191,15 @@ class WeightedIndex(FeatureDocuments):
         return self.ngrams.features
 
     def item(self, document: int) -> Words:
-        """Return the tokens of a document, for the plain scorer."""
+        """Return the tokens of a document."""
         return self.ngrams.item(document)
 
-    def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
-        """Return the arrays that the kernels read."""
-        return self.weighted(encoded.weight)
+    def corpus(self, metric: Metric, encoded_queries: "WeightedQueries") -> WeightedCorpus:
+        """Return the arrays that the kernels read, with the weights that the queries determine."""
+        return self.weighted(encoded_queries.weight)
 
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
-        """Return the arrays that the kernels read, for given weights of the features' n-grams: float64[V]."""
+        """Return the arrays that the kernels read; `weight`, float64[V], has each n-gram's at its first feature."""
         squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
         square_weights(*read_only((self.features, self.in_corpus.gram)), weight * weight, squares)
         inverse = np.zeros(squares.shape, np.float32)
@@ -245,22 +249,16 @@ class WeightedIndex(FeatureDocuments):
     def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
         """Return the weight of each n-gram of the queries, at its first feature in `in_queries`: float64[...].
 
-        Parameters
-        ----------
-        in_queries : Frequencies
-            Document frequencies in the queries.
-        gram : int64[n]
-            N-grams of the queries, by their first features in `in_queries`.
-        feature : int64[n]
-            The features of these n-grams in the corpus, -1 if it lacks them.
+        `in_queries` has the document frequencies in the queries. For each feature of each query, `gram` has the n-gram,
+        as its first feature in `in_queries`, and `feature` the feature in the corpus, -1 if it lacks it: int64[n] each.
         """
         return in_queries.weight
 
     def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """Return the weight of each n-gram of the corpus, at its first feature: float64[V].
 
-        An n-gram that no query has gets the weight of one that occurs in a single query. The parameters are those of
-        `query_weight`, without n-grams that the corpus lacks.
+        An n-gram that no query has gets the weight of one that occurs in a single query. The arguments are those of
+        `query_weight`, without the features that the corpus lacks.
         """
         weight = np.full(len(self.in_corpus.gram), inverse_frequency(in_queries.texts, 1))
         weight[self.in_corpus.gram[feature]] = in_queries.weight[gram]
@@ -284,19 +282,19 @@ class CorpusWeightedIndex(WeightedIndex):
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:
-        """The arrays that the kernels read."""
+        """The arrays that the kernels read, with the weights of the corpus."""
         return self.weighted(self._weight)
 
-    def corpus(self, metric: Metric, encoded: "WeightedQueries") -> WeightedCorpus:
-        """Return the arrays that the kernels read, the same for all queries."""
+    def corpus(self, metric: Metric, encoded_queries: "WeightedQueries") -> WeightedCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return self._corpus
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
-        """Return the document frequencies from which weights are computed: those in the corpus, or `whole`."""
+        """Return the document frequencies from which weights are computed: `whole`, or those in the corpus."""
         return self.in_corpus if self.whole is None else self.whole
 
     def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the queries, at its first feature in `in_queries`: float64[...]."""
+        """Return the weight of each n-gram of the queries by its document frequency in the corpus, or `whole`."""
         frequencies = self.frequencies(in_queries)
         if self.whole is not None:
             feature = self.whole.index.ids_of(in_queries.index)[in_queries.index.features.fwd_id]
@@ -305,7 +303,7 @@ class CorpusWeightedIndex(WeightedIndex):
         return weight
 
     def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the corpus, at its first feature: float64[V]."""
+        """Return the weight of each n-gram of the corpus, which does not depend on the queries."""
         return self._weight
 
 
@@ -315,13 +313,13 @@ class WeightedQueries(Encoded):
 
     which: np.ndarray  # int64[Q], distinct sequence of each query
     items: Sequence[Words]  # the distinct sequences
-    batch: WeightedBatch
+    batch: WeightedBatch  # their n-grams, with the weights
     frequencies: Frequencies  # the document frequencies that make the weights
     weight: np.ndarray  # float64[V], weight of each n-gram of the corpus, at its first feature
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the signature records."""
+        """The number of texts by which n-grams are weighted."""
         return {"weighted_by": {"texts": self.frequencies.texts}}
 
     def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
@@ -330,7 +328,7 @@ class WeightedQueries(Encoded):
         return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 
     def as_candidate(self, q: int) -> Words:
-        """Return the tokens of a distinct query in the form that candidates have, for its score with itself."""
+        """Return the tokens of a distinct query, without the weights."""
         return self.items[q]
 
 

@@ -1,6 +1,9 @@
 """Protocols of representations: the distinct documents of a corpus, in the form that kernels and plain scorers read.
 
 A plain scorer is the function `score` in a metric's `reference.py`: it scores one pair, in plain, slow Python.
+
+What a method takes, gives and promises is said here. A representation says only what is particular to it. A corpus has
+N rows and D documents; a batch has Q queries, each of which has what the representation is made of.
 """
 
 import mmap
@@ -15,36 +18,31 @@ from metric_oracle.sources.inputs import Inputs
 
 
 class EncodedQueries(Protocol):
-    """The distinct queries of a batch in one representation.
+    """The distinct queries of a batch in one representation, numbered from 0."""
 
-    Attributes
-    ----------
-    which : int64[Q]
-        Distinct query of each query.
-    batch : NamedTuple
-        Arrays of the distinct queries, which the kernels read.
-    """
-
-    which: np.ndarray
+    which: np.ndarray  # int64[Q], number of the distinct query that each query is
 
     @property
     def batch(self) -> Any:
-        """Return the arrays that the kernels read."""
+        """The arrays that the kernels read, a named tuple; arrays by query are those of the distinct ones."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the encoding that the signature records."""
+        """What the signature records of the encoding, by name; empty if it has no settings."""
         return {}
 
     def item(self, q: int) -> Any:
-        """Return a distinct query as a reference for the plain scorer."""
+        """Return the distinct query number `q` in the form in which the plain scorer takes a reference."""
 
     def as_candidate(self, q: int) -> Any:
-        """Return a distinct query in the form that candidates have, so that it can be scored with itself."""
+        """Return the distinct query number `q` in the form in which the plain scorer takes a candidate.
+
+        So it can be scored with itself. By default references and candidates have one form.
+        """
         return self.item(q)
 
     def portable(self) -> Any:
-        """Return the output of a model without the arrays of the corpus, for `encode_again` in another process.
+        """Return these queries without the arrays of the corpus, for `encode_again` in another process.
 
         None if no model ran; the other process then encodes the queries itself.
         """
@@ -52,104 +50,99 @@ class EncodedQueries(Protocol):
 
 
 class Representation(Protocol):
-    """The distinct documents of a corpus in one representation, and the corpus rows of each.
-
-    Attributes
-    ----------
-    row_ptr, row_id : int64[D + 1], int64[...]
-        Rows of each document, ascending.
-    document_of_row : int64[...]
-        Document of each row, -1 for rows that the representation lacks.
-    """
+    """The distinct documents of a corpus in one representation, numbered from 0, and the corpus rows of each."""
 
     @property
     def row_ptr(self) -> np.ndarray:
-        """Offsets of the rows of each document."""
+        """Offsets of the rows of each document in `row_id`: int64[D + 1]."""
 
     @property
     def row_id(self) -> np.ndarray:
-        """Corpus rows, ascending within a document."""
+        """Corpus rows that have a document, document after document and ascending within one: int64[...]."""
 
     @property
     def document_of_row(self) -> np.ndarray:
-        """Document of each corpus row, -1 for none."""
+        """The document of each corpus row, -1 for none: int64[...], up to the last row that has one."""
 
     @property
     def encode(self) -> Callable[..., Any]:
-        """Return the function that encodes Inputs as `EncodedQueries`; its keyword arguments are the settings."""
+        """The function that encodes queries, given as Inputs; its keyword arguments are the settings.
+
+        It returns `EncodedQueries`, and raises InputError if the queries do not fit the corpus.
+        """
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> Any:
         """Encode queries that are rows of this index, see `Inputs.stored`; each of them has a document."""
 
-    def encode_again(self, inputs: Inputs, encoded: Any, **settings: Any) -> Any:
-        """Encode queries that were encoded for another shard of the same set, and reuse what the shards share.
+    def encode_again(self, inputs: Inputs, encoded_before: Any, **settings: Any) -> Any:
+        """Encode queries that another shard of the same set has encoded, and reuse what the shards share.
 
-        `encoded` is None if the process that encoded them sent nothing; see `EncodedQueries.portable`.
+        `encoded_before` has the encoded queries of that shard, or what `EncodedQueries.portable` gave, which may be
+        None.
         """
 
     def own_batch(self) -> Any:
-        """Return the corpus's own documents as queries for the kernels, to score documents with one another.
+        """Return the documents as the batch of queries that kernels read, to score documents with one another.
 
         None if the documents have to be encoded for that.
         """
 
-    def corpus(self, metric: Metric, encoded: Any) -> Any:
-        """Return the named tuple of arrays that the kernels of a metric read; weights may depend on the queries."""
+    def corpus(self, metric: Metric, encoded_queries: Any) -> Any:
+        """Return the arrays that the kernels of a metric read, a named tuple; weights may depend on the queries."""
 
     def item(self, document: int) -> Any:
-        """Return a document for the plain scorer, without anything that depends on the queries."""
+        """Return a document in the form that the plain scorer takes, without what depends on the queries."""
 
     def key(self, document: int) -> Hashable:
         """Return a value that identifies a document in any index: equal for equal documents, and only for them."""
 
-    def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for the plain scorer, with what depends on the queries, such as weights."""
+    def candidate(self, document: int, encoded_queries: Any) -> Any:
+        """Return a document as a candidate for the plain scorer, with what depends on the queries, such as weights.
+
+        Without encoded queries (None), it is `item`.
+        """
 
 
 class StoredRepresentation(Representation, Protocol):
     """A representation with files of its own."""
 
-    # Names of its files: those that the fingerprint of an index covers, and those derived from them, such as
-    # bounds.
-    data_files: ClassVar[tuple[str, ...]]
-    derived_files: ClassVar[tuple[str, ...]]
+    data_files: ClassVar[tuple[str, ...]]  # names of files with data, which the fingerprint of an index covers
+    derived_files: ClassVar[tuple[str, ...]]  # names of files that follow from the texts or the data, such as bounds
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Any, row_text: np.ndarray) -> Self:
-        """Build the representation of a corpus.
+    def build(cls, kind: str, inputs: Inputs, texts: Any, text_of_row: np.ndarray) -> Self:
+        """Build the representation of a corpus; `kind` is its name in the registry.
 
-        Parameters
-        ----------
-        kind : str
-            Name of the representation in the registry.
-        inputs : Inputs
-            The corpus with its sources.
-        texts : sequence of str
-            The distinct texts.
-        row_text : int64[N]
-            Index in `texts` of the text of each corpus row.
+        `inputs` has the corpus with its sources, `texts` the distinct texts, a sequence of strings, and `text_of_row`
+        the place of each row's text among them, int64[N]. Raise InputError if the corpus is too large or too wide.
         """
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Any, row_text: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, inputs: Inputs, texts: Any, text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> Self:
-        """Build what `Kernel.pair_scores` and the plain scorers of some metrics read; it cannot be searched.
+        """Build what `Kernel.pair_scores` and the plain scorers of some metrics read; it need not be searchable.
 
-        Parameters
-        ----------
-        kind, inputs, texts, row_text
-            See `build`.
-        metrics : sequence of Metric
-            All metrics that will read it; none of them is a composite.
+        `metrics` has all metrics that will read it; none of them is a composite. The others are as in `build`.
         """
 
     def save(self, folder: Path) -> None:
         """Write the files into a folder that belongs to this representation alone."""
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> Self:
-        """Open the files that `save` wrote, mapped and keyed by name; the arrays stay in the mapped files."""
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> Self:
+        """Open the files that `save` wrote, keyed by name; the arrays stay in the mapped files.
+
+        Raise ValueError if an offset or id leads out of its array.
+        """
 
     def counts(self) -> dict[str, Any]:
-        """Return the values that the manifest records in addition to the numbers of documents and rows."""
+        """Return what the manifest records, by name, in addition to the numbers of documents and rows."""
+
+
+class DerivedRepresentation(Representation, Protocol):
+    """A representation without files, made from others of the same index when it is first used."""
+
+    @classmethod
+    def join(cls, parts: dict[str, Any]) -> Self:
+        """Make the representation; `parts` has the opened representations that the registry names for it, by name."""

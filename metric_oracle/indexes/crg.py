@@ -25,8 +25,8 @@ class PositiveIndex(Documents):
 
     labels: LabelIndex  # the stored labels
     positive: np.ndarray  # bool[D, 13], whether each label is positive
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
@@ -40,12 +40,8 @@ class PositiveIndex(Documents):
     def encode(self, inputs: Inputs, *, prevalence: dict[str, int] | None = None) -> "PositiveQueries":
         """Return the distinct sets of positive labels of the queries, and the prevalence.
 
-        Parameters
-        ----------
-        inputs : Inputs
-        prevalence : dict
-            Counts `positives`, `labels` and `reports` of the whole test set, if the queries are only a part of it. By
-            default the queries are counted.
+        If the queries are only a part of the test set, `prevalence` has the counts `positives`, `labels` and `reports`
+        of the whole; by default the queries are counted.
         """
         vectors = self.labels.encode(inputs)
         positive, which = _distinct(vectors.vectors)
@@ -59,16 +55,16 @@ class PositiveIndex(Documents):
         _check(prevalence, positive.shape[1])
         return PositiveQueries(which, positive, prevalence)
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> PositiveCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> PositiveCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return PositiveCorpus(self.positive, self.row_ptr, self.row_id)
 
     def key(self, document: int) -> bytes:
-        """Return bytes that identify a document in any index."""
+        """Return the positive labels of a document as bytes."""
         return self.positive[document].tobytes()
 
     def item(self, document: int) -> set[int]:
-        """Return the column numbers of a document's positive labels."""
+        """Return the columns in `positive` of a document's positive labels."""
         return set(np.flatnonzero(self.positive[document]).tolist())
 
 
@@ -77,7 +73,7 @@ class PositiveQueries(Encoded):
     """Distinct sets of positive labels of a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct set of each query
-    positive: np.ndarray  # bool[n, 13]
+    positive: np.ndarray  # bool[n, 13], whether each label is positive
     prevalence: dict[str, int]  # counts `positives`, `labels` and `reports` of the test set
 
     @property
@@ -86,27 +82,30 @@ class PositiveQueries(Encoded):
         return PositiveBatch(self.positive, self.prevalence)
 
     def item(self, q: int) -> tuple[set[int], dict[str, int]]:
-        """Return the positive labels of a distinct query, and the prevalence."""
+        """Return the columns in `positive` of a distinct query's positive labels, and the prevalence."""
         return self.as_candidate(q), self.prevalence
 
     def as_candidate(self, q: int) -> set[int]:
-        """Return the positive labels of a distinct query in the form of a candidate, for its score with itself."""
+        """Return a distinct query as a candidate: `item` without the prevalence."""
         return set(np.flatnonzero(self.positive[q]).tolist())
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the signature records."""
+        """The prevalence, and the names of the labels that are counted."""
         return {"prevalence": self.prevalence, "counted": [LABELS[column] for column in _COUNTED]}
 
 
-def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct sets of positive labels, bool[n, 13], and the number of each vector's set: int64[D]."""
-    positive, which = np.unique(vectors[:, _COUNTED] == 1, axis=0, return_inverse=True)
+def _distinct(label_vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct sets of positive labels, bool[n, 13], of vectors, int8[m, 14], and which each has: int64[m].
+
+    "No Finding" is left out.
+    """
+    positive, which = np.unique(label_vectors[:, _COUNTED] == 1, axis=0, return_inverse=True)
     return positive, which.reshape(-1)
 
 
 def _check(prevalence: dict[str, int], n_labels: int) -> None:
-    """Raise InputError unless the counts are consistent with one another."""
+    """Raise InputError unless the prevalence has exactly its three counts, and they fit `n_labels` labels a report."""
     names = ("positives", "labels", "reports")
     counts = [prevalence.get(name) for name in names] if isinstance(prevalence, dict) else []
     if len(counts) == 3 and len(prevalence) == 3 and all(type(count) is int for count in counts):

@@ -32,54 +32,34 @@ from metric_oracle.sources.inputs import Inputs
 
 @dataclass(frozen=True)
 class EmbeddingIndex(VectorDocuments):
-    """Distinct embeddings of a corpus, of any width up to `WIDEST`.
+    """Distinct embeddings of a corpus, of any width up to `WIDEST`."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the representation in the registry, such as "chexbert".
-    vectors : float32[D, d]
-        Unit vectors.
-    row_ptr, row_id : int64[D + 1], int64[N]
-        Rows of each document, ascending.
-    codes : float32[C, K, BLOCK]
-        Codes in blocks of documents; the last block is filled with zeros.
-    basis : float32[d, m]
-        Principal directions, onto which vectors are projected to make codes.
-    measured : float64[3]
-        Constants of the bounds: errors of the codes and of the basis, see `kernels.cosine.cpu.Corpus`.
-
-    The last three are None until the representation has been saved and opened.
-    """
-
-    kind: str
-    vectors: np.ndarray
-    row_ptr: np.ndarray
-    row_id: np.ndarray
-    codes: Any = None
-    basis: Any = None
-    measured: Any = None
+    kind: str  # name of the representation in the registry, such as "chexbert"
+    vectors: np.ndarray  # float32[D, d], unit vectors
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
+    # What follows is None until the representation has been saved and opened.
+    codes: Any = None  # float32[C, K, BLOCK], codes in blocks of documents; the last block is filled with zeros
+    basis: Any = None  # float32[d, m], principal directions, onto which vectors are projected to make codes
+    measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.Corpus`
     data_files: ClassVar[tuple[str, ...]] = ("vectors.arrow", "rows.arrow")
     derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
-    def corpus(self, metric: Metric, encoded: VectorQueries) -> Corpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> Corpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return Corpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EmbeddingIndex":
-        """Index the embeddings of a corpus.
-
-        Raises
-        ------
-        InputError
-            If they have more components than the proof of the bounds allows.
-        """
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingIndex":
+        """Index the embeddings in `inputs`; the texts are not read."""
         vectors, document_of_row = _distinct_vectors(kind, inputs)
         return cls(kind, vectors, *group_rows(document_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Return the distinct unit vectors of the queries, with their codes."""
+        """Return the distinct unit vectors of the queries, with their codes if this index has been opened from files.
+
+        Raise BackendError if their width is not that of the index.
+        """
         width = inputs.attached[self.kind].values.shape[1]
         if width != self.vectors.shape[1]:
             raise BackendError(
@@ -95,11 +75,14 @@ class EmbeddingIndex(VectorDocuments):
         return VectorQueries(which, Batch(vectors, codes, np.array(measured)))
 
     def faiss(self) -> Any:
-        """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32."""
+        """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32.
+
+        Vector i is document i.
+        """
         return flat_index(self.vectors)
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the vectors and their rows, and codes that are made of them."""
         basis = principal_directions(self.vectors)
         codes, measured = pack_codes(self.vectors, basis)
         constants = np.array([skew_of(basis), *measured])
@@ -108,21 +91,17 @@ class EmbeddingIndex(VectorDocuments):
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
-        """Open a saved representation; the arrays stay in the mapped files."""
-        arrays = [read_arrays(files[name]) for name in (*cls.data_files, *cls.derived_files)]
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
+        """Open the vectors, their rows and their codes."""
+        arrays = [read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files)]
         return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 
 def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct unit vectors of reports, and the number of each report's vector.
+    """Return the distinct unit vectors of reports, in order of first use, and which each report has.
 
-    Returns
-    -------
-    vectors : float32[n, d]
-        In order of first use.
-    vector_of_row : int64[N]
-        -1 for reports without an embedding.
+    They are float32[n, d] and int64[N], -1 for a report without an embedding. Raise InputError if embeddings are wider
+    than the proof of the bounds allows.
     """
     values, of_row = inputs.attached[kind].both
     if values.shape[1] > WIDEST:

@@ -18,10 +18,10 @@ from metric_oracle.sources.inputs import Inputs
 
 
 class Entities(NamedTuple):
-    """The entities of one report, in its order: types, uint8[n], and vectors, float32[n, d]."""
+    """The entities of one report, in its order."""
 
-    kinds: np.ndarray
-    vectors: np.ndarray
+    kinds: np.ndarray  # uint8[n], types: places in `corpora.entities.TYPES`
+    vectors: np.ndarray  # float32[n, d]
 
 
 class EntityLists(NamedTuple):
@@ -31,18 +31,18 @@ class EntityLists(NamedTuple):
     ptr: np.ndarray  # int64[D + 1], offsets of each list in `entity` and `kinds`
     entity: np.ndarray  # int32[m], index in `vectors` of each entity
     kinds: np.ndarray  # uint8[m], type of each entity
-    row_ptr: np.ndarray  # int64[D + 1], reports of each list, ascending
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the reports of each list
+    row_id: np.ndarray  # int64[...], reports, ascending within a list
 
-    def item(self, number: int) -> Entities:
-        """Return a list for the plain scorer."""
-        span = slice(self.ptr[number], self.ptr[number + 1])
+    def item(self, list_number: int) -> Entities:
+        """Return the entities of a list, by its number."""
+        span = slice(self.ptr[list_number], self.ptr[list_number + 1])
         return Entities(self.kinds[span], self.vectors[self.entity[span]])
 
 
 @dataclass(frozen=True)
 class EntityIndex(Documents):
-    """Distinct lists of entities of a corpus."""
+    """Distinct lists of entities of a corpus, the documents."""
 
     lists: EntityLists
     data_files: ClassVar[tuple[str, ...]] = ("entities.arrow",)
@@ -51,21 +51,21 @@ class EntityIndex(Documents):
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]
-        """Offsets of the rows of each list."""
+        """Offsets of the rows of each list in `row_id`: int64[D + 1]."""
         return self.lists.row_ptr
 
     @property
     def row_id(self) -> np.ndarray:  # type: ignore[override]
-        """Corpus rows, ascending within a list."""
+        """Corpus rows, ascending within a list: int64[...]."""
         return self.lists.row_id
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "EntityIndex":
-        """Index the entities of a corpus."""
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityIndex":
+        """Index the entities in `inputs`; the texts are not read."""
         return cls(_distinct(*inputs.attached[kind].both)[0])
 
     def encode(self, inputs: Inputs) -> "EntityQueries":
-        """Return the distinct lists of the queries."""
+        """Return the distinct lists of the queries; raise InputError unless their vectors have the index's width."""
         lists, which = _distinct(*inputs.attached["entities"].both)
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
@@ -77,33 +77,33 @@ class EntityIndex(Documents):
             )
         return EntityQueries(which, lists)
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> EntityLists:
-        """Return the arrays that the search reads."""
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> EntityLists:
+        """Return the lists, for any metric and queries."""
         return self.lists
 
     def item(self, document: int) -> Entities:
-        """Return the entities of a list."""
+        """Return the entities of a document."""
         return self.lists.item(document)
 
     def key(self, document: int) -> tuple[bytes, bytes]:
-        """Return bytes that identify a list in any index: its types and its vectors."""
+        """Return the types and the vectors of a document as bytes."""
         kinds, vectors = self.item(document)
         return kinds.tobytes(), vectors.tobytes()
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the lists."""
         write_arrays(folder / "entities.arrow", self.lists._asdict())
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "EntityIndex":
-        """Open a saved representation."""
-        lists = EntityLists(**read_arrays(files["entities.arrow"]))
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EntityIndex":
+        """Open the lists."""
+        lists = EntityLists(**read_arrays(mapped_files["entities.arrow"]))
         check_offsets(lists.ptr, lists.entity)
         check_ids(lists.entity, len(lists.vectors))
         return cls(lists)
 
     def table(self) -> EntityTable:
-        """Return the lists as the table of entities that users give. The id of a list is its number."""
+        """Return the lists in the form of a table of entities that a user gives, with the number of each as its id."""
         ids = [str(document) for document in range(len(self.row_ptr) - 1)]
         return EntityTable(
             ids, np.array(self.lists.ptr), np.array(self.lists.kinds), self.lists.vectors[self.lists.entity]
@@ -118,12 +118,15 @@ class EntityQueries(Encoded):
     batch: EntityLists
 
     def item(self, q: int) -> Entities:
-        """Return the entities of a distinct query."""
+        """Return the entities of a distinct query, by its number."""
         return self.batch.item(q)
 
 
 def _distinct(table: EntityTable, of_row: np.ndarray) -> tuple[EntityLists, np.ndarray]:
-    """Return the distinct lists of reports, in order of first use, and the number of each report's list: int64[N]."""
+    """Return the distinct lists of reports, in order of first use, and which each report has: int64[N], -1 for none.
+
+    `of_row` has the place of each report's entities in the table, or -1.
+    """
     used, used_of_row = in_order_of_use(of_row)
     used_table = table.take(used)
     vectors = used_table.vectors + np.float32(0)  # -0.0 becomes 0.0

@@ -22,117 +22,111 @@ MOST_FEATURES = 2**31 - 1  # feature ids have 32 bits
 
 
 class Documents:
-    """Base of representations: distinct documents, and the corpus rows of each."""
+    """Base of representations, with what most of them do; see `indexes.contract.Representation`."""
 
-    # Names of files that `save` writes with data that scores depend on and that does not follow from the texts.
-    # The fingerprint of the index covers them.
+    # Names of the files with data that scores depend on and that does not follow from the texts.
     data_files: ClassVar[tuple[str, ...]] = ()
-    # Names of files that `save` writes with data that follows from the texts or the data files. Another machine
-    # may write other bytes.
+    # Names of the files with what follows from the texts or the data files. Another machine may write other bytes.
     derived_files: ClassVar[tuple[str, ...]] = ()
     encodes_by_corpus: ClassVar[bool] = True  # whether the encoding of queries depends on the corpus
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
     encode: Callable[..., Any]
 
     @cached_property
     def document_of_row(self) -> np.ndarray:
-        """The document of each corpus row, -1 for rows that the representation lacks: int64[...]."""
+        """The document of each corpus row up to the last that has one, -1 for none: int64[...]."""
         document_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
         document_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
         return document_of_row
 
     def item(self, document: int) -> Any:
-        """Return a document for the plain scorer."""
+        """Return a document in the form that the plain scorer takes; each representation has its own form."""
         raise NotImplementedError
 
-    def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for the plain scorer; by default it does not depend on the queries."""
+    def candidate(self, document: int, encoded_queries: Any) -> Any:
+        """Return `item`: a candidate does not depend on the queries."""
         return self.item(document)
 
     def key(self, document: int) -> Hashable:
-        """Return a value that identifies a document in any index: equal for equal documents, and only for them."""
+        """Return `item`, which is hashable and has all of the document."""
         return self.item(document)
 
     @classmethod
-    def build(cls, kind: str, inputs: Any, texts: Sequence[str], row_text: np.ndarray) -> Any:
-        """Build the representation of a corpus; see `indexes.contract.StoredRepresentation`."""
+    def build(cls, kind: str, inputs: Any, texts: Sequence[str], text_of_row: np.ndarray) -> Any:
+        """Build the representation of a corpus; each representation with files has its own way."""
         raise NotImplementedError
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Any, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, inputs: Any, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> Any:
-        """Build what scores of pairs under some metrics read; by default all that a search reads."""
-        return cls.build(kind, inputs, texts, row_text)
+        """Build all that a search reads, for any metrics."""
+        return cls.build(kind, inputs, texts, text_of_row)
 
     def own_batch(self) -> Any:
-        """Return the documents as queries, to score them with one another.
-
-        None, the default, means that they are encoded.
-        """
+        """Return None: to be scored with one another, the documents have to be encoded."""
         return None
 
     def counts(self) -> dict[str, Any]:
-        """Return the values that the manifest records in addition to the numbers of documents and rows."""
+        """Return an empty dict: the manifest records nothing more."""
         return {}
 
     def encode_rows(self, inputs: Any, **settings: Any) -> Any:
-        """Encode queries that are rows of this index, see `Inputs.stored`; by default like any others."""
+        """Encode queries that are rows of this index like any others."""
         return self.encode(inputs, **settings)
 
-    def encode_again(self, inputs: Any, encoded: Any, **settings: Any) -> Any:
-        """Encode queries that were encoded for another shard of the same set.
-
-        If the encoding does not depend on the corpus (`encodes_by_corpus`), return `encoded` as it is.
-        """
-        return encoded if encoded is not None and not self.encodes_by_corpus else self.encode(inputs, **settings)
+    def encode_again(self, inputs: Any, encoded_before: Any, **settings: Any) -> Any:
+        """Return `encoded_before` unless it is None or the encoding depends on the corpus; otherwise encode anew."""
+        if encoded_before is not None and not self.encodes_by_corpus:
+            return encoded_before
+        return self.encode(inputs, **settings)
 
 
 class Encoded:
-    """Base of encoded queries; see `indexes.contract.EncodedQueries`."""
+    """Base of encoded queries, with what most of them do; see `indexes.contract.EncodedQueries`."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the signature records: none."""
+        """Nothing: the encoding has no settings."""
         return {}
 
     def item(self, q: int) -> Any:
-        """Return a distinct query as a reference for the plain scorer."""
+        """Return the distinct query number `q` as a reference for the plain scorer; its form depends on the metric."""
         raise NotImplementedError
 
     def as_candidate(self, q: int) -> Any:
-        """Return a distinct query in the form that candidates have, so that it can be scored with itself."""
+        """Return `item`: references and candidates have one form."""
         return self.item(q)
 
     def portable(self) -> Any:
-        """Return the output of a model for `encode_again` in another process; None if no model ran."""
+        """Return None: no model ran."""
         return None
 
 
 class FeatureDocuments(Documents):
-    """Base of representations whose documents are sets of features."""
+    """Base of representations whose documents are sets of features, in the layout of the kernels over sets."""
 
     features: Features
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]
-        """Offsets of the rows of each document."""
+        """Offsets of the rows of each document in `row_id`: int64[D + 1]."""
         return self.features.row_ptr
 
     @property
     def row_id(self) -> np.ndarray:  # type: ignore[override]
-        """Corpus rows, ascending within a document."""
+        """Corpus rows, ascending within a document: int64[...]."""
         return self.features.row_id
 
     def queries_of(self, documents: np.ndarray) -> Queries:
-        """Return some documents of this corpus in the form of encoded queries of the same corpus."""
+        """Return some documents, by their numbers, in the form of encoded queries of this corpus."""
         sizes = np.ascontiguousarray(self.features.sizes.T[documents])
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         return Queries(ptr, self.features.fwd_id[places_of_lists(self.features.fwd_ptr, documents)], sizes)
 
     def own_queries(self) -> Queries:
-        """Return all documents of this corpus as encoded queries of the same corpus."""
+        """Return all documents in the form of encoded queries of this corpus."""
         sizes = self.features.sizes.T.copy()
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         return Queries(ptr, self.features.fwd_id, sizes)
@@ -148,10 +142,9 @@ def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct values in order of first appearance, and where each is found.
+    """Return the distinct values in order of first appearance, the place where each first appears, and which each is.
 
-    The second array has the index of each distinct value's first appearance, the third, for every value, the index of
-    its distinct value.
+    The third array has, for every value, the number of its distinct value: int64[n].
     """
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -161,21 +154,9 @@ def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of each document.
+    """Return offsets of the rows of each document, int64[D + 1], and the rows, int64[...], ascending within a document.
 
-    Parameters
-    ----------
-    document_of_row : int64[N]
-        Document of each row, -1 for a row without one.
-    n_documents : int
-        D.
-
-    Returns
-    -------
-    row_ptr : int64[D + 1]
-        Offsets of the rows of each document in `row_id`.
-    row_id : int64[...]
-        Rows, ascending within a document.
+    A row whose document is -1 is left out.
     """
     row_ptr = np.zeros(n_documents + 1, np.int64)
     np.cumsum(np.bincount(document_of_row[document_of_row >= 0], minlength=n_documents), out=row_ptr[1:])
@@ -184,25 +165,11 @@ def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarra
 
 
 def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sort (document, feature) pairs into forward lists, and count the features of each family in each document.
+    """Sort (document, feature) pairs, int64[P] each and without repetition, into forward lists.
 
-    Parameters
-    ----------
-    document, feature : int64[P]
-        Pairs without repetition.
-    n_documents : int
-        D.
-    family_ptr : int64[F + 1]
-        First feature id of each family, and the number of features.
-
-    Returns
-    -------
-    fwd_ptr : int64[D + 1]
-        Offsets of each document in `fwd_id`.
-    fwd_id : int32[P]
-        Feature ids, ascending within a document.
-    sizes : int32[F, D]
-        Number of features of each family in each document.
+    Return offsets of the documents, int64[D + 1], feature ids, int32[P], ascending within a document, and the number of
+    features of each family in each document, int32[F, D]. `family_ptr` has the first feature id of each family, and the
+    number of features: int64[F + 1].
     """
     n_features = int(family_ptr[-1])
     key = np.sort(document * n_features + feature)
@@ -217,26 +184,26 @@ def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr
     return fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32)
 
 
-def check_features(n: int) -> None:
+def check_features(n_features: int) -> None:
     """Raise InputError if there are more features than 32-bit ids."""
-    if n > MOST_FEATURES:
+    if n_features > MOST_FEATURES:
         raise InputError(
             "reports",
             f"must have at most {MOST_FEATURES:,} distinct features (n-grams, entities, relations)",
-            f"{n:,} or more",
+            f"{n_features:,} or more",
             "Build several indexes of fewer reports.",
         )
 
 
-def most_features(before: int) -> int:
-    """Return the number of further features, after `before` features, with which ids would no longer fit 32 bits."""
+def too_many_features(before: int) -> int:
+    """Return the least number of features that, added to `before` others, do not fit 32-bit ids."""
     return MOST_FEATURES + 1 - before
 
 
 def load_features(columns: dict[str, np.ndarray]) -> Features:
-    """Remove the features from the columns of a file and return them, after a check of all offsets and ids.
+    """Remove the arrays of the features from `columns`, arrays by name, and return them.
 
-    Raises ValueError if an array has the wrong length, or an offset or id points outside of its array.
+    Raise ValueError if an array has the wrong length, or an offset or id points outside of its array.
     """
     features = Features(**{name: columns.pop(name) for name in Features._fields})
     check_offsets(features.post_ptr, features.post_unit)
@@ -272,19 +239,11 @@ def invert(
     n_features: int,
     scratch: Path | None = None,
 ) -> Features:
-    """Return the features of documents: their forward lists, with posting lists, skip table and rows.
+    """Return the features of documents: the forward lists of `pack`, with posting lists, skip table and rows.
 
-    Parameters
-    ----------
-    fwd_ptr, fwd_id, sizes
-        Forward lists, see `pack`; documents are sorted by `sort_key`.
-    sort_key : int[D] or int[S, D]
-        Documents with equal keys are one length bucket.
-    document_of_row : int64[N]
-        Document of each row, -1 for a row without one.
-    n_features : int
-    scratch : Path or None
-        Folder for a file of posting lists if there are more than `AT_ONCE` postings; see `gathered`.
+    The documents are sorted by `sort_key`, int[D] or int[S, D]; those with equal keys are one length bucket. A row
+    whose document is -1 is left out. `scratch` is a folder for a file of posting lists if there are more than `AT_ONCE`
+    postings, see `gathered`.
     """
     post_ptr = posting_offsets(fwd_id, n_features)
     bucket_of_document = np.cumsum(_starts(sort_key)) - 1
@@ -310,7 +269,7 @@ def invert(
 def forward_lists(
     fwd_ptr: np.ndarray, fwd_id: np.ndarray, sizes: np.ndarray, document_of_row: np.ndarray, n_features: int
 ) -> Features:
-    """Return the features of documents without posting lists, for scores of pairs; for the parameters see `invert`."""
+    """Return the features of documents without posting lists, for scores of pairs; the arguments are as in `invert`."""
     row_ptr, row_id = group_rows(document_of_row, len(fwd_ptr) - 1)
     slots = np.full(n_features, -1, np.int32)
     lists = np.zeros(n_features + 1, np.int64), np.empty(0, np.int32)
@@ -320,7 +279,10 @@ def forward_lists(
 
 
 def _ranges(post_ptr: np.ndarray) -> list[tuple[int, int]]:
-    """Split features into ranges of at most `AT_ONCE` postings, or of one feature with more; at least one range."""
+    """Split features into ranges (first, end) of at most `AT_ONCE` postings, or of one feature with more.
+
+    `post_ptr` has the offsets of their postings. There is at least one range, which may be empty.
+    """
     ranges: list[tuple[int, int]] = []
     first, n_features = 0, len(post_ptr) - 1
     while first < n_features or not ranges:
@@ -338,42 +300,27 @@ def _starts(sort_key: np.ndarray) -> np.ndarray:
     return starts
 
 
-def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, finest: np.ndarray) -> np.ndarray:
-    """Return the length buckets, runs of documents with equal sort keys, and the least and greatest sizes in each.
+def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, finest_key: np.ndarray) -> np.ndarray:
+    """Return the length buckets, runs of documents with equal sort keys, and the sizes in each: int64[C, 8].
 
-    Parameters
-    ----------
-    sort_key : int[D] or int[S, D]
-        Key by which the documents are sorted.
-    size_a, size_b : int32[D]
-        Sizes of the documents in two families of features.
-    finest : int[D] or int[S, D]
-        Sort key of the finest length buckets, those of the skip table; it refines `sort_key`.
-
-    Returns
-    -------
-    int64[C, 8]
-        One row per bucket: its first document and the one after its last, the least and greatest size_a, the least and
-        greatest size_b, its first finest bucket and the one after its last.
+    A row has its first document and the one after its last, the least and greatest `size_a`, the least and greatest
+    `size_b`, and its first finest bucket and the one after its last. The sizes, int32[D], are those in two families of
+    features. The documents are sorted by `finest_key`, which refines `sort_key` and by which the skip table is made;
+    keys are int[D] or int[S, D].
     """
     first = np.flatnonzero(_starts(sort_key))
     if len(first) == 0:
         return np.empty((0, 8), np.int64)
     end = np.r_[first[1:], len(size_a)]
     ranges = [reduce.reduceat(size, first) for size in (size_a, size_b) for reduce in (np.minimum, np.maximum)]
-    finest_bucket = np.cumsum(_starts(finest)) - 1
+    finest_bucket = np.cumsum(_starts(finest_key)) - 1
     return np.stack([first, end, *ranges, finest_bucket[first], finest_bucket[end - 1] + 1], axis=1).astype(np.int64)
 
 
 def as_queries(features: Features, new_id: np.ndarray) -> Queries:
-    """Return the documents of one corpus as queries of another corpus.
+    """Return the documents that have these features as queries of another corpus.
 
-    Parameters
-    ----------
-    features : Features
-        The documents.
-    new_id : int64[V]
-        Id of each feature in the other corpus, -1 if it lacks the feature.
+    `new_id` has the id of each feature in the other corpus, -1 if it lacks the feature: int64[V].
     """
     sizes = features.sizes.T.copy()
     is_known = new_id[features.fwd_id] >= 0
@@ -391,16 +338,10 @@ def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> Queries:
-    """Return the features of a batch of queries in the layout of the kernels.
+    """Return (query, feature) pairs, int64[P] each and without repetition, in the layout of the kernels.
 
-    Parameters
-    ----------
-    query, feature : int64[P]
-        Pairs without repetition; -1 is a feature that the corpus lacks.
-    sizes : int32[Q, F]
-        Number of features of each family in each query, including those that the corpus lacks.
-    family_ptr : int64[F + 1]
-        First feature id of each family, and the number of features.
+    A feature is -1 if the corpus lacks it. `sizes` has the number of features of each family in each query, with those
+    that the corpus lacks: int32[Q, F]. `family_ptr` is as in `pack`.
     """
     is_known = feature >= 0
     query, feature = query[is_known], feature[is_known]

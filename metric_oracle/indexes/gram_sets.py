@@ -27,7 +27,7 @@ Gram = tuple[str, ...]
 
 
 def grams_of(words: Sequence[str], order: int) -> frozenset[Gram]:
-    """Return the set of n-grams of a sequence of words; empty if it is shorter than n."""
+    """Return the set of n-grams of `order` words in a sequence of words; it is empty if the sequence is shorter."""
     return frozenset(tuple(words[i : i + order]) for i in range(len(words) - order + 1))
 
 
@@ -39,13 +39,12 @@ class GramSets(FeatureDocuments):
     words: NgramIndex  # the word sequences from which the sets are made
     features: Features  # each n-gram is a feature
     sequence_of: np.ndarray  # int64[D], a document of `words` that has each set
-    # Ascending keys of the n-grams of order 2 and up: number of the first n - 1 words * vocabulary size + last
-    # word.
+    # For each order from 2 on, ascending keys: number of the first n - 1 words * vocabulary size + last word.
     gram_keys: list[np.ndarray]
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "GramSets":
-        """Build the sets: number the n-grams of the sequences, and collect the distinct ones."""
+        """Collect the distinct sets of n-grams of the stored word sequences."""
         words: NgramIndex = parts["words"]
         flat, ptr = read_only((words.sequence, words.sequence_ptr))
         n_words = len(words.vocabulary)
@@ -75,8 +74,8 @@ class GramSets(FeatureDocuments):
         size = self.features.sizes[0]
         return buckets_of(size, size, size, size)
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> SetCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SetCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return SetCorpus(self.features, self.buckets)
 
     def item(self, document: int) -> frozenset[Gram]:
@@ -101,7 +100,7 @@ class GramSets(FeatureDocuments):
         return GramSetQueries(which, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
 
     def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a sequence and an n-gram that the corpus has, without repetition: int64[P] and int64[P]."""
+        """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P]."""
         flat, ptr = flatten(sequences, self.words.word_id)
         gram, n_words = flat.copy(), len(self.words.vocabulary)
         for order, keys in enumerate(self.gram_keys, 2):
@@ -117,10 +116,13 @@ class GramSets(FeatureDocuments):
         return query, gram
 
 
-def _sets(gram: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct n-grams of each sequence, ascending: offsets, int64[D + 1], and n-grams, int32[P]."""
+def _sets(gram_at: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct n-grams of each sequence, ascending: offsets, int64[D + 1], and n-grams, int32[P].
+
+    `gram_at` has the n-gram that begins at each word, and `ptr` the offsets of the sequences.
+    """
     position, sequence = positions(ptr, order)
-    sequence, ids = np.divmod(np.unique(sequence * n_grams + gram[position]), max(n_grams, 1))
+    sequence, ids = np.divmod(np.unique(sequence * n_grams + gram_at[position]), max(n_grams, 1))
     set_ptr = np.zeros(len(ptr), np.int64)
     np.cumsum(np.bincount(sequence, minlength=len(ptr) - 1), out=set_ptr[1:])
     return set_ptr, ids.astype(np.int32)
@@ -164,5 +166,5 @@ class GramSetQueries(Encoded):
         return SetBatch(self.queries)
 
     def item(self, q: int) -> frozenset[Gram]:
-        """Return the n-grams of a distinct query."""
+        """Return the n-grams of a distinct query, by its number."""
         return self.items[q]

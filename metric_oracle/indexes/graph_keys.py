@@ -18,20 +18,12 @@ def pack_keys(
     types: Mapping[str, int],
     families: Collection[int] = range(4),
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the distinct (graph, key) pairs of each family of features; for the families see `indexes.radgraph`.
+    """Return the distinct (graph, key) pairs of each family of features, two arrays each; see `indexes.radgraph`.
 
-    Strings outside the vocabularies get numbers after the last one, so that sets keep their sizes. No index has a key
-    with such a number.
-
-    Parameters
-    ----------
-    graphs : GraphTable
-    chosen : int64[n]
-        Graphs to return, by their positions in the table; in the result they are numbered from 0 in this order.
-    tokens, labels, types : dict of str to int
-        Vocabularies: the number of each entity string, label and relation type.
-    families : collection of int
-        Families to return; the others have no pair.
+    `chosen` has the positions of the graphs in the table, int64[n]; in the result they are numbered from 0 in this
+    order. `tokens`, `labels` and `types` have the number of each entity string, label and relation type. Strings that
+    they lack get numbers after the last one, so that sets keep their sizes. No index has a key with such a number.
+    A family that is not in `families` has no pair.
     """
     token = _numbers(graphs.tokens, tokens)
     lower = _numbers([t.lower() for t in graphs.tokens], tokens)
@@ -79,12 +71,12 @@ def pack_keys(
 
 
 def numbered(strings: Sequence[str]) -> dict[str, int]:
-    """Return the position of each string in the sequence."""
+    """Return a dict from each of the distinct strings to its position."""
     return {s: i for i, s in enumerate(strings)}
 
 
 def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
-    """Return the number of each string: int64[n]; strings outside the vocabulary are numbered after its last."""
+    """Return the number of each string, int64[n]; strings outside the vocabulary get numbers after its last."""
     extra: dict[str, int] = {}
     number = [vocabulary.get(s, -1) for s in strings]
     for i, s in enumerate(strings):
@@ -94,40 +86,36 @@ def _numbers(strings: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarra
 
 
 def distinct_pairs(graph: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort (graph, key) pairs and drop repeated ones."""
+    """Return (graph, key) pairs, int64[n] each, sorted by graph and then by key, each once."""
     order = None if np.all(graph[1:] >= graph[:-1]) else np.argsort(graph, kind="stable")
     graph, key = (values.copy() if order is None else values[order] for values in (graph, key))
     n = sort_distinct(graph, key)
     return graph[:n], key[:n]
 
 
-def renumber_keys(family: int, keys: np.ndarray, token: np.ndarray, label: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Return the keys of a family after tokens, labels and relation types were numbered anew: int64[n].
+def renumber_keys(
+    family: int, keys: np.ndarray, new_token: np.ndarray, new_label: np.ndarray, new_type: np.ndarray
+) -> np.ndarray:
+    """Return the keys of `pack_keys` after tokens, labels and relation types were numbered anew: int64[n].
 
-    Parameters
-    ----------
-    family : int
-        Index in `indexes.radgraph.FAMILIES`.
-    keys : int64[n]
-        Packed as in `pack_keys`.
-    token, label, kind : int64[...]
-        New number of each token, label and relation type. If one is -1, keys that contain it become negative.
+    `family` is a place in `indexes.radgraph.FAMILIES`. The last three arrays have the new number of each token, label
+    and relation type. If one is -1, the keys that contain it become negative.
     """
 
     def entity(packed: np.ndarray) -> np.ndarray:
         """Return packed pairs of a token and a label with their new numbers."""
-        return token[packed >> 5] << 5 | label[packed & 31]
+        return new_token[packed >> 5] << 5 | new_label[packed & 31]
 
     if family == 0:
         return entity(keys)
     if family == 1:
-        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | kind[keys & 15]
+        return (entity(keys >> 33) << 29 | entity(keys >> 4 & (1 << 29) - 1)) << 4 | new_type[keys & 15]
     if family == 2:
         return entity(keys >> 1) << 1 | keys & 1
     new_keys = np.empty(len(keys), np.int64)
     is_plain = keys & 1 == 0
     new_keys[is_plain] = entity(keys[is_plain] >> 1) << 1
     related = keys[~is_plain] >> 1
-    packed = (entity(related >> 28) << 4 | kind[related >> 24 & 15]) << 24 | token[related & (1 << 24) - 1]
+    packed = (entity(related >> 28) << 4 | new_type[related >> 24 & 15]) << 24 | new_token[related & (1 << 24) - 1]
     new_keys[~is_plain] = packed << 1 | 1
     return new_keys

@@ -18,7 +18,7 @@ def _are_weights(weight: np.ndarray) -> bool:
 
 
 def checked(weight: np.ndarray, n_ids: int) -> np.ndarray:
-    """Return an array of weights as float64[ids], after a check for `n_ids` token ids."""
+    """Return weights as float64[ids]; raise InputError unless they are valid and at least `n_ids`, one per token id."""
     rule = f"must be a one-dimensional array of at least {n_ids:,} weights, each 0 or from 1e-30 to 1e30"
     if weight.ndim != 1 or weight.dtype.kind not in "fiu" or len(weight) < n_ids:
         raise InputError(f"idf {rule}; got {weight.dtype}{list(weight.shape)}.", "Give one weight for each token id.")
@@ -37,7 +37,10 @@ def name_of(idf: str | Path | np.ndarray) -> str:
 
 
 def read(path: Path, n_ids: int) -> np.ndarray:
-    """Return the weights in a table with the columns token_id and idf: float64[ids]."""
+    """Return the weights in a table with the columns token_id and idf, for `n_ids` token ids or more: float64[ids].
+
+    Raise InputError if an id is given twice, or an id or a weight is not valid.
+    """
     table = read_table(path)
     columns = [table.column(name) for name in ("token_id", "idf")]
     try:

@@ -96,7 +96,7 @@ class Index:
         return [m.name for m in METRICS.values() if self._holds(m)]
 
     def _holds(self, metric: Metric) -> bool:
-        """Return whether the index has all representations that a metric reads."""
+        """Return whether the index stores all that a metric reads."""
         return set(metric.representations) <= self.content["representations"].keys()
 
     @cached_property
@@ -128,7 +128,7 @@ class Index:
         return self._read(COLUMNS, lambda: read_table(self._files[COLUMNS], schema))
 
     def _column(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the reports by its name."""
+        """Return "study_id", "text" or a kept column of all rows, unchecked."""
         return (self._kept if name in self.columns else self.reports)[name]
 
     @property
@@ -137,11 +137,11 @@ class Index:
         return 1
 
     def shards(self, places: Sequence[int] | None = None) -> Iterator["Index"]:
-        """Yield the indexes that the corpus consists of, in the order of its rows: this one."""
+        """Yield the indexes that the corpus consists of: this one, whatever `places`."""
         yield self
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
-        """Return "study_id", "text" or a kept column for the given rows."""
+        """Return "study_id", "text" or a kept column of some rows, integers in any order."""
         return self._read("reports.arrow", lambda: checked_strings(take_strings(self._column(column), rows)))
 
     def strings(self, column: str) -> pa.ChunkedArray:
@@ -168,7 +168,7 @@ class Index:
         return self.part(metric.representation)
 
     def check_holds(self, metric: Metric) -> None:
-        """Raise InputError unless the index has all representations that a metric reads."""
+        """Raise InputError unless the index has all representations that a metric reads, and it can be searched."""
         check_searched(metric)
         if not self._holds(metric):
             shown, names = metric.name, list(metric.terms) or [metric.name]
@@ -196,7 +196,10 @@ class Index:
         return weighted
 
     def part(self, kind: str) -> Any:
-        """Return a representation by its name in the registry; it is opened at its first use."""
+        """Return a representation by its name in the registry; it is opened or made at its first use.
+
+        Raise InputError for another name, and DamagedIndexError if its files are damaged or not in the index.
+        """
         if kind not in self._opened:
             if kind not in REPRESENTATIONS:
                 raise InputError(
@@ -237,12 +240,15 @@ class Index:
         return Frequencies(self.part("coco"))
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
-        """Return the number of rows with token states, and the number of these with each token id: int64[ids]."""
+        """Return the number of rows with token states, and the number of these with each token id: int64[ids].
+
+        `kind` is the name of the representation with the states.
+        """
         part = self.part(kind)
         return len(part.row_id), part.frequency
 
     def _load(self, kind: str) -> Any:
-        """Open a representation from its files, and check its rows."""
+        """Open a representation from its files; raise ValueError unless all its rows are in the corpus."""
         opened = REPRESENTATIONS[kind].load_class().load(kind, self._files.of(kind))
         check_offsets(opened.row_ptr, opened.row_id)
         check_ids(opened.row_id, self.n_reports)

@@ -31,27 +31,26 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 class LabelIndex(VectorDocuments):
     """Distinct CheXbert label vectors of a corpus."""
 
-    # int8[D, 14], 1 positive, -1 negative, 0 blank; the value of uncertain labels follows from `meaning`.
-    vectors: np.ndarray
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[N]
-    meaning: str  # Key of `VALUES`: the value of an uncertain label. In subclasses, the schema of the label names.
-    kind: ClassVar[str] = "labels"
+    vectors: np.ndarray  # int8[D, L], 1 positive, -1 negative, 0 blank; `meaning` says what an uncertain label is
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
+    meaning: str  # value of an uncertain label, a key of `VALUES`; in subclasses, the schema of the label names
+    kind: ClassVar[str] = "labels"  # name of the representation, and of its source
     setting: ClassVar[str] = "uncertain"  # name of `meaning` in the settings of the source and in the manifest
     data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "LabelIndex":
-        """Index the labels of a corpus."""
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelIndex":
+        """Index the labels in `inputs`; the texts are not read."""
         meaning = inputs.attached[kind].settings[cls.setting]
         vectors, document_of_row = cls._distinct(inputs, meaning)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), meaning)
 
     @classmethod
     def of_shards(cls, shards: Sequence[tuple[int, "LabelIndex"]]) -> "LabelIndex":
-        """Join the labels of all shards of a set, each with its first row, into those of a single index."""
+        """Join the labels of all shards of a set, pairs (first row, labels), into those of a single index."""
         parts = [part for _, part in shards]
         first, which = distinct_rows(np.concatenate([part.vectors for part in parts]))
         vectors = np.concatenate([part.vectors for part in parts])[first]
@@ -67,35 +66,38 @@ class LabelIndex(VectorDocuments):
         return VectorQueries(which, LabelBatch(vectors))
 
     def counts(self) -> dict[str, Any]:
-        """Return the values that the manifest records: `meaning`."""
+        """Return `meaning` under the name that `setting` gives it."""
         return {self.setting: self.meaning}
 
-    def corpus(self, metric: Metric, encoded: VectorQueries) -> LabelCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> LabelCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
 
     def faiss(self) -> Any:
-        """Return a faiss.IndexFlatIP over the vectors, scaled to length 1; vectors of zeros stay zero."""
+        """Return a faiss.IndexFlatIP over the vectors, scaled to length 1; vectors of zeros stay zero.
+
+        Vector i is document i.
+        """
         directions = np.zeros(self.vectors.shape, np.float32)
         is_nonzero = self.vectors.any(axis=1)
         directions[is_nonzero] = unit_vectors(self.vectors[is_nonzero])
         return flat_index(directions)
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the vectors, their rows and `meaning`."""
         arrays = {"vectors": self.vectors, "row_ptr": self.row_ptr, "row_id": self.row_id}
         write_arrays(folder / "labels.arrow", {**arrays, self.setting: [self.meaning]})
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "LabelIndex":
-        """Open a saved representation."""
-        columns = read_arrays(files["labels.arrow"])
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "LabelIndex":
+        """Open the vectors, their rows and `meaning`."""
+        columns = read_arrays(mapped_files["labels.arrow"])
         meaning = columns.pop(cls.setting)[0]
         return cls(meaning=meaning, **columns)
 
     @classmethod
     def _distinct(cls, inputs: Inputs, meaning: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct label vectors of reports, int8[n, L], and which each report has: int64[N], or -1."""
+        """Return the distinct label vectors of reports, int8[n, L], and which each has: int64[N], -1 for none."""
         classes, of_row = inputs.attached[cls.kind].both
         used, used_of_row = in_order_of_use(of_row)
         vectors = cls._values(classes[used], meaning)
@@ -104,12 +106,12 @@ class LabelIndex(VectorDocuments):
 
     @staticmethod
     def _values(classes: np.ndarray, meaning: str) -> np.ndarray:
-        """Return the values of classes in label vectors: int8[n, L]."""
+        """Return the values, int8[n, L], of the classes of labels, uint8[n, L] as in `Attachment.values`."""
         return np.array(VALUES[meaning], np.int8)[classes]
 
 
 class SrrIndex(LabelIndex):
-    """Distinct sets of SRR-BERT's labels: 1 if a report has the label. `meaning` is the schema of the label names."""
+    """Distinct sets of SRR-BERT's labels: 1 if a report has the label, otherwise 0."""
 
     kind: ClassVar[str] = "srr"
     setting: ClassVar[str] = "schema"
@@ -133,11 +135,11 @@ class LabelTableIndex(SrrIndex):
 class SrrSets(GraphIndex):
     """The sets of `SrrIndex` as graphs without relations. It has no files of its own."""
 
-    stored: Any = None
+    stored: Any = None  # the `SrrIndex`
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "SrrSets":
-        """Return an index of graphs without relations, in which each label of a stored set is an entity."""
+        """Make an index of graphs without relations, in which each label of a stored set is an entity."""
         stored: SrrIndex = parts["srr"]
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
@@ -149,26 +151,26 @@ class SrrSets(GraphIndex):
         return super().encode(replace(inputs, attached={"radgraph": graphs}))
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> GraphQueries:
-        """Return the sets of the queries as graphs, like those of any queries."""
+        """Encode the queries like any others: the index stores no graphs of them."""
         return self.encode(inputs)
 
 
-def _as_graphs(vectors: np.ndarray) -> GraphTable:
-    """Return sets, int8[n, L], as graphs whose entities are the column numbers of their members."""
-    document, member = np.nonzero(vectors)
+def _as_graphs(set_vectors: np.ndarray) -> GraphTable:
+    """Return sets, int8[n, L], as a table of n graphs; the entities of graph i are its columns that are not 0."""
+    document, member = np.nonzero(set_vectors)
     empty = np.empty(0, np.int32)
     return GraphTable(
-        keys=[str(number) for number in range(len(vectors))],
+        keys=[str(number) for number in range(len(set_vectors))],
         keyed_by="position",
         schema="labels",
-        texts=[None] * len(vectors),
-        tokens=[str(number) for number in range(vectors.shape[1])],
+        texts=[None] * len(set_vectors),
+        tokens=[str(number) for number in range(set_vectors.shape[1])],
         labels=["label"],
         relation_types=[],
-        entity_ptr=np.searchsorted(document, np.arange(len(vectors) + 1)).astype(np.int64),
+        entity_ptr=np.searchsorted(document, np.arange(len(set_vectors) + 1)).astype(np.int64),
         entity_token=member.astype(np.int32),
         entity_label=np.zeros(len(member), np.int32),
-        relation_ptr=np.zeros(len(vectors) + 1, np.int64),
+        relation_ptr=np.zeros(len(set_vectors) + 1, np.int64),
         relation_source=empty,
         relation_target=empty,
         relation_type=empty,

@@ -29,7 +29,7 @@ STAMPS = "stamps.json"
 
 
 def describe(folder: Path, names: Iterable[str], data: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return size and checksum of each file of an index; for the files of `data` also the hash of their content."""
+    """Return size and checksum of each file of an index by name; for those in `data` also the hash of their content."""
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(names)}
     for name in data:
         files[name]["content"] = hash_content(folder / name)
@@ -42,13 +42,16 @@ def fingerprint(content: dict[str, Any]) -> str:
 
 
 def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
-    """Write the manifest of an index, with notes for people."""
+    """Write the manifest of an index, with further entries for people, which no checksum covers."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint(content)}
     write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
 
 
 def check_name(folder: Path, argument: str) -> None:
-    """Raise InputError unless the name is valid UTF-8, which the libraries that write and map the files need."""
+    """Raise InputError unless the path is valid UTF-8, which the libraries that write and map the files need.
+
+    `argument` names the folder in the message.
+    """
     try:
         str(folder).encode()
     except UnicodeEncodeError:
@@ -56,7 +59,7 @@ def check_name(folder: Path, argument: str) -> None:
 
 
 def check_outside(path: Path, argument: str) -> None:
-    """Raise InputError if a new file or folder would be inside an index or a shard set."""
+    """Raise InputError, which names `argument`, if a new file or folder would be inside an index or a shard set."""
     for folder in Path(os.path.realpath(path)).parents:
         for name, form in ((NAME, FORMAT), (SET_NAME, SET_FORMAT)):
             with suppress(OSError):
@@ -70,13 +73,7 @@ def check_outside(path: Path, argument: str) -> None:
 
 
 class Files:
-    """The files of an index, all opened together.
-
-    Attributes
-    ----------
-    folder : Path
-    manifest : dict
-    """
+    """The files of an index, all opened together, with its manifest."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,10 +105,11 @@ class Files:
 
     @property
     def _described(self) -> dict[str, dict[str, Any]]:
+        """What the manifest records of each file, by name."""
         return self.manifest["content"]["files"]
 
-    def _open(self, directory: int, name: str, entry: dict[str, Any]) -> None:
-        """Map a file of the folder and check its size."""
+    def _open(self, directory: int, name: str, described: dict[str, Any]) -> None:
+        """Map a file of an open directory; raise DamagedIndexError unless it has the size that the manifest records."""
         descriptor = None
         if not Path(name).is_absolute() and ".." not in Path(name).parts:
             descriptor = _open_file(directory, name)
@@ -121,10 +119,10 @@ class Files:
             )
         try:
             status = os.fstat(descriptor)
-            if status.st_size != entry["bytes"]:
+            if status.st_size != described["bytes"]:
                 raise DamagedIndexError(
                     name,
-                    f"must have {entry['bytes']} bytes",
+                    f"must have {described['bytes']} bytes",
                     f"{status.st_size} in {self.folder}",
                     "The file was cut or replaced: rebuild the index.",
                 )
@@ -134,7 +132,7 @@ class Files:
         self._stamps[name] = status.st_size, status.st_mtime_ns, status.st_ino
 
     def __getitem__(self, name: str) -> mmap.mmap:
-        """Return a mapped file, after a comparison with its checksum unless it was verified before."""
+        """Return a mapped file by its name, after a comparison with its checksum unless it was verified before."""
         if name not in self._verified:
             self._check(name)
         return self._maps[name]
@@ -144,9 +142,13 @@ class Files:
         return {name.removeprefix(f"{kind}/"): self[name] for name in self._maps if name.startswith(f"{kind}/")}
 
     def _check(self, name: str) -> None:
-        """Compare a file with its checksum, unless a note says that this user has done so before."""
+        """Compare a file with its checksum, unless a note says that this user has done so before.
+
+        A note is an empty file in a folder of the user, named by checksum, size, time and inode of the verified file.
+        """
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         wanted = self._described[name]["sha256"]
-        note = _checked() / checksum([wanted, *self._stamps[name]])
+        note = Path(home) / "metric-oracle/checked" / checksum([wanted, *self._stamps[name]])
         with suppress(OSError):
             if note.exists():
                 self._verified.add(name)
@@ -158,7 +160,7 @@ class Files:
             note.touch()
 
     def _compare(self, name: str) -> None:
-        """Read a file and raise DamagedIndexError if it does not have its checksum."""
+        """Read a file; raise DamagedIndexError unless it has its checksum, otherwise note that it is verified."""
         hasher, mapped = hashlib.sha256(), self._maps[name]
         for first in range(0, len(mapped), PIECE):
             hasher.update(memoryview(mapped)[first : first + PIECE])
@@ -171,19 +173,13 @@ class Files:
         self._verified.add(name)
 
     def verify(self) -> None:
-        """Read every file and compare it with its checksum."""
+        """Read every file; raise DamagedIndexError if one does not have its checksum."""
         for name in self._maps:
             self._compare(name)
 
 
-def _checked() -> Path:
-    """Return this user's folder of notes: one empty file per verified file, named by checksum, size, time and inode."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "metric-oracle/checked"
-
-
 def _open_file(directory: int, name: str) -> int | None:
-    """Open a regular file of a folder and return its descriptor; None for anything else. A pipe does not block."""
+    """Return the descriptor of a regular file of an open directory, None for anything else. A pipe does not block."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -195,7 +191,7 @@ def _open_file(directory: int, name: str) -> int | None:
 
 
 def _read(directory: int, name: str) -> bytes | None:
-    """Return the content of a small file of a folder, None if there is no such file."""
+    """Return the content of a small file of an open directory, None if there is no such file."""
     descriptor = _open_file(directory, name)
     if descriptor is None:
         return None
@@ -204,7 +200,7 @@ def _read(directory: int, name: str) -> bytes | None:
 
 
 def parse(text: bytes, form: str) -> Any:
-    """Return the object in a JSON text if its key "format" has the value `form`, otherwise None."""
+    """Return the object in a JSON text if its key "format" has the value `form`; None for any other text."""
     try:
         content = json.loads(text.decode("utf-8"))
         return content if content["format"] == form else None
@@ -220,7 +216,10 @@ def _no_index(folder: Path) -> IndexFormatError:
 
 
 def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
-    """Return the manifest of an index, after checks of its format, version, checksum and fingerprint."""
+    """Return the manifest of the index in `folder`; `text` is the content of its file, None if there is no file.
+
+    Raise IndexFormatError or DamagedIndexError unless format, version, checksum and fingerprint are right.
+    """
     if text is None:
         raise _no_index(folder)
     manifest = parse(text, FORMAT)
@@ -247,7 +246,7 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
 
 
 def _is_whole(content: Any) -> bool:
-    """Return whether the content of a manifest has the entries that opening an index needs."""
+    """Return whether the content of a manifest, any object, has the entries that opening an index needs."""
     parts = [content.get(name) for name in ("counts", "representations", "files")] if isinstance(content, dict) else [0]
     return all(isinstance(part, dict) for part in parts) and all(
         isinstance(entry, dict) and type(entry.get("bytes")) is int and entry["bytes"] > 0 and "sha256" in entry

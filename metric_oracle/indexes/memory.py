@@ -19,33 +19,21 @@ from metric_oracle.sources.inputs import Inputs
 
 
 class MemoryIndex(Index):
-    """An index without files, for scores of pairs, which are those of an index with files. It is not searched.
+    """An index without files, of one report or more, for scores of pairs; they equal those of an index with files.
 
-    Parameters
-    ----------
-    inputs : Inputs
-        The reports, at least one, with what the metrics read.
-    metrics : sequence of str
-        What to build for.
-    progress : function
-        Called as ``progress(name, None, None)`` before each representation is built.
-
-    Raises
-    ------
-    InputError
-        If the inputs lack what a metric needs.
+    It holds what the metrics with these names read, and is not searched. InputError is raised if the inputs lack
+    something. `progress` is called as ``progress(name, None, None)`` before each representation is built.
     """
 
     __reduce__ = object.__reduce__
 
     def __init__(self, inputs: Inputs, metrics: Sequence[str], *, progress: Progress = silent) -> None:
-        """Build the representations; see the class."""
         self.folder = Path("memory")
         self._inputs = inputs
         self._opened: dict[str, Any] = {}
         self._counted: Index | None = None
         place: dict[str, int] = {}
-        row_text = np.fromiter(
+        text_of_row = np.fromiter(
             (place.setdefault(text, len(place)) for text in inputs.texts), np.int64, len(inputs.texts)
         )
         texts, described = list(place), {}
@@ -54,26 +42,29 @@ class MemoryIndex(Index):
         for kind in kinds_of(inputs, metrics):
             progress(kind, None, None)
             readers = [metric for metric in single if kind in metric.representations]
-            self._opened[kind], described[kind] = _build(kind, inputs, (texts, row_text), readers)
+            self._opened[kind], described[kind] = _build(kind, inputs, (texts, text_of_row), readers)
         self._built = dict(self._opened)
         counts = {"reports": len(inputs.ids), "distinct_texts": len(texts)}
         self.manifest = {"content": {"counts": counts, "representations": described}, "fingerprint": ""}
 
     @cached_property
     def reports(self) -> pa.Table:
-        """Table of the reports, with the columns study_id and text."""
+        """The reports, with the columns study_id and text alone."""
         columns = {"study_id": Strings(self._inputs.ids).arrow, "text": Strings(self._inputs.texts).arrow}
         return pa.table(columns, pa.schema([REPORTS.field(name) for name in columns]))
 
     def _load(self, kind: str) -> Any:
-        """Return a representation that was built."""
+        """Return the representation that was built under a name."""
         return self._built[kind]
 
 
 def _build(
     kind: str, inputs: Inputs, texts: tuple[Sequence[str], np.ndarray], readers: Sequence[Metric]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return a representation for the metrics that read it, and what the manifest of an index records of it."""
+    """Return a representation for the metrics that read it, and what the manifest of an index records of it.
+
+    `texts` has the distinct texts, and the place of each report's text among them.
+    """
     representation = REPRESENTATIONS[kind].load_class()
     if REPRESENTATIONS[kind].is_encoded and inputs.scratch is None:
         # Token states are written as they are made. The file is mapped, and stays until the mapping is gone.

@@ -28,8 +28,8 @@ from metric_oracle.indexes.features import (
     invert,
     load_features,
     lookup,
-    most_features,
     places_of_lists,
+    too_many_features,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
@@ -58,12 +58,12 @@ def _prepare(text: str) -> str:
 
 
 def tokenize_rouge(text: str) -> list[str]:
-    """Tokenize as rouge-score's default tokenizer does without stemming: lower-case runs of a-z and 0-9."""
+    """Return the tokens of rouge-score's default tokenizer without stemming: lower-case runs of a-z and 0-9."""
     return _NOT_ALNUM.sub(" ", text.lower()).split()
 
 
 def n_wordless(texts: Iterable[str]) -> int:
-    """Return how many texts have letters, but no token of `tokenize_rouge`: those of other scripts."""
+    """Return how many texts have letters but no token of `tokenize_rouge`: those of other scripts."""
     return sum(not text.isspace() and any(map(str.isalpha, text)) and not tokenize_rouge(text) for text in texts)
 
 
@@ -88,57 +88,54 @@ ROLES = {kind: _roles(kind) for kind in TOKENIZERS}
 class NgramIndex(FeatureDocuments):
     """N-gram features of the distinct token sequences of a corpus, sorted by ascending length."""
 
-    # Folder of the index: "ngrams" (CXR-Report-Metric's tokens, orders 1 to 4), "coco" (pycocoevalcap's, orders 1
-    # to 4) or "words" (ROUGE tokens, order 1).
-    kind: str
+    kind: str  # a key of `TOKENIZERS`; another name, such as "stems", if the index encodes no queries
     features: Features  # family n - 1 holds the n-grams of order n
     vocabulary: Sequence[str]  # words in code-point order; the id of a word is its position
-    # int64[...], n-grams of order 2 and up: within an order, ascending keys (id of the first n - 1 words *
-    # vocabulary size + id of the last word).
+    # int64[...], keys of the n-grams of order 2 and up, ascending within an order: id of the first n - 1 words *
+    # vocabulary size + id of the last word. The id of an n-gram is its position within its order.
     gram_key: np.ndarray
-    # int64[max_order + 1], offsets of each order in `gram_key`; order 1 has no keys, because a word is identified
-    # by its id.
+    # int64[max_order + 1], offsets of each order in `gram_key`. Order 1 has no keys: the id of a word identifies it.
     gram_ptr: np.ndarray
-    # int64[...], second and later occurrences: within an order, ascending keys (n-gram id << 32 | occurrence).
+    # int64[...], keys of second and later occurrences, ascending within an order: n-gram id << 32 | occurrence.
     repeat_key: np.ndarray
     repeat_ptr: np.ndarray  # int64[max_order + 1], offsets of each order in `repeat_key`
-    family_ptr: np.ndarray  # int64[max_order + 1], first feature id of each order
+    family_ptr: np.ndarray  # int64[max_order + 1], first feature id of each order, and the number of features
     sequence: np.ndarray  # int32[...], word ids of the documents, in the order of the text
     sequence_ptr: np.ndarray  # int64[D + 1], offsets of each document in `sequence`
     derived_files: ClassVar[tuple[str, ...]] = ("features.arrow",)
 
     @cached_property
     def words(self) -> list[str]:
-        """The vocabulary as a list, made at its first use, because a large one would slow down opening."""
+        """The vocabulary as a list, made at its first use, because a large one would slow down opening the index."""
         return list(self.vocabulary)
 
     @cached_property
     def word_id(self) -> dict[str, int]:
-        """The id of each word, made at the first query."""
+        """The id of each word."""
         return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
     def buckets(self) -> np.ndarray:
-        """Length buckets, int64[C, 8]: documents of one have equal numbers of tokens. See `features.buckets_of`."""
+        """Length buckets of documents with equal numbers of tokens, int64[C, 8]; see `features.buckets_of`."""
         length = self.features.sizes[0]
         return buckets_of(length, length, length, length)
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> SequenceCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SequenceCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return SequenceCorpus(self.features, self.buckets, self.sequence, self.sequence_ptr, len(self.vocabulary))
 
     def item(self, document: int) -> tuple[str, ...]:
-        """Return the tokens of a document, for the plain scorer."""
+        """Return the tokens of a document."""
         words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
         return tuple(map(self.words.__getitem__, words.tolist()))
 
     def encode(self, inputs: Inputs) -> "NgramQueries":
-        """Tokenize the queries and look up their features, each distinct one once."""
+        """Tokenize the queries, and look up each of their distinct features once."""
         which, items, words, flat, ptr = distinct_sequences(inputs.texts, self.kind)
         return self._encoded(which, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
-        """Return the queries, which are rows of this index, as encoded queries made from its own documents."""
+        """Return the queries' own documents, without tokenizing their texts."""
         assert inputs.stored is not None
         documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
@@ -146,19 +143,22 @@ class NgramIndex(FeatureDocuments):
         return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
-        """Return the documents as queries for the kernels, to score them with one another."""
+        """Return the documents."""
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
-    def encode_again(self, inputs: Inputs, encoded: "NgramQueries | None", **settings: Any) -> "NgramQueries":
-        """Look up the features of queries that were tokenized for another shard; each feature is looked up once."""
-        if encoded is None:
+    def encode_again(self, inputs: Inputs, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":
+        """Look up each distinct feature of the queries once, without tokenizing their texts again."""
+        if encoded_before is None:
             return self.encode(inputs)
-        return self._encoded(encoded.which, encoded.items, encoded.query_index)
+        return self._encoded(encoded_before.which, encoded_before.items, encoded_before.query_index)
 
-    def _encoded(self, which: np.ndarray, items: Sequence[tuple[str, ...]], own: "NgramIndex") -> "NgramQueries":
-        """Return the queries whose distinct sequences are `items`, by an index of these."""
-        words = self.ids_of_words(own.words)[own.sequence]
-        return NgramQueries(which, items, as_queries(own.features, self.ids_of(own)), words, own.sequence_ptr, own)
+    def _encoded(
+        self, which: np.ndarray, items: Sequence[tuple[str, ...]], query_index: "NgramIndex"
+    ) -> "NgramQueries":
+        """Return queries whose distinct sequences are `items` and the documents of `query_index`."""
+        words = self.ids_of_words(query_index.words)[query_index.sequence]
+        queries = as_queries(query_index.features, self.ids_of(query_index))
+        return NgramQueries(which, items, queries, words, query_index.sequence_ptr, query_index)
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
         """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
@@ -184,32 +184,29 @@ class NgramIndex(FeatureDocuments):
         return np.concatenate(ids)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "NgramIndex":
-        """Index the distinct texts of a corpus; see `build_ngrams`."""
-        return build_ngrams(kind, texts, row_text, inputs.scratch)
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "NgramIndex":
+        """Index the n-grams of the texts."""
+        return build_ngrams(kind, texts, text_of_row, inputs.scratch)
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> "NgramIndex":
-        """Build what scores of pairs read.
-
-        For BLEU and ROUGE-L these are the n-grams of the orders that the metrics use, without posting lists.
-        """
+        """Build the orders of the metrics alone, without posting lists, if all are BLEU or ROUGE-L; else all."""
         if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
-            return cls.build(kind, inputs, texts, row_text)
+            return cls.build(kind, inputs, texts, text_of_row)
         order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
-        return build_ngrams(kind, texts, row_text, max_order=order, is_searched=False)
+        return build_ngrams(kind, texts, text_of_row, max_order=order, is_searched=False)
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write all arrays into one file."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features")}
         write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays})
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "NgramIndex":
-        """Open a saved representation."""
-        columns = read_arrays(files["features.arrow"])
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "NgramIndex":
+        """Open the arrays."""
+        columns = read_arrays(mapped_files["features.arrow"])
         opened = cls(kind=kind, features=load_features(columns), **columns)
         check_offsets(opened.sequence_ptr, opened.sequence)
         check_offsets(opened.gram_ptr, opened.gram_key)
@@ -235,7 +232,7 @@ class Items(Sequence[tuple[str, ...]]):
     """The token sequences of some documents; each is converted from word ids to strings when it is read."""
 
     corpus: NgramIndex
-    documents: np.ndarray
+    documents: np.ndarray  # int64[n], their numbers in the corpus
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -246,7 +243,7 @@ class Items(Sequence[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class Tokenized(Sequence[tuple[str, ...]]):
-    """The token sequences of some texts, cut by plain Python when one is read: few are, by the plain scorer."""
+    """The token sequences of some texts. One is cut by plain Python when it is read: only the plain scorer reads it."""
 
     texts: Sequence[str]
     tokenize: Callable[[str], list[str]]
@@ -265,10 +262,9 @@ class NgramQueries(Encoded):
     which: np.ndarray  # int64[Q], distinct sequence of each query
     items: Sequence[tuple[str, ...]]  # the distinct sequences
     queries: Queries  # their features
-    # int64[...], word ids of the sequences, -1 for words that the corpus lacks, and the offsets of each sequence.
-    words: np.ndarray
-    words_ptr: np.ndarray  # int64[len(items) + 1]
-    own: NgramIndex | None = None  # an index of the sequences, if there is one yet
+    words: np.ndarray  # int64[...], word ids of the sequences, -1 for words that the corpus lacks
+    words_ptr: np.ndarray  # int64[len(items) + 1], offsets of each sequence in `words`
+    own: NgramIndex | None = None  # `query_index`, if it was made already
 
     @property
     def batch(self) -> SequenceBatch:
@@ -285,14 +281,14 @@ class NgramQueries(Encoded):
         return index_queries(words, flat.astype(np.int32), ptr, self.queries.sizes.shape[1])
 
     def item(self, q: int) -> tuple[str, ...]:
-        """Return the tokens of a distinct query, for the plain scorer."""
+        """Return the tokens of a distinct query, by its number."""
         return self.items[q]
 
 
 def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the position of the first word of each n-gram of an order, and the text that it is in: int64[n] each.
+    """Return where each n-gram of `order` words begins, and the text that it is in, text after text: int64[...] each.
 
-    `ptr` has the offset of each text; `order` is n.
+    `ptr` has the offsets of the texts. N-grams are not joined over the end of a text.
     """
     lengths = np.maximum(np.diff(ptr) - (order - 1), 0)
     text = np.repeat(np.arange(len(ptr) - 1), lengths)
@@ -303,18 +299,10 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 def distinct_sequences(
     texts: Sequence[str], kind: str
 ) -> tuple[np.ndarray, Tokenized, list[str], np.ndarray, np.ndarray]:
-    """Tokenize texts by compiled code, and return the distinct token sequences.
+    """Tokenize texts by compiled code, and number the distinct token sequences by first appearance.
 
-    Returns
-    -------
-    which : int64[n]
-        Distinct sequence of each text; they are numbered by first appearance.
-    items : Tokenized
-        The distinct sequences.
-    words : list of str
-        The words, in code-point order.
-    flat, ptr : int32[T], int64[m + 1]
-        Word ids of the distinct sequences, and the offsets of each sequence.
+    Return the number of each text's sequence, int64[n]; the sequences; their words in code-point order; and the
+    sequences as word ids, int32[T], with the offsets of each, int64[m + 1].
     """
     distinct = list(dict.fromkeys(texts))
     number = dict(zip(distinct, count())).__getitem__
@@ -335,9 +323,9 @@ def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tu
 
 
 def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Tokenize texts; return the words in code-point order, the word ids, int32[T], and the offsets, int64[n + 1].
+    """Tokenize texts as ``TOKENIZERS[kind]`` does, by compiled code.
 
-    The tokens are those of ``TOKENIZERS[kind]``, cut by compiled code.
+    Return the words in code-point order, the word ids of all texts, int32[T], and the offsets of each, int64[n + 1].
     """
     number: dict[str, int] = defaultdict(count().__next__)
     parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
@@ -371,12 +359,12 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
 
 
 def _ends(texts: Sequence[str] | Sequence[bytes]) -> np.ndarray:
-    """Return the offset of each text in all of them joined, and their total length: int64[n + 1]."""
+    """Return the offset of each text in all of them joined, and their length: int64[n + 1]."""
     return np.concatenate([[0], np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))])
 
 
 def _in_lower_case(text: str, kind: str) -> bytes:
-    """Return a text in lower case as UTF-8, with only ASCII blanks between its tokens."""
+    """Return a text in lower case as UTF-8, with ASCII blanks between the tokens of ``TOKENIZERS[kind]``."""
     lowered = text.lower()
     if kind == "coco" and not lowered.isascii():
         lowered = " ".join(lowered.split())
@@ -394,27 +382,16 @@ def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def build_ngrams(
     kind: str,
     texts: Sequence[str],
-    row_text: np.ndarray,
+    text_of_row: np.ndarray,
     scratch: Path | None = None,
     *,
     max_order: int | None = None,
     is_searched: bool = True,
 ) -> NgramIndex:
-    """Index the n-grams of a corpus.
+    """Index the n-grams of distinct texts; `text_of_row` has the place of each corpus row's text: int64[N].
 
-    Parameters
-    ----------
-    kind : {"ngrams", "coco", "words"}
-    texts : sequence of str
-        Distinct texts.
-    row_text : int64[N]
-        Index in `texts` of the text of each corpus row.
-    scratch : Path or None
-        See `indexes.features.invert`.
-    max_order : int, optional
-        Greatest n of the n-grams, by default that of the kind.
-    is_searched : bool
-        Whether to make posting lists, which only a search reads.
+    `kind` is a key of `TOKENIZERS`, and says how long n-grams are unless `max_order` does. `scratch` and `is_searched`
+    are as in `index_sequences`.
     """
     max_order = MAX_ORDER[kind] if max_order is None else max_order
     words, flat, ptr = number_tokens(texts, kind)
@@ -423,7 +400,7 @@ def build_ngrams(
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     ptr, flat = reorder(ptr, flat, first[order])
-    document_of_row = rank[document_of_text][row_text]
+    document_of_row = rank[document_of_text][text_of_row]
     return index_sequences(
         kind, Strings(words), flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched
     )
@@ -432,7 +409,7 @@ def build_ngrams(
 def index_sequences(
     kind: str,
     words: Sequence[str],
-    flat: np.ndarray,
+    word_ids: np.ndarray,
     ptr: np.ndarray,
     document_of_row: np.ndarray,
     max_order: int,
@@ -440,39 +417,28 @@ def index_sequences(
     *,
     is_searched: bool = True,
 ) -> NgramIndex:
-    """Index the n-grams of token sequences.
+    """Index the n-grams of up to `max_order` words in distinct token sequences.
 
-    Parameters
-    ----------
-    kind : str
-    words : sequence of str
-        The vocabulary, in code-point order.
-    flat, ptr : int32[T], int64[D + 1]
-        Word ids of the sequences, shortest first, and their offsets.
-    document_of_row : int64[N]
-        Sequence of each corpus row.
-    max_order : int
-        Greatest n of the n-grams.
-    scratch : Path or None
-        See `indexes.features.invert`.
-    is_searched : bool
-        Whether to make posting lists, which only a search reads.
+    If the index is to be searched, the sequences are sorted by ascending length. `word_ids` has the place of each token
+    in `words`, which are in code-point order: int32[T]. `ptr` has the offsets of the sequences, and `document_of_row`
+    the sequence of each row, -1 for none: int64[D + 1] and int64[N]. Without `is_searched` there are no posting lists.
+    For `scratch` see `indexes.features.invert`.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
     fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # 0 until a feature is placed; 0 is never the id of a repeated occurrence
     gram_keys, repeat_keys, family_ptr = [], [], [0]
-    ptr, flat = read_only((ptr, flat))
-    gram = flat.copy()
+    ptr, word_ids = read_only((ptr, word_ids))
+    gram = word_ids.copy()
     for n in range(1, max_order + 1):
         if n == 1:
             keys, place = np.empty(0, np.int64), np.arange(len(words), dtype=np.int32)
         else:
-            keys, place = ranked(number_grams(ptr, flat, gram, n, len(words), most_features(0)))
+            keys, place = ranked(number_grams(ptr, word_ids, gram, n, len(words), too_many_features(0)))
         gram_keys.append(keys)
         repeats = family_ptr[-1] + len(place)
         check_features(repeats)
-        most = most_features(repeats)
+        most = too_many_features(repeats)
         keys, place = ranked(place_features(ptr, gram, place, n, fwd_ptr, fwd_id, family_ptr[-1], most))
         repeat_keys.append(keys)
         family_ptr.append(repeats + len(keys))
@@ -493,11 +459,11 @@ def index_sequences(
         np.concatenate(repeat_keys),
         np.cumsum([0] + [len(k) for k in repeat_keys]).astype(np.int64),
         family,
-        flat,
+        word_ids,
         ptr,
     )
 
 
-def index_queries(words: Sequence[str], flat: np.ndarray, ptr: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of token sequences in the given order, without posting lists; see `index_sequences`."""
-    return index_sequences("queries", words, flat, ptr, np.arange(len(ptr) - 1), max_order, is_searched=False)
+def index_queries(words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, max_order: int) -> NgramIndex:
+    """Index the n-grams of queries, the token sequences, without posting lists; see `index_sequences`."""
+    return index_sequences("queries", words, word_ids, ptr, np.arange(len(ptr) - 1), max_order, is_searched=False)

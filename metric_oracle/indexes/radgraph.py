@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -62,15 +62,13 @@ class GraphIndex(FeatureDocuments):
     """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities."""
 
     features: Features
-    # Sequences of str, distinct strings in code-point order; `tokens` also has the lower-case form of each token.
-    tokens: Sequence[str]
-    labels: Sequence[str]  # sequences of str
-    relation_types: Sequence[str]  # sequences of str
-    # int64[V]. Keys of the features, ascending within each family; a feature's id is its position. See
-    # `graph_keys.pack_keys`.
+    tokens: Sequence[str]  # distinct, in code-point order, among them the lower-case form of each token
+    labels: Sequence[str]  # distinct, in code-point order
+    relation_types: Sequence[str]  # distinct, in code-point order
+    # int64[V], keys of `graph_keys.pack_keys`, ascending within each family. The id of a feature is its position.
     keys: np.ndarray
     family_ptr: np.ndarray  # int64[5], first feature id of each family, and the number of features
-    schema: str  # label schema, "radgraph" or "radgraph-xl"
+    schema: str  # label schema, such as "radgraph" or "radgraph-xl"
     # Number of relations left out because their target is missing. Set while building; later the manifest has it.
     n_dangling: int = 0
     data_files: ClassVar[tuple[str, ...]] = ("graphs.arrow",)
@@ -88,11 +86,11 @@ class GraphIndex(FeatureDocuments):
 
     @cached_property
     def _buckets(self) -> dict[tuple[int, int], np.ndarray]:
-        """Length buckets by pair of families, made when first used."""
+        """The length buckets of pairs of families that were used so far."""
         return {}
 
     def buckets(self, family_a: int, family_b: int) -> np.ndarray:
-        """Return the length buckets for a metric of these two families; `family_b` is -1 for a metric of one family."""
+        """Return the length buckets, see `buckets_of`, for a metric of two families; `family_b` is -1 if it has one."""
         if (family_a, family_b) not in self._buckets:
             sizes = self.features.sizes
             finest = _sort_key(sizes)
@@ -100,25 +98,25 @@ class GraphIndex(FeatureDocuments):
             self._buckets[family_a, family_b] = buckets_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
         return self._buckets[family_a, family_b]
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> SetCorpus:
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SetCorpus:
         """Return the arrays that the kernels read, with length buckets for the families of the metric."""
         options: dict[str, Any] = dict(metric.options)
         return SetCorpus(self.features, self.buckets(options["family_a"], options["family_b"]))
 
     def item(self, document: int) -> Graph:
-        """Return the sets of a document, with strings."""
+        """Return the sets of a document."""
         ids = self.features.fwd_id[self.features.fwd_ptr[document] : self.features.fwd_ptr[document + 1]]
         family = np.searchsorted(self.family_ptr, ids, side="right") - 1
         keys = self.keys[ids]
         return Graph(*(frozenset(self._spell(f, int(k)) for k in keys[family == f]) for f in range(len(FAMILIES))))
 
     def _entity(self, key: int) -> tuple[str, str]:
-        """Return token and label of an entity from its key."""
+        """Return token and label of an entity from the key that it has in the family "entities"."""
         tokens, labels, _ = self._strings
         return tokens[key >> 5], labels[key & 31]
 
     def _spell(self, family: int, key: int) -> tuple[Any, ...]:
-        """Return the strings of a feature, from its key."""
+        """Return the element of the set `family` of a `Graph` that a key stands for."""
         tokens, _, types = self._strings
         if family == 0:
             return self._entity(key)
@@ -136,7 +134,7 @@ class GraphIndex(FeatureDocuments):
         """Look up the features of the queries' graphs; every query must have a graph."""
         graphs, graph_of_row = inputs.attached["radgraph"].both
         graphs = self.as_compared(graphs)
-        queries = encode_graphs(graphs, graph_of_row, self)
+        queries = self._look_up(graphs, graph_of_row)
         # Queries with the same sizes and the same features of the corpus have the same results.
         bounds = queries.ptr[:: len(FAMILIES)].copy()
         seen: dict[bytes, int] = {}
@@ -156,10 +154,7 @@ class GraphIndex(FeatureDocuments):
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
-        """Return the queries, which are rows of this index, as encoded queries made from its own documents.
-
-        If the queries come with other graphs than those of the index, their features are looked up.
-        """
+        """Return the queries' own documents; if they come with other graphs than the index has, encode these."""
         attachment = inputs.attached["radgraph"]
         if inputs.stored is None or attachment.stored_in != inputs.stored[0]:
             return self.encode(inputs)
@@ -170,23 +165,42 @@ class GraphIndex(FeatureDocuments):
         )
 
     def own_batch(self) -> SetBatch:
-        """Return the documents as queries for the kernels, to score them with one another."""
+        """Return the documents."""
         return SetBatch(self.own_queries())
 
-    def encode_again(self, inputs: Inputs, encoded: "GraphQueries | None", **settings: Any) -> "GraphQueries":
-        """Look up the features of queries that were encoded for another shard; each feature is looked up once."""
-        if encoded is None:
+    def encode_again(self, inputs: Inputs, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
+        """Look up each distinct feature of the queries once, by the index that they have of themselves."""
+        if encoded_before is None:
             return self.encode(inputs)
-        query_index = encoded.query_index
+        query_index = encoded_before.query_index
         example = query_index.row_id[query_index.row_ptr[:-1]]
         queries = as_queries(query_index.features, self.ids_of(query_index))
+        graph_of_query = encoded_before.graph_of_query
         return GraphQueries(
-            query_index.document_of_row,
-            encoded.graphs,
-            encoded.graph_of_query,
-            encoded.graph_of_query[example],
-            queries,
+            query_index.document_of_row, encoded_before.graphs, graph_of_query, graph_of_query[example], queries
         )
+
+    def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> Queries:
+        """Return the features of the queries' graphs, int64[Q] positions in the table, as one query each.
+
+        Raise InputError if the graphs have another label schema than the index.
+        """
+        if graphs.schema != self.schema and len(graphs.labels):
+            raise InputError(
+                "the queries' graphs",
+                f"must have the index's label schema {self.schema!r}",
+                repr(graphs.schema),
+                "Annotate both with one RadGraph model.",
+            )
+        queries, features = [], []
+        sizes = np.zeros((len(graph_of_query), len(FAMILIES)), np.int64)
+        for f, (graph, key) in enumerate(pack_keys(graphs, graph_of_query, *self.numbers)):
+            begin, end = self.family_ptr[f], self.family_ptr[f + 1]
+            position = lookup(self.keys[begin:end], key)
+            queries.append(graph)
+            features.append(np.where(position >= 0, position + begin, -1))
+            sizes[:, f] = np.bincount(graph, minlength=len(graph_of_query))
+        return pack_queries(np.concatenate(queries), np.concatenate(features), sizes, self.family_ptr)
 
     def ids_of(self, other: "GraphIndex") -> np.ndarray:
         """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
@@ -204,26 +218,26 @@ class GraphIndex(FeatureDocuments):
         return graphs
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "GraphIndex":
-        """Index the graphs of a corpus; see `build_graphs`."""
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "GraphIndex":
+        """Index the graphs in `inputs`; the texts are not read."""
         return build_graphs(*inputs.attached[kind].both)
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> "GraphIndex":
-        """Build what scores of pairs read: the families of the metrics alone, without posting lists."""
+        """Build the families of the metrics alone, without posting lists, if all metrics compare graphs; else all."""
         if not all(metric.representation == kind and metric.kernel == "radgraph" for metric in metrics):
-            return cls.build(kind, inputs, texts, row_text)
+            return cls.build(kind, inputs, texts, text_of_row)
         families = {int(str(metric.options[name])) for metric in metrics for name in ("family_a", "family_b")}
         return build_graphs(*inputs.attached[kind].both, families=families, is_searched=False)
 
     def counts(self) -> dict[str, Any]:
-        """Return the values that the manifest records: the number of dangling relations, and the label schema."""
+        """Return the number of relations left out, and the label schema."""
         return {"dangling_relations": self.n_dangling, "schema": self.schema}
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the features, their keys and vocabularies, and the posting lists apart, which follow from them."""
         features = self.features._asdict()
         postings = {name: features.pop(name) for name in ("post_ptr", "post_unit", "skip_slot", "skip")}
         arrays = {name: getattr(self, name) for name in ("tokens", "labels", "relation_types", "keys", "family_ptr")}
@@ -231,9 +245,9 @@ class GraphIndex(FeatureDocuments):
         write_arrays(folder / "postings.arrow", postings)
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "GraphIndex":
-        """Open a saved representation."""
-        columns = read_arrays(files["graphs.arrow"]) | read_arrays(files["postings.arrow"])
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "GraphIndex":
+        """Open the features, their keys and vocabularies, and the posting lists."""
+        columns = read_arrays(mapped_files["graphs.arrow"]) | read_arrays(mapped_files["postings.arrow"])
         opened = cls(features=load_features(columns), schema=columns.pop("schema")[0], **columns)
         check_offsets(opened.family_ptr, opened.keys)
         opened._check_keys()
@@ -251,6 +265,48 @@ class GraphIndex(FeatureDocuments):
         for kind in (relation & 15, related >> 24 & 15):
             check_ids(kind, len(self.relation_types))
 
+    @classmethod
+    def _of_features(
+        cls,
+        pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+        n_graphs: int,
+        graph_of_row: np.ndarray,
+        strings: tuple[Sequence[str], Sequence[str], Sequence[str]],
+        schema: str,
+        n_dangling: int = 0,
+        *,
+        is_searched: bool = True,
+    ) -> Self:
+        """Index graphs by their features: the (graph, key) pairs of each family, as `pack_keys` returns them.
+
+        `graph_of_row` has the graph of each row, -1 for a row without one: int64[N]. `strings` are the vocabularies of
+        the keys: tokens, labels and relation types. Without `is_searched` there are no posting lists.
+        """
+        keys, graphs, features = [], [], []
+        family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)
+        for f, (graph, key) in enumerate(pairs):
+            distinct, feature = np.unique(key, return_inverse=True)
+            keys.append(distinct)
+            graphs.append(graph)
+            features.append(feature + family_ptr[f])
+            family_ptr[f + 1] = family_ptr[f] + len(distinct)
+        check_features(int(family_ptr[-1]))
+        fwd_ptr, fwd_id, sizes = pack(np.concatenate(graphs), np.concatenate(features), n_graphs, family_ptr)
+
+        document, example = distinct_lists(fwd_ptr, fwd_id)
+        sizes = sizes[:, example]
+        order = np.lexsort(_sort_key(sizes)[::-1])
+        sizes = sizes[:, order]
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
+        document_of_row = np.where(graph_of_row >= 0, rank[document[graph_of_row]] if len(document) else -1, -1)
+        if is_searched:
+            indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))
+        else:
+            indexed_features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family_ptr[-1]))
+        return cls(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
+
 
 @dataclass(frozen=True)
 class GraphQueries(Encoded):
@@ -259,8 +315,8 @@ class GraphQueries(Encoded):
     which: np.ndarray  # int64[Q], distinct graph of each query
     graphs: GraphTable
     graph_of_query: np.ndarray  # int64[Q], position of each query's graph in the table
-    # int64[n]. Position of each distinct graph in the table. Graphs that differ only in features that the corpus
-    # lacks are one.
+    # int64[n], position of each distinct graph in the table. Graphs of equal sizes that differ only in features that
+    # the corpus lacks are one.
     chosen: np.ndarray
     queries: Queries  # features of the distinct graphs
 
@@ -275,12 +331,12 @@ class GraphQueries(Encoded):
         return build_graphs(self.graphs, self.graph_of_query)
 
     def item(self, q: int) -> Graph:
-        """Return the sets of a distinct query, made from its graph without the index."""
+        """Return the sets of a distinct query, by its number, made from its graph without the index."""
         return spell_graph(self.graphs, int(self.chosen[q]))
 
 
 def spell_graph(graphs: GraphTable, g: int) -> Graph:
-    """Return the sets of graph number `g`, made from its entities and relations."""
+    """Return the sets of the graph at position `g` of the table, made from its entities and relations."""
     begin, end = graphs.entity_ptr[g], graphs.entity_ptr[g + 1]
     entities = [
         (graphs.tokens[t], graphs.labels[label])
@@ -308,7 +364,7 @@ def spell_graph(graphs: GraphTable, g: int) -> Graph:
 
 
 def _sort_key(sizes: np.ndarray) -> np.ndarray:
-    """Return the key by which documents are sorted, int32[2, D]: entities + relations, and entities."""
+    """Return the keys by which documents are sorted, int32[2, D]: entities + relations, then entities."""
     return np.stack([sizes[0] + sizes[1], sizes[0]])
 
 
@@ -319,40 +375,32 @@ def build_graphs(
     families: Collection[int] = range(len(FAMILIES)),
     is_searched: bool = True,
 ) -> GraphIndex:
-    """Index the graphs of a corpus.
+    """Index the graphs of a corpus; `graph_of_row` has the position of each row's graph, -1 for none: int64[N].
 
-    Parameters
-    ----------
-    graphs : GraphTable
-    graph_of_row : int64[N]
-        Position of each row's graph, -1 for a row without one.
-    families : collection of int
-        Families of features to index.
-    is_searched : bool
-        Whether to make posting lists, which only a search reads.
+    Features of other families than `families` are left out. Without `is_searched` there are no posting lists.
     """
     used, which = np.unique(graph_of_row[graph_of_row >= 0], return_inverse=True)
-    row_graph = np.full(len(graph_of_row), -1, np.int64)
-    row_graph[graph_of_row >= 0] = which
+    used_of_row = np.full(len(graph_of_row), -1, np.int64)
+    used_of_row[graph_of_row >= 0] = which
     tokens = sorted(set(graphs.tokens) | {t.lower() for t in graphs.tokens})
     strings = Strings(tokens), sorted(graphs.labels), sorted(graphs.relation_types)
     token, label, kind = (numbered(vocabulary) for vocabulary in (tokens, *strings[1:]))
     pairs = pack_keys(graphs, used, token, label, kind, families)
-    return _indexed(
-        GraphIndex, pairs, len(used), row_graph, strings, graphs.schema, graphs.n_dangling, is_searched=is_searched
+    return GraphIndex._of_features(
+        pairs, len(used), used_of_row, strings, graphs.schema, graphs.n_dangling, is_searched=is_searched
     )
 
 
 class LowerCaseIndex(GraphIndex):
     """Features of graphs with all tokens lower-cased, as the radgraph package compares them since July 2026.
 
-    It has no files of its own: the features follow from those of `GraphIndex`, whose `tokens` have all lower-case
-    forms.
+    It has no files of its own: the features follow from those of `GraphIndex`, whose vocabulary `tokens` also has the
+    lower-case form of each token.
     """
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "LowerCaseIndex":
-        """Lower-case the tokens of every feature, and merge features and documents that become equal."""
+        """Lower-case the tokens of each stored feature, and merge features and documents that become equal."""
         index: GraphIndex = parts["radgraph"]
         number, _, _ = index.numbers
         lower = np.array([number[token.lower()] for token in index.tokens], np.int64)
@@ -365,97 +413,8 @@ class LowerCaseIndex(GraphIndex):
             is_of_family = (fwd_id >= begin) & (fwd_id < end)
             pairs.append(distinct_pairs(documents[is_of_family], keys[fwd_id[is_of_family] - begin]))
         strings = index.tokens, index.labels, index.relation_types
-        return _indexed(cls, pairs, len(fwd_ptr) - 1, index.document_of_row, strings, index.schema)
+        return cls._of_features(pairs, len(fwd_ptr) - 1, index.document_of_row, strings, index.schema)
 
     def as_compared(self, graphs: GraphTable) -> GraphTable:
         """Return graphs with the tokens in the form that is compared: in lower case."""
         return replace(graphs, tokens=[token.lower() for token in graphs.tokens])
-
-
-Graphs = TypeVar("Graphs", bound=GraphIndex)
-
-
-def _indexed(
-    kind: type[Graphs],
-    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
-    n_graphs: int,
-    row_graph: np.ndarray,
-    strings: tuple[Sequence[str], Sequence[str], Sequence[str]],
-    schema: str,
-    n_dangling: int = 0,
-    *,
-    is_searched: bool = True,
-) -> Graphs:
-    """Index graphs by the (graph, key) pairs of each family.
-
-    Parameters
-    ----------
-    kind : type
-        Class of the index to return.
-    pairs : sequence of (int64[...], int64[...])
-        Graph and key of each feature, one pair of arrays for each family.
-    n_graphs : int
-    row_graph : int64[N]
-        Graph of each row, -1 for a row without one.
-    strings : (tokens, labels, relation types)
-        Vocabularies of the keys.
-    schema : str
-        Label schema.
-    n_dangling : int
-        Number of relations left out because their target is missing.
-    is_searched : bool
-        Whether to make posting lists, which only a search reads.
-    """
-    keys, graphs, features = [], [], []
-    family_ptr = np.zeros(len(FAMILIES) + 1, np.int64)
-    for f, (graph, key) in enumerate(pairs):
-        distinct, feature = np.unique(key, return_inverse=True)
-        keys.append(distinct)
-        graphs.append(graph)
-        features.append(feature + family_ptr[f])
-        family_ptr[f + 1] = family_ptr[f] + len(distinct)
-    check_features(int(family_ptr[-1]))
-    fwd_ptr, fwd_id, sizes = pack(np.concatenate(graphs), np.concatenate(features), n_graphs, family_ptr)
-
-    document, example = distinct_lists(fwd_ptr, fwd_id)
-    sizes = sizes[:, example]
-    order = np.lexsort(_sort_key(sizes)[::-1])
-    sizes = sizes[:, order]
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
-    document_of_row = np.where(row_graph >= 0, rank[document[row_graph]] if len(document) else -1, -1)
-    if is_searched:
-        indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))
-    else:
-        indexed_features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family_ptr[-1]))
-    return kind(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
-
-
-def encode_graphs(graphs: GraphTable, chosen: np.ndarray, index: GraphIndex) -> Queries:
-    """Look up the features of query graphs.
-
-    Parameters
-    ----------
-    graphs : GraphTable
-    chosen : int64[Q]
-        Position of each query's graph in the table.
-    index : GraphIndex
-        The corpus.
-    """
-    if graphs.schema != index.schema and len(graphs.labels):
-        raise InputError(
-            "the queries' graphs",
-            f"must have the index's label schema {index.schema!r}",
-            repr(graphs.schema),
-            "Annotate both with one RadGraph model.",
-        )
-    queries, features = [], []
-    sizes = np.zeros((len(chosen), len(FAMILIES)), np.int64)
-    for f, (graph, key) in enumerate(pack_keys(graphs, chosen, *index.numbers)):
-        begin, end = index.family_ptr[f], index.family_ptr[f + 1]
-        position = lookup(index.keys[begin:end], key)
-        queries.append(graph)
-        features.append(np.where(position >= 0, position + begin, -1))
-        sizes[:, f] = np.bincount(graph, minlength=len(chosen))
-    return pack_queries(np.concatenate(queries), np.concatenate(features), sizes, index.family_ptr)

@@ -22,8 +22,8 @@ def make_remote(
 ) -> tuple[list[Path], int]:
     """Build, in the workers of a cluster, the shards that do not exist yet; see `Maker` in `indexes.shard_build`.
 
-    `progress` is also called with the number of finished shards and of all shards; until the latter is known,
-    `expected` takes its place.
+    `progress` is called with the names of a shard and its part, and with the numbers of finished and of all shards.
+    Until the latter is known, it is `expected`.
     """
     busy: list[Path] = []
     n_existing = n_shards = 0
@@ -47,7 +47,7 @@ def make_remote(
             busy.append(out / task.name)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
-        """Report the progress of the workers."""
+        """Report the progress of the workers, each with its last report by the name of its task."""
         if progress is not None:
             name, step = min(((name, beat.step) for name, beat in beats.items()), default=("", ""))
             more = f", and {len(beats) - 1} more" if len(beats) > 1 else ""
@@ -58,8 +58,5 @@ def make_remote(
 
 
 def make_one(shared: Any, reporter: WorkerProgress, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
-    """Build a shard in a worker; return False if another worker is building it.
-
-    See `indexes.shard_build.make_shard`.
-    """
+    """Build a shard in a worker, as `indexes.shard_build.make_shard` does; return False if another is building it."""
     return make_shard(Path(folder), piece, shared, metrics, lambda step, done, total: reporter.say(step))

@@ -36,24 +36,22 @@ COPIES = 2  # extra copies of the first vector of a set, with weight 0
 class SentenceIndex(Documents):
     """Distinct sets of sentence vectors of a corpus, largest first."""
 
-    # float32[T, d]. Vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they
-    # are sorted by their bytes, so that reports with the same sentences in another order are one set.
+    # float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they are
+    # sorted by their bytes, so that reports with the same sentences in another order are one set.
     vectors: np.ndarray
     ptr: np.ndarray  # int64[D + 1], offsets of the vectors of each set, including the copies
-    row_ptr: np.ndarray  # int64[D + 1], rows of each set, ascending
-    row_id: np.ndarray  # int64[...]
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each set
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a set
     screens: dict[str, np.ndarray]  # data from which cosines are bounded, see `kernels.bertscore.codec.screen`
     data_files: ClassVar[tuple[str, ...]] = ("sentences.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "SentenceIndex":
-        """Index the sentence vectors of a corpus.
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceIndex":
+        """Index the sentence vectors in `inputs`; the texts are not read.
 
-        Raises
-        ------
-        InputError
-            If vectors have more components, or a report has more sentences, than the proof of the bounds allows.
+        Raise InputError if vectors have more components, or a report has more sentences, than the proof of the bounds
+        allows.
         """
         vectors, ptr, set_of_row = _distinct_sets(inputs.attached[kind], 1)
         longest = int(np.diff(ptr).max(initial=0))
@@ -67,7 +65,7 @@ class SentenceIndex(Documents):
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
     def encode(self, inputs: Inputs) -> "SentenceQueries":
-        """Return the distinct sets of the queries."""
+        """Return the distinct sets of the queries; raise InputError unless their vectors have the index's width."""
         attachment = inputs.attached["sentences"]
         width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
         if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
@@ -80,9 +78,9 @@ class SentenceIndex(Documents):
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
 
-    def corpus(self, metric: Metric, encoded: "SentenceQueries") -> Corpus:
-        """Return the arrays that the kernels read."""
-        width = encoded.batch.states.shape[1]
+    def corpus(self, metric: Metric, encoded_queries: "SentenceQueries") -> Corpus:
+        """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
+        width = encoded_queries.batch.states.shape[1]
         if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
             vectors = _any_vectors(len(self.vectors), width)
             return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
@@ -90,7 +88,7 @@ class SentenceIndex(Documents):
 
     @cached_property
     def _corpus(self) -> Corpus:
-        """The arrays that the kernels read."""
+        """The arrays that the kernels read, in the width of the index."""
         ids = _weights(self.ptr)
         screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
         order = screens.pop("order", None)  # indexes of version 0.2 have none
@@ -107,33 +105,33 @@ class SentenceIndex(Documents):
         )
 
     def item(self, document: int) -> np.ndarray:
-        """Return the vectors of a set, float32[n, d]."""
+        """Return the vectors of a document without the copies, float32[n, d]."""
         return self.vectors[self.ptr[document] : self.ptr[document + 1] - COPIES]
 
     def key(self, document: int) -> bytes:
-        """Return bytes that identify a set in any index."""
+        """Return the vectors of a document as bytes."""
         return self.item(document).tobytes()
 
     def counts(self) -> dict[str, Any]:
-        """Return what the manifest records: sentences of the distinct sets, and the width of their vectors."""
+        """Return the number of sentences of the distinct sets, and the width of their vectors."""
         return {"sentences": len(self.vectors) - COPIES * (len(self.ptr) - 1), "width": self.vectors.shape[1]}
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the vectors and their rows, and the data of the bounds apart."""
         arrays = {"vectors": self.vectors, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
         write_arrays(folder / "sentences.arrow", arrays)
         write_arrays(folder / "screen.arrow", self.screens)
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "SentenceIndex":
-        """Open a saved representation; the arrays stay in the mapped files."""
-        arrays, screens = (read_arrays(files[name]) for name in (*cls.data_files, *cls.derived_files))
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "SentenceIndex":
+        """Open the vectors, their rows and the data of the bounds."""
+        arrays, screens = (read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files))
         check_offsets(arrays["ptr"], arrays["vectors"])
         check_ids(screens["cell"], len(screens["centers"]))
         return cls(**arrays, screens=screens)
 
     def table(self) -> SentenceTable:
-        """Return the sets without the copies, as an input of another index."""
+        """Return the sets in the form of sentence vectors that a user gives, with the number of each as its id."""
         ids = [str(document) for document in range(len(self.ptr) - 1)]
         ptr = self.ptr - COPIES * np.arange(len(self.ptr))
         return SentenceTable(ids, ptr, self.vectors[_weights(self.ptr) > 0])
@@ -147,12 +145,12 @@ class SentenceQueries(Encoded):
     batch: TokenBatch  # the sets, with sentences in place of tokens
 
     def item(self, q: int) -> np.ndarray:
-        """Return the vectors of a distinct query, float32[n, d]."""
+        """Return the vectors of a distinct query, by its number, without the copies: float32[n, d]."""
         return self.batch.states_of(q)[:-COPIES]
 
 
 def _weights(ptr: np.ndarray) -> np.ndarray:
-    """Return 1 for the sentences of each set and 0 for the copies: int32[T]."""
+    """Return 1 for each vector of a sentence and 0 for each copy, by the offsets of the sets: int32[T]."""
     weights = np.ones(int(ptr[-1]), np.int32)
     for copy in range(1, COPIES + 1):
         weights[ptr[1:] - copy] = 0
@@ -160,23 +158,11 @@ def _weights(ptr: np.ndarray) -> np.ndarray:
 
 
 def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct sets of reports, largest first.
+    """Return the distinct sets of reports, largest first: vectors, offsets of the sets, and which each report has.
 
-    Parameters
-    ----------
-    attachment : Attachment
-        The sentence vectors of the reports.
-    width : int
-        Number of components of the vectors if no report has a sentence.
-
-    Returns
-    -------
-    vectors : float32[T, d]
-        The vectors of each set, followed by the copies.
-    ptr : int64[D + 1]
-        Offsets of each set in `vectors`.
-    set_of_row : int64[N]
-        Set of each report, -1 for reports without an entry in the source.
+    The vectors of a set, float32[T, d], are followed by its copies. The offsets are int64[D + 1], and the sets of the
+    reports int64[N], -1 for a report without an entry in the source. If no report has a sentence, the width d is
+    `width`.
     """
     used, used_of_row = in_order_of_use(attachment.of_row)
     table = attachment.values.take(used)
@@ -212,14 +198,17 @@ def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.n
 
 
 def _any_vectors(n: int, width: int) -> np.ndarray:
-    """Return n arbitrary unit vectors, which stand for reports without sentences: float32[n, width]."""
+    """Return unit vectors, all the same, which stand for reports without sentences: float32[n, width]."""
     vectors = np.zeros((n, width), np.float32)
     vectors[:, 0] = 1.0
     return vectors
 
 
 def _screens(vectors: np.ndarray, ptr: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the data from which cosines with the vectors of sets are bounded."""
+    """Return the data of `kernels.bertscore.codec.screen`, from which cosines with the vectors of sets are bounded.
+
+    `ptr` has the offsets of the sets, of which there may be none.
+    """
     if len(vectors):
         return screen(vectors, ptr)
     # A shard may have no sets: make the data of one vector and keep none of its rows.

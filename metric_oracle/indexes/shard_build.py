@@ -30,17 +30,18 @@ PAUSE = 0.5  # seconds between two checks of the shards that other workers are b
 class Slice:
     """The reports of one shard."""
 
-    ids: Sequence[str]  # sequences of str
-    texts: Sequence[str]  # sequences of str
-    # Returns the Inputs of these reports when they are needed. It is called with `shared`, see `build_set`.
-    make: Callable[[Any], Inputs]
-    source: str = ""  # see `indexes.build.build_index`
+    ids: Sequence[str]
+    texts: Sequence[str]
+    make: Callable[[Any], Inputs]  # returns the inputs of these reports; its argument is `shared` of `build_set`
+    # What follows is as in `indexes.build.build_index`.
+    source: str = ""
     states: dict[str, int] | None = None
     section: tuple[str | None, str] = (None, "")
 
 
-# A function that builds the missing shards of a set. Its arguments are the slices, the folder, `shared`, metrics and
-# progress. It returns the shards that another process is building, and the number of all shards.
+# A function that builds the missing shards of a set. Its arguments are the slices in the order of the rows, the folder
+# of the set, and `shared`, `metrics` and `progress` of `build_set`. It returns the folders of the shards that another
+# process is building, and the number of all shards.
 Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Progress | None], tuple[list[Path], int]]
 
 
@@ -56,26 +57,13 @@ def build_set(
 ) -> ShardSet:
     """Build a shard set; an interrupted build resumes, and workers with the same plan share the work.
 
-    Parameters
-    ----------
-    slices : function
-        Returns the slices in the order of the rows. It may be called several times.
-    out : path
-        New folder, or the folder of the same set. A finished set is returned as it is, so that workers that start late
-        succeed.
-    plan : object
-        Everything that the set depends on, as values that JSON can represent.
-    shared : object
-        Argument of `Slice.make`, the same for all shards.
-    metrics, progress
-        See `indexes.build.build_index`; the names of parts begin with the name of the shard.
-    make_all : function, optional
-        Builds the missing shards. By default this process builds them one after another; see also `indexes.remote`.
+    `slices` returns the slices in the order of the rows, and may be called several times. `plan` is everything that the
+    set depends on, as values that JSON can represent, and `shared` the argument of `Slice.make` for all shards.
+    `metrics` and `progress` are as in `indexes.build.build_index`; names of parts begin with the name of the shard. By
+    default this process builds the missing shards one after another; `make_all` builds them in another way.
 
-    Raises
-    ------
-    InputError
-        If `out` is another folder, or a set with another plan; and for the reasons of `build_index`.
+    `out` is a new folder or that of the same set. A finished set is returned as it is, so that workers that start late
+    succeed. InputError is raised for another folder or a set with another plan, and for the reasons of `build_index`.
     """
     out, plan_sum = Path(out), checksum(plan)
     if _begin(out, plan_sum):
@@ -103,7 +91,7 @@ def build_set(
 def _make_all(
     slices: Iterable[Slice], out: Path, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
 ) -> tuple[list[Path], int]:
-    """Build the missing shards one after another; see `Maker`."""
+    """Build the missing shards one after another in this process; see `Maker`."""
     busy, n_shards = [], 0
     for piece in slices:
         folder = out / shard_name(n_shards)
@@ -114,13 +102,16 @@ def _make_all(
     return busy, n_shards
 
 
-def _tell(progress: Progress, name: str, step: str, done: int | None, total: int | None) -> None:
+def _tell(progress: Progress, shard: str, step: str, done: int | None, total: int | None) -> None:
     """Report the progress of a shard under its name."""
-    progress(f"{name}: {step}", done, total)
+    progress(f"{shard}: {step}", done, total)
 
 
-def _begin(out: Path, plan: str) -> bool:
-    """Make the folder of a set; return True if the set is finished. Raise InputError if the folder is another one."""
+def _begin(out: Path, plan_sum: str) -> bool:
+    """Make the folder of a set and record the checksum of its plan there; return whether the set is finished already.
+
+    Raise InputError if the folder is another one, or a set with another plan.
+    """
     manifest.check_name(out, "out")
     if not out.exists() and not out.is_symlink():
         out.mkdir(parents=True, exist_ok=True)
@@ -129,14 +120,14 @@ def _begin(out: Path, plan: str) -> bool:
     is_new = out.is_dir() and all(path.name.startswith((PLAN, f".{PLAN}.")) for path in out.iterdir())
     begun = _recorded(out / PLAN)
     finished = _recorded(out / NAME)
-    if finished is not None and finished == plan:
+    if finished is not None and finished == plan_sum:
         return True
     if finished is not None or (begun is None and not is_new):
         raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
     if begun is None:
-        write_json(out / PLAN, {"plan": plan})
+        write_json(out / PLAN, {"plan": plan_sum})
         sync(out.parent)
-    elif begun != plan:
+    elif begun != plan_sum:
         raise InputError(
             "out",
             "must be a new folder, or an unfinished set of the same reports, files and options",
@@ -160,7 +151,7 @@ def _recorded(path: Path) -> str | None:
 
 
 def _is_finished(folder: Path) -> bool:
-    """Return whether a shard is finished."""
+    """Return whether the folder of a shard has a finished index."""
     return (folder / manifest.NAME).is_file()
 
 
@@ -179,12 +170,12 @@ def _is_free(folder: Path) -> bool:
 
 
 def has_shard(folder: Path, piece: Slice) -> bool:
-    """Return whether a shard is finished; raise InputError if it contains other reports than the slice."""
+    """Return whether a shard is finished; raise InputError if it has other reports than the slice `piece`."""
     if not _is_finished(folder):
         return False
     reports = open_one(folder).reports
     if not all(
-        reports[name].equals(Strings(given).arrow) for name, given in (("study_id", piece.ids), ("text", piece.texts))
+        reports[name].equals(Strings(wanted).arrow) for name, wanted in (("study_id", piece.ids), ("text", piece.texts))
     ):
         raise InputError(
             str(folder),
@@ -198,7 +189,10 @@ def has_shard(folder: Path, piece: Slice) -> bool:
 def make_shard(
     folder: Path, piece: Slice, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
 ) -> bool:
-    """Build a shard; return False if another worker is building it."""
+    """Build the shard of the slice `piece`; return False if another worker is building it.
+
+    A shard that another worker has finished in the meantime counts as built.
+    """
     try:
         build_index(
             piece.make(shared),

@@ -36,12 +36,12 @@ _FREE = ("model",)  # the path of the model
 
 
 def shard_name(place: int) -> str:
-    """Return the name of a shard's folder."""
+    """Return the name of the folder of shard number `place`, from 0."""
     return f"shard-{place:05}"
 
 
 class Shard(Index):
-    """An index that is part of a shard set."""
+    """An index that is part of a shard set, `place` its number there; IndexFormatError if another one is there."""
 
     def __init__(self, shard_set: "ShardSet", place: int) -> None:
         record, self._of = shard_set.content["shards"][place], (shard_set, place)
@@ -72,7 +72,8 @@ class ShardSet(Index):
         self._counted = None
         self._frequencies: dict[str, tuple[int, np.ndarray]] = {}
         self._kept: OrderedDict[int, Shard] = OrderedDict()
-        lacking = [record["path"] for record in self.content["shards"] if not _is_index(folder / record["path"])]
+        paths = [record["path"] for record in self.content["shards"]]
+        lacking = [path for path in paths if not (folder / path / manifest.NAME).is_file()]
         if lacking:
             raise IndexFormatError(lacking[0], "must be in the set", f"no such index in {folder}", "Build it again.")
 
@@ -105,7 +106,7 @@ class ShardSet(Index):
         return np.array([record["first_row"] for record in self.content["shards"]], np.int64)
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
-        """Return "study_id", "text" or a kept column for the given rows of the whole corpus."""
+        """Return "study_id", "text" or a kept column of some rows of the whole corpus, integers in any order."""
         rows = np.asarray(rows, np.int64)
         shard_of_row = np.searchsorted(self.first_rows, rows, side="right") - 1
         chunks, places = [pa.chunked_array([], pa.large_string())], [np.empty(0, np.int64)]
@@ -127,7 +128,7 @@ class ShardSet(Index):
         return JoinedFrequencies.of(open_one(path).part("coco") for path in paths)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
-        """Return the number of rows with token states, and the number of these with each token id: int64[ids]."""
+        """Return the number of rows with token states, and the number of these with each token id, over all shards."""
         if kind not in self._frequencies:
             n_rows, total = 0, np.zeros(0, np.int64)
             for record in self.content["shards"]:
@@ -141,7 +142,7 @@ class ShardSet(Index):
         return self._frequencies[kind]
 
     def verify_files(self) -> None:
-        """Read every file of every shard and compare it with its checksum."""
+        """Read every file of every shard; raise DamagedIndexError if one does not have its checksum."""
         for shard in self.shards():
             shard.verify_files()
 
@@ -173,7 +174,7 @@ def not_one_index(folder: Path) -> InputError:
 
 
 def is_set(path: Path) -> bool:
-    """Return whether a folder is a shard set, finished or not."""
+    """Return whether a path is the folder of a shard set, finished or not."""
     return any((path / name).is_file() for name in (NAME, PLAN))
 
 
@@ -205,20 +206,11 @@ def open_index(path: str | Path) -> Index:
     return ShardSet(path) if is_set(path) else open_one(path)
 
 
-def write_set(folder: Path, n_shards: int, plan: str) -> None:
+def write_set(folder: Path, n_shards: int, plan_sum: str) -> None:
     """Write the manifest over finished shards, the last step of a build.
 
-    Parameters
-    ----------
-    folder : path
-    n_shards : int
-    plan : str
-        Checksum of what the set is built from. A worker that starts when the set is finished recognises it by this.
-
-    Raises
-    ------
-    InputError
-        If the shards were built in different ways, or a study is in two of them.
+    `plan_sum` is the checksum of what the set is built from, by which a worker that starts late recognises it. Raise
+    InputError if the shards were built in different ways, or a study is in two of them.
     """
     shards = [open_one(folder / shard_name(place)) for place in range(n_shards)]
     _check_studies(shards)
@@ -267,7 +259,7 @@ def write_set(folder: Path, n_shards: int, plan: str) -> None:
     built = {
         "built_by": f"metric-oracle {version('metric-oracle')}",
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "plan": plan,
+        "plan": plan_sum,
     }
     write_json(folder / NAME, {**head, **built, "checksum": checksum(content), "content": content})
     sync(folder)
@@ -276,13 +268,9 @@ def write_set(folder: Path, n_shards: int, plan: str) -> None:
 def most_frequent(shards: Sequence[tuple[Index, int, np.ndarray]]) -> int:
     """Return the lowest row of the most frequent text, among rows that a metric can score; -1 if it can score none.
 
-    Parameters
-    ----------
-    shards : sequence of (Index, int, int64[...])
-        Each shard with its first row in the corpus, and its rows that can be scored, counted from 0 in the shard.
+    Each shard comes with its first row in the corpus, and with its rows that can be scored, int64[...], counted from 0
+    in the shard.
 
-    Notes
-    -----
     If the most frequent text of a single shard occurs n times, the most frequent text of the set occurs at least n
     times in all, so at least ``n / S`` times in one of the S shards. Only such texts are counted over all shards.
     """
@@ -340,28 +328,33 @@ def _check_studies(shards: Sequence[Index]) -> None:
         )
 
 
-def _joined(folder: Path, kind: str, shards: Sequence[Index], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the manifest entry of a representation of the set: the sum of each count; other values must be equal."""
+def _joined(folder: Path, kind: str, shards: Sequence[Index], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the set's manifest records of a representation, from the entries in those of the shards.
+
+    Counts are added; InputError is raised unless all other values are equal.
+    """
     joined: dict[str, Any] = {}
-    for name, value in records[0].items():
-        values = [record.get(name) for record in records]
+    for name, value in entries[0].items():
+        values = [entry.get(name) for entry in entries]
         if type(value) is int:
             joined[name] = sum(values)
             continue
         for shard, other in zip(shards, values, strict=True):
-            if _without(other) != _without(value):
+            if _compared(other) != _compared(value):
                 _differ(folder, f"{name} of {kind}", shard)
         joined[name] = value
     return joined
 
 
-def _without(value: Any) -> Any:
-    """Return an entry of a manifest without the values that may differ between shards."""
-    return {name: v for name, v in value.items() if name not in _FREE} if isinstance(value, dict) else value
+def _compared(recorded: Any) -> Any:
+    """Return a value of a manifest, if it is a dict without the entries that may differ between shards."""
+    if not isinstance(recorded, dict):
+        return recorded
+    return {name: value for name, value in recorded.items() if name not in _FREE}
 
 
 def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
-    """Raise InputError: a shard was built in another way than the first one."""
+    """Raise InputError: `shard` of the set in `folder` was built in another way than the first; `what` differs."""
     raise InputError(
         f"shards of {folder}",
         "must be built from the same kind of files with the same options",
@@ -371,17 +364,12 @@ def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
 
 
 def _fingerprint(content: dict[str, Any]) -> str:
-    """Return the fingerprint of a set: a SHA-256 of the fingerprints and sizes of its shards, in their order."""
+    """Return the fingerprint of a set from the content of its manifest: a SHA-256 over those of its shards."""
     return checksum([[record["fingerprint"], record["reports"]] for record in content["shards"]])
 
 
-def _is_index(folder: Path) -> bool:
-    """Return whether a folder has the manifest of an index."""
-    return (folder / manifest.NAME).is_file()
-
-
 def _read_set(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a set, after checks of its format, version, checksum and fingerprint."""
+    """Return the manifest of a set; raise IndexFormatError unless it is finished, unaltered and of this format."""
     manifest.check_name(folder, "index")
     if not (folder / NAME).is_file():
         raise IndexFormatError(

@@ -21,7 +21,7 @@ Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the synonyms of
 
 
 def stemmer() -> Callable[[str], str]:
-    """Return the function of nltk's Porter stemmer that stems a word."""
+    """Return the function of nltk's Porter stemmer that stems a word; raise BackendError if nltk is missing."""
     try:
         from nltk.stem.porter import PorterStemmer
     except ImportError as error:
@@ -30,7 +30,10 @@ def stemmer() -> Callable[[str], str]:
 
 
 def wordnet_synonyms() -> Callable[[str], Collection[str]]:
-    """Return a function that gives a word's synonyms as nltk's METEOR does: the single-word lemmas of its synsets."""
+    """Return a function that gives a word's synonyms as nltk's METEOR does: the single-word lemmas of its synsets.
+
+    Raise BackendError if nltk does not find WordNet.
+    """
     from nltk.corpus import wordnet
 
     try:
@@ -61,7 +64,7 @@ class StemIndex(FeatureDocuments):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "StemIndex":
-        """Make the representation: stem the vocabulary, and index the sequences of stems."""
+        """Stem the vocabulary of the stored n-grams, and index their sequences of stems."""
         ngrams: NgramIndex = parts["ngrams"]
         of_word = list(map(stemmer(), ngrams.words))
         vocabulary = sorted(set(of_word))
@@ -78,7 +81,7 @@ class StemIndex(FeatureDocuments):
         return self.stems.features
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return a function that gives the synonyms of a stem; here it gives none."""
+        """Return a function that gives no stem any synonym."""
         return lambda stem: ()
 
     @cached_property
@@ -101,13 +104,13 @@ class StemIndex(FeatureDocuments):
                 stems_with[synonym].append(stem)
         return dict(stems_with)
 
-    def corpus(self, metric: Metric, encoded: Encoded) -> StemCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: Encoded) -> StemCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         texts = Texts(self.ngrams.sequence, self.ngrams.sequence_ptr, self.stem)
         return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
 
     def item(self, document: int) -> tuple[Token, ...]:
-        """Return the tokens of a document, for the plain scorer."""
+        """Return the tokens of a document."""
         words, stems = self.ngrams.words, self.stems.words
         numbers = self.ngrams.sequence[
             self.ngrams.sequence_ptr[document] : self.ngrams.sequence_ptr[document + 1]
@@ -156,7 +159,7 @@ class SynonymIndex(StemIndex):
     """Stems with the synonyms of WordNet."""
 
     def synonyms(self) -> Callable[[str], Collection[str]]:
-        """Return a function that gives the synonyms of a stem, see `wordnet_synonyms`."""
+        """Return the function of `wordnet_synonyms`, which takes a stem as it takes a word."""
         return wordnet_synonyms()
 
 
@@ -165,10 +168,10 @@ class StemQueries(Encoded):
     """Distinct token sequences of a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct sequence of each query
-    items: Sequence[tuple[str, ...]]  # the distinct sequences
+    items: Sequence[tuple[str, ...]]  # the distinct sequences, as words
     token: dict[str, Token]  # the token of each word
     batch: StemBatch
 
     def item(self, q: int) -> tuple[Token, ...]:
-        """Return the tokens of a distinct query, for the plain scorer."""
+        """Return the tokens of a distinct query, by its number."""
         return tuple(map(self.token.__getitem__, self.items[q]))

@@ -57,7 +57,7 @@ def release() -> None:
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process uses, including mapped pages; without /proc, its peak."""
+    """Return the bytes of memory that the process uses, with mapped pages; without /proc, the most it has used."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -67,15 +67,11 @@ class Strings(Sequence[str]):
     """A sequence of strings in an Arrow array, which needs a third of the memory of a list.
 
     Strings are converted to Python strings when they are read.
-
-    Attributes
-    ----------
-    arrow : pa.ChunkedArray of large_string
     """
 
     def __init__(self, values: "Sequence[str] | pa.Array | pa.ChunkedArray") -> None:
         if isinstance(values, Strings):
-            self.arrow: pa.ChunkedArray = values.arrow
+            self.arrow: pa.ChunkedArray = values.arrow  # of large_string
         elif isinstance(values, pa.Array | pa.ChunkedArray):
             self.arrow = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
             if self.arrow.type != _TEXT:
@@ -121,7 +117,7 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def take_strings(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the strings at the given positions of a column without nulls.
+    """Return the strings at some positions, integers, of a column without nulls.
 
     Up to `FEW` strings are selected in Python, because `column.take` imports all functions of Arrow; for more strings
     it is faster.
@@ -135,26 +131,22 @@ def take_strings(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedAr
 
 
 def checked_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of strings, after a check that they are valid UTF-8."""
+    """Return a column of strings; raise ArrowInvalid unless they are valid UTF-8."""
     column.validate(full=True)
     return column
 
 
-def _strings_of(raw: Sequence[bytes | memoryview]) -> pa.Array:
-    """Return an Arrow array of strings from their bytes in UTF-8."""
-    ptr = np.cumsum([0, *map(len, raw)], dtype=np.int64)
-    return pa.Array.from_buffers(_TEXT, len(raw), [None, pa.py_buffer(ptr), pa.py_buffer(b"".join(raw))])
+def _strings_of(encoded: Sequence[bytes | memoryview]) -> pa.Array:
+    """Return an Arrow array of strings, each given as bytes in UTF-8."""
+    ptr = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return pa.Array.from_buffers(_TEXT, len(encoded), [None, pa.py_buffer(ptr), pa.py_buffer(b"".join(encoded))])
 
 
 def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
-    """Concatenate arrays of one dtype; the result is read-only.
+    """Concatenate one or more arrays of one dtype; the result is read-only.
 
-    Parameters
-    ----------
-    parts : iterable of array
-    scratch : Path or None
-        Folder for an unnamed file that the arrays are written to and mapped from, so that only one is in memory at a
-        time. The file is deleted with the array, or when the process ends.
+    With `scratch`, a folder, they are written to an unnamed file there and mapped from it, so that only one is in
+    memory at a time. The file is deleted with the array, or when the process ends.
     """
     if scratch is None:
         several = list(parts)
@@ -185,7 +177,7 @@ class _Pieces:
 
 
 def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
-    """Write arrays of any shape, with dtypes of fixed width, and strings to one Arrow IPC file."""
+    """Write arrays of any shape, with dtypes of fixed width, and strings, all by name, to one Arrow IPC file."""
     arrays, fields = [], []
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
@@ -204,7 +196,10 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
 
 
 def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Array], list[pa.Field]]:
-    """Add fillers, so that numeric arrays begin at multiples of `ALIGNMENT`; strings go to the end of the file."""
+    """Return columns with fillers, so that numbers begin at multiples of `ALIGNMENT`; strings go to the end.
+
+    `arrays` are lists of one row, and `fields` describe them.
+    """
     numbers = [i for i, field in enumerate(fields) if field.metadata[b"shape"] != b"strings"]
     strings = [i for i in range(len(fields)) if i not in numbers]
     filler = pa.field(_FILLER, pa.large_list(pa.uint8()))
@@ -224,7 +219,10 @@ def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Ar
 
 
 def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
-    """Return the columns of `write_arrays`: read-only views of the mapped file, strings as `Strings`."""
+    """Return the columns of `write_arrays` by name: read-only views of the mapped file, strings as `Strings`.
+
+    Raise ArrowInvalid or ValueError if the file is damaged.
+    """
     batch = ipc.open_file(pa.py_buffer(mapped)).get_batch(0)
     batch.validate()
     columns: dict[str, Any] = {}
@@ -250,7 +248,10 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
-    """Return the table of a mapped Arrow IPC file as a view, after a check of its columns."""
+    """Return the table of a mapped Arrow IPC file as a view; raise ValueError unless it has the columns of `schema`.
+
+    That strings are valid UTF-8 is not checked.
+    """
     table = ipc.open_file(pa.py_buffer(mapped)).read_all()
     table.validate()
     if table.schema != schema:
@@ -264,14 +265,14 @@ def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
 
 
 def check_offsets(offsets: np.ndarray, values: Any) -> None:
-    """Raise ValueError unless offsets ascend from 0 to the number of values, so that all slices are inside them."""
+    """Raise ValueError unless offsets ascend from 0 to the number of values, so that no slice leads out of them."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(values) or np.any(offsets[1:] < offsets[:-1]):
         msg = "offsets that lead out of their array"
         raise ValueError(msg)
 
 
 def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
-    """Raise ValueError unless all integers are from `first` to `end` - 1, so that they are valid indexes.
+    """Raise ValueError unless all integers of an array are from `first` to `end` - 1, so that they are valid indexes.
 
     Large arrays are read piece by piece, and the pages of each piece are released.
     """
@@ -291,7 +292,7 @@ def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
 
 
 def hash_strings(strings: pa.ChunkedArray) -> bytes:
-    """Return a SHA-256 of strings that does not depend on the chunks of the array."""
+    """Return two SHA-256 digests, 64 bytes, of the lengths of strings and of their content, whatever their chunks."""
     return sealed.hash_strings(strings, release)
 
 
@@ -325,7 +326,7 @@ def hash_content(path: Path) -> str:
 
 
 def _update(hasher: Any, content: np.ndarray) -> None:
-    """Hash mapped bytes piece by piece, so that at most one piece stays in memory."""
+    """Add mapped bytes, uint8[n], to a hash piece by piece, so that at most one piece stays in memory."""
     for first in range(0, len(content), PIECE):
         hasher.update(content[first : first + PIECE].data)
         release()

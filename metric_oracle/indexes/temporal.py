@@ -69,7 +69,7 @@ _WORD = re.compile(r"\w+")
 
 
 def mask_of(text: str) -> np.uint64:
-    """Return the keywords of a text as a bit mask; whole words, in upper or lower case."""
+    """Return the keywords of a text as a bit mask; they are whole words, in upper or lower case."""
     mask = np.uint64(0)
     for word in _WORD.findall(_DROPPED.sub("", _APART.sub(" ", text)).lower()):
         mask |= _BIT.get(word, np.uint64(0))
@@ -77,7 +77,7 @@ def mask_of(text: str) -> np.uint64:
 
 
 def _distinct(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct masks of texts, uint64[n], and the number of each text's mask among them: int64[N]."""
+    """Return the distinct masks of texts, uint64[n], ascending, and which each text has: int64[N]."""
     masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
     return masks, which.reshape(-1)
 
@@ -91,26 +91,26 @@ def _words(mask: np.uint64) -> frozenset[str]:
 class KeywordIndex(Documents):
     """Distinct sets of keywords of a corpus."""
 
-    masks: np.ndarray  # uint64[D], a bit per keyword, in the order of `KEYWORDS`
-    row_ptr: np.ndarray  # int64[D + 1], rows of each document, ascending
-    row_id: np.ndarray  # int64[N]
+    masks: np.ndarray  # uint64[D], ascending, a bit per keyword in the order of `KEYWORDS`
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
+    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
     data_files: ClassVar[tuple[str, ...]] = ()
     derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], row_text: np.ndarray) -> "KeywordIndex":
-        """Index the keywords of a corpus."""
+    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordIndex":
+        """Index the keywords of the texts."""
         masks, which = _distinct(texts)
-        return cls(masks, *group_rows(which[row_text], len(masks)))
+        return cls(masks, *group_rows(which[text_of_row], len(masks)))
 
     def encode(self, inputs: Inputs) -> "KeywordQueries":
         """Return the distinct sets of keywords of the queries."""
         masks, which = _distinct(inputs.texts)
         return KeywordQueries(which, masks)
 
-    def corpus(self, metric: Metric, encoded: "KeywordQueries") -> MaskCorpus:
-        """Return the arrays that the kernels read."""
+    def corpus(self, metric: Metric, encoded_queries: "KeywordQueries") -> MaskCorpus:
+        """Return the arrays that the kernels read, for any metric and queries."""
         return MaskCorpus(self.masks, self.row_ptr, self.row_id)
 
     def item(self, document: int) -> frozenset[str]:
@@ -118,14 +118,14 @@ class KeywordIndex(Documents):
         return _words(self.masks[document])
 
     def save(self, folder: Path) -> None:
-        """Write the representation into a folder."""
+        """Write the masks and their rows."""
         arrays = {"masks": self.masks, "row_ptr": self.row_ptr, "row_id": self.row_id}
         write_arrays(folder / "masks.arrow", arrays)
 
     @classmethod
-    def load(cls, kind: str, files: Mapping[str, mmap.mmap]) -> "KeywordIndex":
-        """Open a saved representation."""
-        return cls(**read_arrays(files["masks.arrow"]))
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "KeywordIndex":
+        """Open the masks and their rows."""
+        return cls(**read_arrays(mapped_files["masks.arrow"]))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class KeywordQueries(Encoded):
     """Distinct sets of keywords of a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct set of each query
-    masks: np.ndarray  # uint64[n], a bit per keyword, in the order of `KEYWORDS`
+    masks: np.ndarray  # uint64[n], the distinct sets, as in `KeywordIndex`
 
     @property
     def batch(self) -> MaskBatch:
@@ -141,5 +141,5 @@ class KeywordQueries(Encoded):
         return MaskBatch(self.masks)
 
     def item(self, q: int) -> frozenset[str]:
-        """Return the keywords of a distinct query."""
+        """Return the keywords of a distinct query, by its number."""
         return _words(self.masks[q])

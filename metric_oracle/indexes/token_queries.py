@@ -17,8 +17,7 @@ class TokenItem:
 
     states: np.ndarray  # float32[n, d], token states
     weights: np.ndarray  # float64[n], weight of each token
-    # (precision, recall, f1) or None, baseline that scores are relative to.
-    baseline: tuple[float, float, float] | None = None
+    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class TokenQueries(Encoded):
     states: np.ndarray  # float16 or float32[T, d], token states of the distinct sequences
     weights: np.ndarray  # float64[T], weight of each token
     corpus: Corpus  # the corpus with the token weights of these queries
-    baseline: tuple[float, float, float] | None  # (precision, recall, f1) or None, baseline that scores are relative to
-    recorded: dict[str, Any]  # settings that the signature records
+    baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to
+    recorded: dict[str, Any]  # what the signature records
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the signature records."""
+        """The option idf, whether scores are rescaled, how many queries were cut off, and what made the states."""
         return self.recorded
 
     @property
@@ -49,14 +48,14 @@ class TokenQueries(Encoded):
         return replace(self, corpus=Corpus(**{**without, "weight_of_id": self.corpus.weight_of_id}))
 
     def item(self, q: int) -> TokenItem:
-        """Return a distinct query for the plain scorer."""
+        """Return a distinct query, by its number, with the weights of its tokens and the baseline."""
         return TokenItem(self.batch.states_of(q).astype(np.float32), self.batch.weights_of(q), self.baseline)
 
 
 def digest_of(queries: TokenQueries) -> str:
     """Return a SHA-256 of the states of the distinct queries, in hexadecimal, which does not depend on their order.
 
-    It differs if the states come from another device or another version of a library.
+    Another device or another version of a library gives other states, and so another digest.
     """
     digests = sorted(states_digest(queries.batch.states_of(q)) for q in range(len(queries.tokens.ptr) - 1))
     return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -6,91 +6,54 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import not_installed
-from metric_oracle.indexes.features import Documents, Encoded
+from metric_oracle.indexes.features import Documents, Encoded, distinct_in_order
 from metric_oracle.kernels._build import number_rows
 
 
-def import_faiss() -> Any:
-    """Import and return FAISS; raise BackendError, which names the extra to install, if it is missing."""
+def flat_index(vectors: np.ndarray) -> Any:
+    """Return a faiss.IndexFlatIP over a float32 copy of vectors [D, d]; raise BackendError if FAISS is missing."""
     try:
         import faiss
     except ImportError as error:
         raise not_installed("an index of vectors", error.name, "cpu") from error
-    return faiss
-
-
-def flat_index(vectors: np.ndarray) -> Any:
-    """Return a faiss.IndexFlatIP over a copy of the vectors; vector i is document i.
-
-    Parameters
-    ----------
-    vectors : float32[D, d]
-
-    Raises
-    ------
-    BackendError
-        If FAISS is not installed.
-    """
-    index = import_faiss().IndexFlatIP(vectors.shape[1])
+    index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(np.ascontiguousarray(vectors, np.float32))
     return index
 
 
 def in_order_of_use(of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values that rows refer to, in the order of their first rows.
+    """Return the distinct values that rows refer to, in the order of their first rows, and which each row has.
 
-    Parameters
-    ----------
-    of_row : int64[N]
-        Value of each row, such as the number of its vector in a source; -1 for a row without one.
-
-    Returns
-    -------
-    used : int64[n]
-        The distinct values.
-    position : int64[N]
-        Index in `used` of each row's value, -1 for a row without one.
+    `of_row` has the value of each row, such as the number of its vector in a source, and -1 for a row without one. The
+    second array, int64[N], has the place of each row's value in the first, or -1.
     """
-    values, first, inverse = np.unique(of_row[of_row >= 0], return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    position = np.full(len(of_row), -1, np.int64)
-    position[of_row >= 0] = rank[inverse.reshape(-1)]
-    return values[order], position
+    used, _, place = distinct_in_order(of_row[of_row >= 0])
+    used_of_row = np.full(len(of_row), -1, np.int64)
+    used_of_row[of_row >= 0] = place
+    return used, used_of_row
 
 
-def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the distinct rows of a matrix, byte by byte.
+def distinct_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each distinct row of a matrix first occurs, ascending, and which each row is: int64[m], int64[n].
 
-    Parameters
-    ----------
-    values : float32[n, d] or int8[n, d]
-        It must not contain -0.0, whose bytes differ from those of 0.0.
-
-    Returns
-    -------
-    first : int64[m]
-        First occurrence of each distinct row, ascending.
-    which : int64[n]
-        Index in `first` of the distinct row that equals each row.
+    Rows, float32[n, d] or int8[n, d], are compared byte by byte, so they must not contain -0.0.
     """
-    values = np.ascontiguousarray(values)
-    words = values.view(np.uint32) if values.dtype.itemsize == 4 else values.astype(np.uint32)
+    matrix = np.ascontiguousarray(matrix)
+    words = matrix.view(np.uint32) if matrix.dtype.itemsize == 4 else matrix.astype(np.uint32)
     return number_rows(words, max(2 * len(words) - 1, 1).bit_length())
 
 
 class VectorDocuments(Documents):
-    """Base of representations whose documents are the rows of a matrix, `vectors`."""
+    """Base of representations whose documents are the rows of a matrix."""
 
-    vectors: np.ndarray
+    vectors: np.ndarray  # float32[D, d], or int8[D, L] of labels
 
     def item(self, document: int) -> np.ndarray:
         """Return the vector of a document."""
         return self.vectors[document]
 
     def key(self, document: int) -> bytes:
-        """Return bytes that identify a document in any index."""
+        """Return the bytes of the vector of a document."""
         return self.vectors[document].tobytes()
 
 
@@ -99,13 +62,13 @@ class VectorQueries(Encoded):
     """Distinct vectors of a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct vector of each query
-    batch: Any  # NamedTuple of arrays, arrays that the kernels read; the field `vectors` is float32[n, d] or int8[n, L]
+    batch: Any  # the named tuple of arrays that the kernels of the metric read, one of them `vectors`
 
     @property
     def vectors(self) -> np.ndarray:
-        """The distinct vectors: float32[n, d] or int8[n, L]."""
+        """The distinct vectors: float32[n, d], or int8[n, L] of labels."""
         return self.batch.vectors
 
     def item(self, q: int) -> np.ndarray:
-        """Return the vector of a distinct query."""
+        """Return the vector of a distinct query, by its number."""
         return self.vectors[q]

@@ -57,13 +57,10 @@ class ShardedIndex(Documents):
         shard, own = self.place(document)
         return self.parts[shard].item(own)
 
-    def candidate(self, document: int, encoded: Any) -> Any:
-        """Return a document as a candidate for the plain scorer, with what depends on the queries `encoded`.
-
-        None leaves that out, such as weights of tokens.
-        """
+    def candidate(self, document: int, encoded_queries: Any) -> Any:
+        """Return a document as a candidate, with what depends on the queries of its shard."""
         shard, own = self.place(document)
-        return self.parts[shard].candidate(own, None if encoded is None else encoded.parts[shard])
+        return self.parts[shard].candidate(own, None if encoded_queries is None else encoded_queries.parts[shard])
 
     def rows_like(self, documents: np.ndarray) -> np.ndarray:
         """Return the number of corpus rows with an equal document, in all shards, for each document: int64[n]."""

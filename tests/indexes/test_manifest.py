@@ -18,9 +18,8 @@ CONTENT = {"counts": {}, "representations": {}, "files": {}}
 @pytest.fixture(autouse=True)
 def notes(tmp_path, monkeypatch):
     """Keep the notes on right files apart from those of the user, and return their folder."""
-    folder = tmp_path / "cache"
-    monkeypatch.setattr(manifest, "_checked", lambda: folder)
-    return folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/metric-oracle/checked"
 
 
 def folder_with(tmp_path, **changes):
@@ -258,6 +257,7 @@ def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypat
 
 def test_notes_that_find_no_room_do_not_stop_a_reader(tmp_path, monkeypatch, notes):
     folder = index_of(tmp_path / "I", stamped=False, a=b"123")
+    notes.parent.mkdir(parents=True)
     notes.write_text("a file in the way")
     read = read_files(monkeypatch)
     assert Files(folder)["a"][:] == b"123"

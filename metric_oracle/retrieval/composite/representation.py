@@ -109,11 +109,11 @@ class CompositeIndex(Documents):
             {name: part.encode_rows(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
-    def encode_again(self, inputs: Inputs, encoded: "CompositeQueries", **settings: Any) -> "CompositeQueries":
-        """Return the queries in `inputs` for this shard, `encoded` being those for another; see `Representation`."""
+    def encode_again(self, inputs: Inputs, encoded_before: "CompositeQueries", **settings: Any) -> "CompositeQueries":
+        """Encode the queries for each representation again, with the settings that it has."""
         return self._joined(
             {
-                name: part.encode_again(inputs, encoded.parts[name], **_of_part(name, settings))
+                name: part.encode_again(inputs, encoded_before.parts[name], **_of_part(name, settings))
                 for name, part in self.parts.items()
             }
         )
@@ -133,22 +133,19 @@ class CompositeIndex(Documents):
         """Return a value that identifies a combination in any index."""
         return tuple(part.key(int(self.document_of[name][document])) for name, part in sorted(self.parts.items()))
 
-    def candidate(self, document: int, encoded: Any) -> dict[str, Any]:
-        """Return a document as a candidate for the plain scorers of the terms, keyed by representation.
-
-        With what depends on the queries `encoded`, unless that is None.
-        """
+    def candidate(self, document: int, encoded_queries: Any) -> dict[str, Any]:
+        """Return the documents as candidates for the plain scorers of the terms, keyed by representation."""
         return {
             name: part.candidate(
-                int(self.document_of[name][document]), None if encoded is None else encoded.parts[name]
+                int(self.document_of[name][document]), None if encoded_queries is None else encoded_queries.parts[name]
             )
             for name, part in self.parts.items()
         }
 
-    def corpus(self, metric: Metric, encoded: "CompositeQueries") -> CompositeCorpus:
+    def corpus(self, metric: Metric, encoded_queries: "CompositeQueries") -> CompositeCorpus:
         """Return the arrays that the kernels of all terms read."""
         parts = {
-            name: self.parts[t.metric.representation].corpus(t.metric, encoded.parts[t.metric.representation])
+            name: self.parts[t.metric.representation].corpus(t.metric, encoded_queries.parts[t.metric.representation])
             for name, t in metric.terms.items()
         }
         return CompositeCorpus(parts, self.document_of, self.row_ptr, self.row_id)
