@@ -59,7 +59,7 @@ class Selection(NamedTuple):
 
 @device_function
 def bin_of(score):
-    """Return the bin of a score from 0 to 1 by its fourth root, which spreads low scores; it rises with the score."""
+    """Return the bin of a score from 0 to 1 by its fourth root, which spreads low scores; bins ascend with scores."""
     return min(int(math.sqrt(math.sqrt(score)) * (BINS - 1)), BINS - 1)
 
 

@@ -34,46 +34,43 @@ _candidates2, _candidates4 = make_candidates(2), make_candidates(4)
 
 
 class Queries(NamedTuple):
-    """A group of queries, one row each, with n tokens of padded width w.
+    """A group of G queries, one row each, whose tokens are multiplied in passes of LANES; w is the padded width."""
 
-    Their tokens are multiplied in passes of LANES tokens.
-    """
-
-    n: np.ndarray  # int64
-    codes: np.ndarray  # int8[passes, w / 4 * LANES * 4]
-    lanes: np.ndarray  # int32[passes, 2 LANES], see `_simd.make_near`
-    margin: np.ndarray  # float64, greatest length of a remainder
-    states: np.ndarray  # float32[longest, w]
-    inverse: np.ndarray  # float64[longest], 1 / length
-    weights: np.ndarray  # float64[longest]
+    n: np.ndarray  # int64[G], number of tokens
+    codes: np.ndarray  # int8[G, passes, w * LANES], codes of the tokens in lanes, as `pack_codes` lays them out
+    lanes: np.ndarray  # int32[G, passes, 2 LANES], see `_simd_codes.make_near`
+    margin: np.ndarray  # float64[G], greatest length of what the codes of a query leave out of its unit vectors
+    states: np.ndarray  # float32[G, longest, w], token states
+    inverse: np.ndarray  # float64[G, longest], 1 / length of each state
+    weights: np.ndarray  # float64[G, longest], weight of each token
 
 
 class Scratch(NamedTuple):
-    """Scratch arrays of one thread."""
+    """Scratch arrays of one thread, for a report of up to R tokens and queries of up to S tokens."""
 
-    wide: np.ndarray  # float32[longest report, w]
-    turned: np.ndarray  # float32[longest report, w]
-    codes: np.ndarray  # uint8[longest report, w]
-    measured: np.ndarray  # float64[longest report, 3]
-    weights: np.ndarray  # float64[longest report]
-    terms: np.ndarray  # float32[longest report, 2]
-    near: np.ndarray  # float32[passes, longest report * LANES]
-    row: np.ndarray  # float32[longest report]
-    column: np.ndarray  # float32[passes, LANES]
-    lanes: np.ndarray  # int64[LANES], of candidates
-    later: np.ndarray  # int32[longest report * longest query, 2], pairs of tokens that may be best matches
-    product: np.ndarray  # float32[longest report * longest query], of their codes
-    cosine: np.ndarray  # float64[longest report * longest query], of the tokens
-    best_row: np.ndarray  # float64[longest report], greatest cosine of each of its tokens
-    best: np.ndarray  # float64[longest query], greatest cosine of each token
+    wide: np.ndarray  # float32[R, w], token states of the report
+    turned: np.ndarray  # float32[R, w], the same rotated
+    codes: np.ndarray  # uint8[R, w], their codes
+    # float64[R, 3], 1 / length of each state; step of its code, and length of what the code leaves out, of its unit
+    # vector
+    measured: np.ndarray
+    weights: np.ndarray  # float64[R], weight of each token
+    terms: np.ndarray  # float32[R, 2], step and margin of each token
+    near: np.ndarray  # float32[passes, R * LANES], products of codes of the report and of a query
+    row: np.ndarray  # float32[R], greatest of each token of the report
+    column: np.ndarray  # float32[passes, LANES], greatest of each token of the query, less the margin
+    lanes: np.ndarray  # int64[LANES], lanes that `candidates` returns
+    later: np.ndarray  # int32[R * S, 2], pairs of tokens that may be best matches: of the report, of the query
+    product: np.ndarray  # float32[R * S], product of the codes of each pair
+    cosine: np.ndarray  # float64[R * S], cosine of each pair
+    best_row: np.ndarray  # float64[R], greatest cosine of each token of the report
+    best: np.ndarray  # float64[S], greatest cosine of each token of the query
     closest: np.ndarray  # float64[1], minimum of bound - cosine
-    missed: np.ndarray  # int64[1], dropped pairs of a sample that are best matches
+    missed: np.ndarray  # int64[1], pairs of a sample that were dropped but exceed the best matches
 
 
 def error_of(width, part):
-    """Bound the error of a score before rescaling, for token states of `width` numbers.
-
-    `part` is precision, recall or F1.
+    """Bound the error of a score before rescaling, for states of `width` numbers; `part` is PRECISION, RECALL or F1.
 
     The error of a mean of maxima is at most that of a cosine. If precision and recall have one sign, the derivatives of
     F1 add up to at most 2.
@@ -83,7 +80,7 @@ def error_of(width, part):
 
 
 def pack(batch, places):
-    """Lay out the distinct queries with the numbers `places` as a `Queries`."""
+    """Lay out the distinct queries of a `TokenBatch` that are numbered in `places` as a `Queries`."""
     each = [batch.states_of(q).astype(np.float64) for q in places]
     width = -(-each[0].shape[1] // _SIZE) * _SIZE
     n = np.array([len(x) for x in each])
@@ -119,7 +116,7 @@ def pack(batch, places):
 
 
 def _new_scratch(corpus, queries):
-    """Allocate the scratch arrays of one thread."""
+    """Allocate the scratch arrays of one thread, for the documents of `corpus` and the `Queries` of a group."""
     longest = int(np.diff(corpus.ptr[:2]).max(initial=1))  # longest first
     width = queries.states.shape[2]
     passes = queries.codes.shape[1]
@@ -145,7 +142,10 @@ def _new_scratch(corpus, queries):
 
 
 def _n_turned(width):
-    """Return how many groups of 16 components are rotated together: the largest power of two that divides them."""
+    """Return how many groups of 16 components are rotated together: the largest power of two that divides their number.
+
+    `width` is the number of components of a vector.
+    """
     groups = width // _LANE
     return groups & -groups
 
@@ -163,8 +163,11 @@ def _turn(vectors):
 
 
 @jit
-def _prepare(u, corpus, groups, scratch):
-    """Convert the token states of document u to float32 and write their codes, into `scratch`."""
+def _prepare(u, corpus, n_turned, scratch):
+    """Write the token states of document u as float32, and their codes, lengths and weights, into `scratch`.
+
+    `n_turned` is what `_n_turned` returns for the padded width.
+    """
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
     width = corpus.states.shape[1]
@@ -182,14 +185,14 @@ def _prepare(u, corpus, groups, scratch):
     code_tokens(
         scratch.turned.ctypes.data,
         filled // _LANE,
-        groups,
+        n_turned,
         n_tokens,
         scratch.codes.ctypes.data,
         scratch.measured.ctypes.data,
     )
     for t in range(n_tokens):
         inverse = 1.0 / np.sqrt(scratch.measured[t, 0])
-        turned = inverse / np.sqrt(np.float64(_LANE * groups))
+        turned = inverse / np.sqrt(np.float64(_LANE * n_turned))
         scratch.measured[t, 0] = inverse
         scratch.measured[t, 1] *= turned
         scratch.measured[t, 2] = np.sqrt(scratch.measured[t, 2]) * turned
@@ -200,7 +203,8 @@ def _prepare(u, corpus, groups, scratch):
 def _multiply(n_pairs, g, queries, scratch):
     """Write the cosines of the first `n_pairs` pairs of tokens in `scratch.later`, and compare each with its bounds.
 
-    There is no branch between pairs, so that the processor works on several at once.
+    `g` is the number of the query within the group. There is no branch between pairs, so that the processor works on
+    several at once.
     """
     filled = scratch.wide.shape[1]
     tokens = scratch.wide.ctypes.data
@@ -218,7 +222,7 @@ def _multiply(n_pairs, g, queries, scratch):
 
 @inlined
 def _mean(weights, values):
-    """Return the mean of the values, weighted."""
+    """Return the mean of the first values, as many as there are weights, weighted; 0 if the weights add up to 0."""
     total = 0.0
     weight = 0.0
     for i in range(len(weights)):
@@ -229,7 +233,10 @@ def _mean(weights, values):
 
 @jit
 def _score(g, n_tokens, queries, scratch):
-    """Return precision and recall of the document in `scratch` (see `_prepare`) with query g."""
+    """Return precision and recall of the document in `scratch` (see `_prepare`) with query g of a group.
+
+    The document has `n_tokens` tokens.
+    """
     n = queries.n[g]
     filled = scratch.wide.shape[1]
     passes = (n + LANES - 1) // LANES
@@ -301,7 +308,10 @@ def _score(g, n_tokens, queries, scratch):
 
 
 def score(part, corpus, queries, documents, error, base, out):
-    """Score documents with a group of queries.
+    """Write the scores of documents with a group of queries into `out`, float64[G, n].
+
+    A score is NaN if the sign of precision + recall is uncertain, so that the pair must be scored exactly. Raise
+    ExactnessError if a cosine is outside its bounds, or one of a sample exceeds the best match.
 
     Parameters
     ----------
@@ -313,16 +323,7 @@ def score(part, corpus, queries, documents, error, base, out):
         Maximum error of precision and recall; that of F1 grows near its pole, precision + recall = 0.
     base : float
         Baseline that scores are relative to, 0 for none.
-
-    Writes
-    ------
     out : float64[G, n]
-        NaN if the sign of precision + recall is uncertain, so that the pair must be scored exactly.
-
-    Raises
-    ------
-    ExactnessError
-        If a cosine is outside its bounds, or one of a sample exceeds the best match.
     """
     scratch = _new_scratch(corpus, queries)
     _score_documents(part, corpus, queries, documents, _n_turned(queries.states.shape[2]), error, base, scratch, out)
@@ -331,7 +332,11 @@ def score(part, corpus, queries, documents, error, base, out):
 
 @jit
 def _check(u, g, n_tokens, queries, scratch):
-    """Check one pair of tokens of document u and query g: its cosine must not exceed the best matches found."""
+    """Check one pair of tokens, which u and g choose: its cosine must not exceed the best matches found.
+
+    If it does, `scratch.missed` is raised by one. `scratch` holds document u, of `n_tokens` tokens, after `_score` with
+    query g of the group.
+    """
     n = queries.n[g]
     t = u % n_tokens
     i = (7919 * u + g) % n
@@ -345,12 +350,12 @@ def _check(u, g, n_tokens, queries, scratch):
 
 
 @jit
-def _score_documents(part, corpus, queries, documents, groups, error, base, scratch, out):
-    """Write the scores of documents with all queries of a group; see `score`."""
+def _score_documents(part, corpus, queries, documents, n_turned, error, base, scratch, out):
+    """Write the scores of documents with all queries of a group into `out`; see `score` and `_prepare`."""
     for i in range(len(documents)):
         u = np.int64(documents[i])
         n_tokens = length_of(u, corpus)
-        _prepare(u, corpus, groups, scratch)
+        _prepare(u, corpus, n_turned, scratch)
         for g in range(out.shape[0]):
             precision = recall = 0.0
             if queries.n[g] != 2 and n_tokens != 2:

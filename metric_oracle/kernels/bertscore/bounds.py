@@ -42,9 +42,8 @@ class Margins(NamedTuple):
     error: float  # error of a float32 cosine of a centre and a query token, in those steps
     exact: float  # error of a score in float64, and of sums in float64
     cells: float  # error of a mean of sines with float32 weights, stored as float32
-    # Error of a mean of bounds by codes, and the increase of it and of `cells` for each token of the report.
-    code: float
-    token: float
+    code: float  # error of a mean of bounds by codes
+    token: float  # what each token of the report adds to it and to `cells`
     below: float  # maximum of an entry of the table minus its cosine
     means: float  # error of products of mean states
     product: float  # error of means of float32 products of unit vectors
@@ -80,7 +79,7 @@ class Tables(NamedTuple):
 
 
 def angle_tables(margins):
-    """Return the look-up tables from cosines to angles."""
+    """Return the look-up tables from cosines to angles, for these `Margins`."""
     entries = np.arange(-UNIT, UNIT + 1.0)
     # The last entry stands for any greater one too.
     high = np.where(entries < UNIT, np.clip((entries - margins.rise + margins.error) / UNIT, -1.0, 1.0), 1.0)
@@ -107,7 +106,7 @@ def part_of(part, precision, recall):
 
 @jit
 def bound_of(part, precision, recall, offset):
-    """Return a bound on a score plus `offset`, from bounds on precision and recall.
+    """Return a bound on a score plus `offset`, from bounds on precision and recall; `part` says which score it is.
 
     The sign of precision + recall must be certain; see `cascade.is_sure`.
     """
@@ -117,9 +116,9 @@ def bound_of(part, precision, recall, offset):
 
 @jit
 def fill_tables(cosines, rise, work, tables):
-    """Write, into `work`, the cosines of one query's tokens and the centres of the cells, and their angles.
+    """Write, into `work`, the cosines of one query's tokens with the centres of the cells, and their angles.
 
-    `cosines` is float32[M, n]; `rise` is that of `Margins`.
+    `cosines` is float32[M, n] for M centres and n tokens; `rise` is that of `Margins`, `tables` a `Tables`.
     """
     n_cells, n = cosines.shape
     passes = (n + LANES - 1) // LANES
@@ -145,7 +144,10 @@ def fill_tables(cosines, rise, work, tables):
 
 @inlined
 def _add_cells(u, begin, n_tokens, corpus, work):
-    """Write to `work.means` the weighted sums of upper and lower bounds on each token's best cosine, by cells."""
+    """Write to `work.means` the weighted sums of upper and lower bounds on each token's best cosine, by cells.
+
+    The tokens are `n_tokens` of document u, from its token `begin` on.
+    """
     first = corpus.ptr[u] + begin
     add_sines(
         work.ends.ctypes.data,
@@ -159,12 +161,9 @@ def _add_cells(u, begin, n_tokens, corpus, work):
 
 @jit
 def bound_precisions(documents, corpus, work, margins):
-    """Bound the precision of documents, in ascending order, from above and below by the cells of their tokens.
+    """Write upper and lower bounds on the precision of documents, by the cells of their tokens.
 
-    Writes
-    ------
-    work.upper, work.lower : float32[I]
-        For each of the documents.
+    `work.upper` and `work.lower`, float32[I], get those of `documents`, int[I], ascending.
     """
     for i in range(len(documents)):
         u = np.int64(documents[i])
@@ -182,22 +181,17 @@ def bound_precisions(documents, corpus, work, margins):
 
 
 @inlined
-def _find_lowest(u, begin, corpus, n, p, work):
-    """Find the least angle of each query token of pass p to the tokens of document u from `begin` on.
+def _find_lowest(u, begin, corpus, n_query, p, work):
+    """Write the least angle of each query token of pass p to the tokens of document u from `begin` on, rounded down.
 
-    `n` is the number of tokens of the query.
-
-    Writes
-    ------
-    work.lowest[p] : uint8[LANES]
-        Least angles in steps, rounded down.
+    `work.lowest[p]`, uint8[LANES], gets them in steps. `n_query` is the number of tokens of the query.
     """
     first = corpus.ptr[u] + begin
     n_tokens = corpus.ptr[u + 1] - first
     work.lowest[p, :] = STEPS
     angle, lowest = work.angle[p].ctypes.data, work.lowest[p].ctypes.data
     cell, radius = corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first
-    if lanes_of(n, p) == 32:
+    if lanes_of(n_query, p) == 32:
         _lowest2(angle, cell, radius, n_tokens, lowest)
     else:
         _lowest4(angle, cell, radius, n_tokens, lowest)
@@ -205,7 +199,10 @@ def _find_lowest(u, begin, corpus, n, p, work):
 
 @inlined
 def bound_recall(u, corpus, coded, work, above, margin):
-    """Return an upper bound on the recall of document u, from the cells of its tokens."""
+    """Return an upper bound on the recall of document u, from the cells of its tokens.
+
+    `coded` is the query's `Coded`, `above` that of `Tables`, and `margin` is added.
+    """
     n = len(coded.weights)
     total = other = weight = rest = 0.0
     for p in range((n + LANES - 1) // LANES):
@@ -230,7 +227,8 @@ def bound_recall(u, corpus, coded, work, above, margin):
 def _mix_recall(u, begin, corpus, coded, work, above):
     """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
 
-    `work.column` holds the bounds by codes. `margins.code` must be added to the result.
+    `work.column` holds the bounds by codes. `margins.code` must be added to the result. `coded` is the query's `Coded`,
+    `above` that of `Tables`.
     """
     n = len(coded.weights)
     total = weight = 0.0
@@ -246,7 +244,10 @@ def _mix_recall(u, begin, corpus, coded, work, above):
 
 @inlined
 def bound_means(u, corpus, coded, margin):
-    """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean."""
+    """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean.
+
+    `coded` is the query's `Coded`; `margin` is subtracted.
+    """
     along = np.float64(coded.scalars[2]) * corpus.mean_along[u]
     return along - np.float64(coded.scalars[3]) * corpus.mean_off[u] - margin
 
@@ -255,8 +256,8 @@ def bound_means(u, corpus, coded, margin):
 def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
     """Write the maxima of the bounds by codes for `n_tokens` tokens of document u from `begin` on, both ways.
 
-    The maxima of the document's tokens and of the query's tokens are written to `work`; those of the query's tokens are
-    reset at the first token of a document.
+    Those of the document's tokens are written to `work.row`; those of the query's to `work.column`, which is reset
+    where `begin` is 0. `lanes` is `lanes` or `lanes_below` of the query's `Coded`, and `slack` that of `make_bounds`.
     """
     first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
@@ -283,19 +284,19 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def chunk_of(n):
-    """Return the number of tokens whose codes are read at a time for a query of n tokens."""
+    """Return the number of tokens of a report whose codes are read at a time for a query of n tokens."""
     return CHUNK // lanes_of(n, 0)
 
 
 @inlined
-def prefetch_codes(u, n, corpus):
+def prefetch_codes(u, n_query, corpus):
     """Prefetch the codes of the first chunk of document u, and the cells of all its tokens.
 
-    The processor cannot predict which document is read next. `n` is the number of tokens of the query.
+    The processor cannot predict which document is read next. `n_query` is the number of tokens of the query.
     """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
-    n_read = min(n_tokens, chunk_of(n))
+    n_read = min(n_tokens, chunk_of(n_query))
     width = corpus.codes.shape[1]
     prefetch(corpus.codes.ctypes.data + width * first, width * n_read)
     prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_read)
@@ -307,11 +308,10 @@ class Known(NamedTuple):
     """What is known of an item before its codes are read."""
 
     precision: float  # upper bound on its precision, by cells
-    recall: float  # upper bound on its recall, by cells; any number if the score does not rise with both
+    recall: float  # upper bound on its recall, by cells; any number if the score is the precision
     offset: float  # number that is added to the item's score
     threshold: float  # the item may be dropped if its score plus offset is below this
-    # Whether all tokens are read at once, because it is not certain that the score rises with precision and
-    # recall.
+    # all tokens are read at once, because it is not certain that the score rises with precision and recall
     is_whole: bool
 
 
@@ -320,15 +320,9 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
     """Bound precision and recall of document u from above by the codes of its tokens, read one chunk after another.
 
     Tokens that are not yet read are bounded by their cells. As soon as the bounds suffice to drop the item, reading
-    ends.
-
-    Returns
-    -------
-    precision, recall : float
-        Minus infinity if the item is dropped.
-    mixed_precision, mixed_recall : float
-        Least bounds from the codes of a part of the tokens and the cells of the others; infinity if all were read at
-        once.
+    ends, and both bounds are minus infinity. Returned are also the least bounds on both from the codes of a part of the
+    tokens and the cells of the others, infinity if there are none. `known` is a `Known`, `coded` the query's `Coded`,
+    `above` that of `Tables`.
     """
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])
@@ -361,7 +355,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins, above):
-    """Return the bounds of `bound_by_codes` from the codes of all tokens of document u."""
+    """Return upper bounds on precision and recall of document u, by `bound_by_codes` from all tokens at once."""
     known = Known(np.inf, np.inf, 0.0, -np.inf, True)
     precision, recall, _, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
     return precision, recall

@@ -37,26 +37,27 @@ STAGES = ("cells", "codes", "float32")
 
 
 class Work(NamedTuple):
-    """Scratch arrays of one thread."""
+    """Scratch arrays of one thread, for M cells, I items, documents of up to R tokens and queries of up to S tokens."""
 
-    # Cosines of the query's tokens with the centres, rounded up; a row of 32 or LANES lanes for each centre.
-    table: np.ndarray  # int16[passes, M * LANES]
+    # int16[passes, M * LANES], cosines of the query's tokens with the centres, rounded up; a row of 32 or LANES lanes
+    # for each centre
+    table: np.ndarray
     angle: np.ndarray  # uint8[passes, M * LANES], the same as angles, rounded down
     ends: np.ndarray  # float32[M, 2], pi / 2 less the least angle of any lane: from above, and from below
-    upper: np.ndarray  # float32[I], bound on precision
+    upper: np.ndarray  # float32[I], upper bound on precision
     lower: np.ndarray  # float32[I], lower bound on precision
-    kept: np.ndarray  # int32[I], remaining items
+    kept: np.ndarray  # int32[I], items that are left
     kept_bound: np.ndarray  # float64[I], bounds on their scores
-    kept_recall: np.ndarray  # float32[I], bounds on their recall by cells
-    means: np.ndarray  # float32[2], see `bounds.bound_precisions`
-    row: np.ndarray  # float32[1 + longest report + 16]
-    column: np.ndarray  # float32[passes, LANES]
-    lowest: np.ndarray  # uint8[passes, LANES]
-    wide: np.ndarray  # float32[longest report, d]
-    turned: np.ndarray  # float64[d, longest report]
-    sums: np.ndarray  # float64[longest query, longest report]
-    start: np.ndarray  # int32[starts], items with the best bounds
-    start_bound: np.ndarray  # float64[starts]
+    kept_recall: np.ndarray  # float32[I], upper bounds on their recall by cells
+    means: np.ndarray  # float32[2], see `bounds._add_cells`
+    row: np.ndarray  # float32[1 + R + 16], maximum for each token of a document; by codes as `make_bounds` writes it
+    column: np.ndarray  # float32[passes, LANES], maximum for each token of the query
+    lowest: np.ndarray  # uint8[passes, LANES], least angle of each token of the query, see `bounds._find_lowest`
+    wide: np.ndarray  # float32[R, d], token states of a document
+    turned: np.ndarray  # float64[d, R], the same transposed
+    sums: np.ndarray  # float64[S, R], their products with the states of the query
+    start: np.ndarray  # int32[starts], items of the warm start, those with the best bounds
+    start_bound: np.ndarray  # float64[starts], bounds on their scores, or minus these
 
 
 class Items(NamedTuple):
@@ -65,15 +66,18 @@ class Items(NamedTuple):
     document: np.ndarray  # int32[I], ascending
     offset: np.ndarray  # float32[I], upper bound on the number that is added to an item's score
     error: float  # maximum of `offset` minus that number
-    alone: bool  # whether every document is one item with an offset of 0
-    # int64[I + 1], offsets whose differences are the numbers of corpus rows of each item that no list of the
-    # query excludes.
+    alone: bool  # every document is one item with an offset of 0
+    # int64[I + 1], offsets whose differences are the numbers of corpus rows of each item that no list of the query
+    # excludes
     row_ptr: np.ndarray
     least: float = -np.inf  # items whose score plus offset is certainly below this may be left out
 
 
 def every_document(row_ptr, error=0.0):
-    """Return all documents of a corpus as items: int64[D + 1] offsets of their rows, and `Items.error`."""
+    """Return all documents of a corpus as `Items` with an offset of 0.
+
+    `row_ptr`, int64[D + 1], has the offsets of their corpus rows; `error` is that of `Items`.
+    """
     n = len(row_ptr) - 1
     return read_only(Items(np.arange(n, dtype=np.int32), np.zeros(n, np.float32), error, True, row_ptr))
 
@@ -81,11 +85,11 @@ def every_document(row_ptr, error=0.0):
 class ItemScores(NamedTuple):
     """Exact scores of the items of one query, as far as they are computed, and the state of its search."""
 
-    item: np.ndarray  # int32[I]
-    precision: np.ndarray  # float64[I]
-    recall: np.ndarray  # float64[I]
-    is_scored: np.ndarray  # bool[I]
-    best: np.ndarray  # float64[k + 1], a heap of the best scores, the least on top, that stand for k rows
+    item: np.ndarray  # int32[I], scored items, in the order of scoring
+    precision: np.ndarray  # float64[I], precision of each
+    recall: np.ndarray  # float64[I], recall of each
+    is_scored: np.ndarray  # bool[I], by item
+    best: np.ndarray  # float64[k + 1], a heap of the best scores, the least at the root, that stand for k rows
     best_rows: np.ndarray  # int64[k + 1], rows of each
     threshold: np.ndarray  # float64[1], score of the k-th best row, `Items.least` before there are k
     state: np.ndarray  # int64[5]: items scored; best scores; their rows; items kept; item dropped by float32, or -1
@@ -104,7 +108,10 @@ def is_sure(part, low, high):
 
 @jit
 def _sift(best, rows, n, score, count):
-    """Replace the root of a heap of n scores, the lowest on top, by `score`, which stands for `count` rows."""
+    """Replace the root of a heap of n scores, the least at the root, by `score`, which stands for `count` rows.
+
+    `best` holds the scores, and `rows` how many corpus rows each stands for.
+    """
     i = 0
     while True:
         child = 2 * i + 1
@@ -121,7 +128,10 @@ def _sift(best, rows, n, score, count):
 
 @jit
 def score_item(i, part, k, items, corpus, query, work, scores):
-    """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row."""
+    """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row.
+
+    The result is added to `scores`, an `ItemScores`.
+    """
     if scores.is_scored[i]:
         return
     scores.is_scored[i] = True
@@ -159,9 +169,9 @@ def score_item(i, part, k, items, corpus, query, work, scores):
 
 @jit
 def _offer(i, bound, n, starts, bounds):
-    """Insert item i with its bound into `starts`, the items with the greatest bounds in descending order.
+    """Insert item i with its bound into `starts`, the n items with the greatest `bounds` in descending order.
 
-    Return their number.
+    Return their number, which grows up to the length of `starts`.
     """
     if n == len(starts) and bound <= bounds[n - 1]:
         return n
@@ -177,7 +187,7 @@ def _offer(i, bound, n, starts, bounds):
 
 @jit
 def _score_best(n, part, k, items, corpus, query, margins, tables, work, scores):
-    """Bound the first n items of the warm start by their codes; score the best of them, to get a threshold."""
+    """Bound the first n items of the warm start by their codes; score the best of them exactly, to get a threshold."""
     for j in range(n):
         i = work.start[j]
         precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins, tables.above)
@@ -225,9 +235,7 @@ def _similar_length(n, items, corpus):
 
 @jit_borrowing
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
-    """List the items that their bounds by cells do not drop, and the best of these for a warm start.
-
-    Return both numbers.
+    """List in `work` the items that bounds by cells do not drop, and the best for a warm start; return both numbers.
 
     It is compiled without reference counts, as `search_codes`: those of the slices of `work` would take a sixth of the
     time.
@@ -267,7 +275,10 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
 
 @jit
 def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
-    """Run the first stage for one query: score two warm starts, and keep the items that bounds by cells do not drop."""
+    """Run the first stage for one query: score two warm starts, and keep the items that bounds by cells do not drop.
+
+    These are listed in `work`, and their number in `scores.state`.
+    """
     n_items = len(items.document)
     n = len(query.weights)
     threshold = scores.threshold
@@ -296,10 +307,8 @@ def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
 def search_codes(part, items, corpus, query, margins, tables, work, scores):
     """Run the second stage for one query: bound the remaining items by codes, drop those below the threshold.
 
-    Writes
-    ------
-    kept, kept_bound of `work`
-        The remaining items, in order; their number to `scores.state`.
+    What is left, in order, are the first of `work.kept` and `work.kept_bound`; their number is written to
+    `scores.state`.
     """
     n = len(query.weights)
     coded = query.coded
@@ -339,15 +348,8 @@ def search_codes(part, items, corpus, query, margins, tables, work, scores):
 def finish_in_order(order, part, k, items, corpus, query, margins, work, scores):
     """Score items by descending bound, in float32 and then in float64, until bounds fall below the k-th best score.
 
-    Parameters
-    ----------
-    order : int64[n]
-        Indices into `work.kept` and `work.kept_bound`, by descending bound.
-
-    Returns
-    -------
-    n_seen, n_scored : int
-        Number of items whose bound reached the threshold, and of those that were scored in float64.
+    `order`, int64[n], has indices into `work.kept` and `work.kept_bound`, by descending bound. Return how many items
+    have a bound that reached the threshold, and how many of these were scored in float64.
     """
     n = len(query.weights)
     n_seen = n_scored = 0
@@ -381,7 +383,7 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
 
 @jit
 def finish(part, k, items, corpus, query, margins, work, scores):
-    """Score the items of a query that the first two stages kept."""
+    """Score the items of a query that the first two stages kept, by `finish_in_order`."""
     n_left = scores.state[3]
     order = order_of(-work.kept_bound[:n_left])
     _, n_scored = finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
@@ -391,7 +393,7 @@ def finish(part, k, items, corpus, query, margins, work, scores):
 
 @jit
 def _compare(i, precision, recall, items, corpus, query, margins, tables, work, scores):
-    """Compare exact precision and recall of item i with their bounds, and note the least differences."""
+    """Compare exact precision and recall of item i with their bounds; note the least difference in `scores.closest`."""
     u = np.int64(items.document[i])
     if len(query.weights) == 2 or length_of(u, corpus) == 2:
         return
@@ -418,11 +420,8 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
 def check(part, items, corpus, query, margins, tables, sample, work, scores):
     """Compare exact scores with their bounds, and score a few dropped items, which must be below the k-th best score.
 
-    Parameters
-    ----------
-    sample : int64[n]
-        Items to score as a check; those that were scored before are skipped. The first item that float32 products
-        dropped is added.
+    `sample`, int64[n], are items to score as a check; those that were scored before are skipped. If there are any, the
+    first item that float32 products dropped is added.
     """
     for j in range(scores.state[0]):
         precision, recall = scores.precision[j], scores.recall[j]

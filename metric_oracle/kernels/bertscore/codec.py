@@ -89,17 +89,20 @@ def screen(
     return {**out, "norm_error": np.array([norm_error * (1 + lost) + 2 * lost])}
 
 
-def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.ndarray]) -> None:
-    """Write cell, radius, code and terms of a block of tokens, whose unit vectors are `c`, float64[n, d]."""
-    width = c.shape[1]
+def _encode(unit: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.ndarray]) -> None:
+    """Write cell, radius, code and terms of a block of tokens into `out`, the arrays of `screen`.
+
+    `unit`, float64[n, d], are their unit vectors, and `nearest`, int64[n], their cells.
+    """
+    width = unit.shape[1]
     basis = out["basis"].astype(np.float64)
     m = out["centers"][nearest].astype(np.float64)
-    cosine = np.einsum("td,td->t", c, m)
+    cosine = np.einsum("td,td->t", unit, m)
     # The centre need not have length 1; the margin is the error of the cosine in float64.
     lengths = np.maximum(np.linalg.norm(m, axis=1), 1e-300)
     angle = np.arccos(np.clip(cosine / lengths - gamma(2 * width + 8, FLOAT64), -1, 1))
     along = (np.clip(cosine, 0, 1) / UNIT).astype(np.float32)
-    rest = c - along.astype(np.float64)[:, None] * UNIT * m
+    rest = unit - along.astype(np.float64)[:, None] * UNIT * m
     inside = rest @ basis
     scale = np.maximum(np.abs(inside).max(axis=1) / 127, 1e-12).astype(np.float32)
     steps = scale.astype(np.float64)[:, None]
@@ -123,20 +126,17 @@ def _encode(c: np.ndarray, nearest: np.ndarray, block: slice, out: dict[str, np.
 def in_order(values: np.ndarray, ptr: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     """Reorder an array with one value for each token from the order in the reports to the order of the codes.
 
-    `order` is an array that `screen` returns. None means that both orders are the same, as in indexes of version 0.2.
+    `ptr`, int64[D + 1], has the offset of each document's tokens, and `order` is an array that `screen` returns. None
+    means that both orders are the same, as in indexes of version 0.2.
     """
     return values if order is None else values[np.repeat(ptr[:-1], np.diff(ptr)) + order]
 
 
 def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
-    """Sort the rows of each document by descending radius, in place, in the arrays of `PER_TOKEN`.
+    """Sort the rows of each document by descending radius, in place, in the arrays of `PER_TOKEN` in `out`.
 
-    The cells bound tokens of large radius worst, so a search reads the codes of these tokens first.
-
-    Returns
-    -------
-    order : uint16[T]
-        For each row, the place of its token in the document.
+    Return, for each row, the place of its token in the document, uint16[T]. The cells bound tokens of large radius
+    worst, so a search reads the codes of these tokens first.
     """
     order = np.empty(len(out["radius"]), np.uint16)
     for u, end in _blocks(ptr):
@@ -168,9 +168,9 @@ def _unit(states: np.ndarray) -> np.ndarray:
 def _centers(
     sample: np.ndarray, narrow: np.ndarray, n_centers: int, at_once: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the centres of the cells, by k-means over unit vectors.
+    """Return the centres of the cells, at most `n_centers`, by k-means over the unit vectors `sample`, float32[n, d].
 
-    `narrow` holds the sample's coordinates in the first dimensions of the basis, in which distances are computed.
+    Distances are computed from the coordinates of `sample` along the columns of `narrow`.
     """
     low = sample @ narrow
     centers = low[rng.permutation(len(low))[:n_centers]]
@@ -188,9 +188,9 @@ def _centers(
 
 
 def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the component of each document's mean state along a direction, and the length of the remainder.
+    """Return the component of each document's mean unit vector along a direction, and the length of what is left.
 
-    Both are float32[D].
+    Both are float32[D]; `ptr` has the offset of each document's tokens in `states`.
     """
     along = np.empty(len(ptr) - 1, np.float32)
     off = np.empty(len(ptr) - 1, np.float32)

@@ -38,20 +38,15 @@ TILE = 1 << 18  # items that are searched together, which limits the memory of a
 
 
 def pack(corpus, batch, q):
-    """Lay out distinct query q for the inner loops; see `pack_query`."""
+    """Lay out distinct query q of a `TokenBatch` for the inner loops; return what `pack_query` does."""
     return pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
 
 
 def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
-    """Allocate the scratch arrays of one thread, or return those that `work` already holds.
+    """Return the `Work` and `ItemScores` of one thread, which the dict `work` keeps from the first call on.
 
-    Memory pages that are never written are not used, so generous maxima cost nothing. `n_items` is the maximum number
-    of items that are searched together.
-
-    Returns
-    -------
-    scratch : Work
-    answers : ItemScores
+    `n_items` is the maximum number of items that are searched together, `n_cells` the number of centres. Memory pages
+    that are never written are not used, so generous maxima cost nothing.
     """
     if work:
         return work["scratch"], work["answers"]
@@ -96,26 +91,12 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
 
 
 def find(corpus, batch, q, k, items, work, part, scored):
-    """Return the items that may be among the k best rows of distinct query q, with their precision and recall.
+    """Return the items that may be among the k best rows of distinct query q, with their exact precision and recall.
 
-    Parameters
-    ----------
-    items : Items
-    work : dict
-        Scratch arrays of the thread, allocated by the first call.
-    scored : dict
-        Gets precision and recall of each scored pair of a query and a document.
-
-    Returns
-    -------
-    item : int64[n]
-    precision, recall : float64[n]
-        Exact.
-
-    Raises
-    ------
-    ExactnessError
-        If a bound is below an exact score, or a dropped candidate belongs in the list.
+    They are int64[n], float64[n] and float64[n]. Raise ExactnessError if a bound is below an exact score, or a dropped
+    candidate belongs in the list. `items` are the `Items` to choose from, `work` is a dict for the scratch arrays of
+    the thread, allocated by the first call, and the dict `scored` gets precision and recall of each scored pair of a
+    query and a document.
     """
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
@@ -139,14 +120,15 @@ def find(corpus, batch, q, k, items, work, part, scored):
     return tuple(map(np.concatenate, zip(*results, strict=True)))
 
 
-def _tiles(n_items, n, document, corpus):
+def _tiles(n_items, n_tokens, document, corpus):
     """Return the first item of each tile, a run of documents that is searched at a time.
 
-    Tiles with reports of the query's length, n tokens, come first, because they score best.
+    `document` is that of `Items`. Tiles with reports of the query's length, `n_tokens`, come first, because they score
+    best.
     """
     firsts = np.arange(0, n_items, TILE)
     middle = document[(firsts + np.minimum(firsts + TILE, n_items)) // 2]
-    return firsts[np.argsort(np.abs(corpus.ptr[middle + 1] - corpus.ptr[middle] - n), kind="stable")]
+    return firsts[np.argsort(np.abs(corpus.ptr[middle + 1] - corpus.ptr[middle] - n_tokens), kind="stable")]
 
 
 def _part_of(items, first):
@@ -157,24 +139,28 @@ def _part_of(items, first):
     )
 
 
-def _sample(q, n, items, work, scores):
-    """Return random items of a query, int64[...], that are scored exactly to check the bounds.
+def _sample(q, n_sampled, items, work, scores):
+    """Return random items of query q, int64[...], that are scored exactly to check the bounds.
 
-    They are n of all items, and n / 4 (rounded up) of the items that the first bound, that of the cells, did not drop.
-    If n is 1, some queries get no items, so that the cost stays small: those of which the cells drop all items, and a
-    random part of the others. One query in CHECKED always gets some, and so do all queries of a composite.
+    They are `n_sampled` of all items, and a quarter as many (rounded up) of the items that the first bound, that of the
+    cells, did not drop. If `n_sampled` is 1, some queries get no items, so that the cost stays small: those of which
+    the cells drop all items, and a random part of the others. One query in CHECKED always gets some, and so do all
+    queries of a composite.
     """
     n_items = len(items.document)
     rng = np.random.default_rng(q)
     n_kept = int(scores.state[3])
-    if n == 1 and (not n_kept or (items.alone and q % CHECKED and rng.random() * SAMPLED > n_items)):
+    if n_sampled == 1 and (not n_kept or (items.alone and q % CHECKED and rng.random() * SAMPLED > n_items)):
         return np.empty(0, np.int64)
-    kept = work.kept[rng.integers(n_kept, size=-(-n // 4))] if n_kept else []
-    return np.concatenate([rng.integers(n_items, size=n), kept]).astype(np.int64)
+    kept = work.kept[rng.integers(n_kept, size=-(-n_sampled // 4))] if n_kept else []
+    return np.concatenate([rng.integers(n_items, size=n_sampled), kept]).astype(np.int64)
 
 
 def collect_scores(scored, q, items, answers):
-    """Return the scored items of query q with precision and recall, and store both in `scored` for later reading."""
+    """Return the scored items of query q with precision and recall, from `answers`, and store both in `scored`.
+
+    They are int64[n], float64[n] and float64[n]; `scored` has the query and the document of a pair as keys.
+    """
     n = answers.state[0]
     item, precision, recall = (x[:n].copy() for x in (answers.item, answers.precision, answers.recall))
     for u, *parts in zip(items.document[item].tolist(), precision.tolist(), recall.tolist(), strict=True):
@@ -183,7 +169,10 @@ def collect_scores(scored, q, items, answers):
 
 
 def final_scores(precision, recall, baseline):
-    """Return precision, recall and f1 as reported, float64[n] each: relative to the baseline if there is one."""
+    """Return precision, recall and f1 as reported, float64[n] each: relative to the baseline unless it is None.
+
+    `baseline` is that of `TokenBatch`.
+    """
     values = precision, recall, np.array([f1(p, r) for p, r in zip(precision, recall, strict=True)])
     if baseline is None:
         return values
@@ -191,9 +180,9 @@ def final_scores(precision, recall, baseline):
 
 
 def least_of(limit, baseline, part):
-    """Convert limits on reported scores to limits before rescaling with the baseline: a list of float.
+    """Convert limits on reported scores, float64[n], to limits before rescaling with the baseline: a list of float.
 
-    They are lowered by a margin for rounding.
+    They are lowered by a margin for rounding. `part` is that of `Backend`.
     """
     if baseline is None:
         return limit.tolist()
@@ -201,19 +190,28 @@ def least_of(limit, baseline, part):
 
 
 def items_of(items, places, least, answers):
-    """Return the items of each query, with its least score to be listed and the rows that its lists do not exclude."""
+    """Return, for each query, `items` with its least score to be listed and the rows that its lists do not exclude.
+
+    `places` holds the numbers of the queries, `least` the least score of each.
+    """
     rows = [answers.exclusion.row_ptr(q, items.row_ptr) for q in places]
     return [items._replace(least=x, row_ptr=row_ptr) for x, row_ptr in zip(least, rows, strict=True)]
 
 
 def _closest(works):
-    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads."""
+    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads.
+
+    `works` are the dicts that `new_scratch` filled; stages without such a pair are left out.
+    """
     least = np.min([work["closest"] for work in works if work], axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, np.broadcast_to(least, len(STAGES)), strict=True) if x < np.inf}
 
 
 def stages(works):
-    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score."""
+    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score.
+
+    `works` are the dicts that `new_scratch` filled.
+    """
     counts = sum((work["counts"] for work in works if work), np.zeros(len(STAGES) + 2, np.int64))[:4]
     total = int(counts.sum())
     if not total:  # a composite without BERTScore has no bounds
@@ -231,7 +229,7 @@ class Backend(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=all_pairs.QUERIES)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         items = every_document(corpus.row_ptr)
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
@@ -241,10 +239,9 @@ class Backend(Kernel):
             answers.put(q, item, scores, corpus, k)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield BERTScore of every document with each of the chosen queries.
+        """Yield BERTScore of every document with each of the chosen queries: float64[D], overwritten by the next.
 
-        Each array, float64[D], overwrites the one before. Scores are within `score_error` of the exact ones, and exact
-        if precision and recall may differ in sign.
+        Scores are within `score_error` of the exact ones, and exact if precision and recall may differ in sign.
         """
         return self.score_some(corpus, batch, chosen, np.arange(len(corpus.row_ptr) - 1))
 
@@ -274,7 +271,7 @@ class Backend(Kernel):
         return list(values.values())[self.part], values
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision, recall and f1 of pairs of a distinct query and a document."""
+        """Return precision, recall and f1 of pairs of a distinct query and a document, float64[n] each, by name."""
         parts = np.zeros((len(document), 2))
         scratch, _ = new_scratch({}, corpus, 1, 1, batch.longest, 1)
         packed: dict[int, Query] = {}

@@ -70,14 +70,15 @@ class Lists:
         self._lock = threading.Lock()
         self._blocks: dict[int, tuple[Future, set[int]]] = {}
 
-    def take(self, q, n, listed, make):
-        """Return the list of query q, one of n queries; each list may be taken once.
+    def take(self, q, n_queries, listed, make):
+        """Return the list of query q, one of `n_queries`; each list may be taken once.
 
-        If there is no list yet, `make` computes those of a block of consecutive queries, with `listed` items each.
+        If there is no list yet, ``make(queries)`` returns those of a block of consecutive queries, with `listed` items
+        each.
         """
         size = min(max(ENTRIES // listed, 1), AHEAD)
         first = q // size * size
-        places = range(first, min(first + size, n))
+        places = range(first, min(first + size, n_queries))
         with self._lock:
             is_first = first not in self._blocks
             lists, left = self._blocks.setdefault(first, (Future(), set(places)))
@@ -95,7 +96,9 @@ class Lists:
 
 
 def find(corpus, batch, places, k, items, work, part, scored, lists=None):
-    """Return the items that may be among the k best rows of each query, and their exact precision and recall.
+    """Return, for each query, the items that may be among its k best rows, and their exact precision and recall.
+
+    For each they are int64[n], float64[n] and float64[n].
 
     Parameters
     ----------
@@ -103,13 +106,9 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
         Numbers of distinct queries.
     items : list of Items
         For each query: the same documents, their rows and offsets.
+    work, part, scored : as for `cpu.find`
     lists : list of (int32[n], float64[n]), or None
         For each query, the items with the greatest bounds as `_listed` returns them; None to compute them here.
-
-    Returns
-    -------
-    list of (int64[n], float64[n], float64[n])
-        Items, precision and recall, for each query.
     """
     n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
@@ -144,7 +143,10 @@ def n_listed(k):
 
 @jit
 def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
-    """Score the listed items by descending bound; return whether no other item can be among the k best rows."""
+    """Score the listed items by descending bound; return whether no other item can be among the k best rows.
+
+    `work.kept` and `work.kept_bound` hold the first `n_listed` items by bound, of `n_items`.
+    """
     reset(scores, items.least)
     n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, scores)
     if n_seen == n_listed and n_listed < n_items:
@@ -159,14 +161,8 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, sco
 def _check(sample, part, items, corpus, query, work, scores):
     """Compare each score with the bound of its item; score a sample of items, which must be below the k-th best score.
 
-    Parameters
-    ----------
-    sample : int64[n]
-        Items, or -1 for none; those that were scored before are skipped.
-
-    Writes
-    ------
-    scores.closest[0], scores.counts[4]
+    `sample`, int64[n], are items, or -1 for none; those that were scored before are skipped. The least difference is
+    written to ``scores.closest[0]``, the number of items that fail to ``scores.counts[4]``.
     """
     j = 0
     for n in range(scores.state[0]):
@@ -183,7 +179,10 @@ def _check(sample, part, items, corpus, query, work, scores):
 
 
 def stages(works):
-    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score."""
+    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score.
+
+    `works` are the dicts that `cpu.new_scratch` filled.
+    """
     counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
     shares = {name: float(counts[i] / total) for name, i in zip((*STAGES, "scored"), (0, 2, 3), strict=True)}
@@ -193,7 +192,7 @@ def stages(works):
 
 
 def _closest(work):
-    """Return, for each of `STAGES`, the minimum of bound - score over all exactly scored pairs."""
+    """Return, for each of `STAGES`, the minimum of bound - score over all exactly scored pairs of a thread."""
     return work["closest"][[0, 2]]
 
 
@@ -202,7 +201,10 @@ def _closest(work):
 
 @contextmanager
 def _one_device():
-    """Context manager that reserves a GPU for this thread, makes it current, and cuts its errors to one line."""
+    """Context manager that reserves a GPU for this thread and makes it current; it gives the number of the GPU.
+
+    Errors of the GPU are cut to one line.
+    """
     with _LOCK:
         if DEVICE not in _IDLE:
             _IDLE[DEVICE] = queue.SimpleQueue()
@@ -219,7 +221,7 @@ def _one_device():
 def _listed(corpus, batch, requests, listed, part):
     """Return, for each query, the items with the greatest bounds and these bounds, in descending order.
 
-    They are int32[listed] and float64[listed].
+    They are int32[listed] and float64[listed]. `requests` has the number and the `Items` of each query.
     """
     n_items = len(requests[0][1].document)
     lists: list[Any] = []
@@ -249,9 +251,9 @@ def _listed(corpus, batch, requests, listed, part):
 
 
 def _upload(corpus):
-    """Compute the codes of the corpus on the current device and return them.
+    """Compute the codes of the corpus on the current device, and return them as a `Resident`.
 
-    Pieces that do not fit stay on the host.
+    If they do not fit, they are kept on the host, in pieces.
     """
     import torch
 
@@ -286,7 +288,10 @@ def _room_bytes():
 
 
 def _edges(ptr, most):
-    """Return the bounds of runs of documents of at most `most` tokens each; a longer document is a run of its own."""
+    """Return the bounds of runs of documents of at most `most` tokens each; a longer document is a run of its own.
+
+    `ptr`, int64[D + 1], has the offset of each document's tokens.
+    """
     edges = [0]
     while edges[-1] < len(ptr) - 1:
         edges.append(max(int(np.searchsorted(ptr, ptr[edges[-1]] + most, side="right")) - 1, edges[-1] + 1))
@@ -294,7 +299,7 @@ def _edges(ptr, most):
 
 
 def _basis(states):
-    """Return the leading eigenvectors of a sample of token states, padded with zeros: float64[d, K - 1]."""
+    """Return the leading eigenvectors of a sample of token states as columns, padded with zeros: float64[d, K - 1]."""
     import torch
 
     chunk = np.linspace(0, len(states) - 1, min(SAMPLE, len(states))).astype(np.int64)
@@ -309,7 +314,7 @@ def _basis(states):
 
 
 def _directions(states):
-    """Return token states scaled to length 1, float64[...]; a zero vector stays zero."""
+    """Return token states scaled to length 1, float64[n, d]; a zero vector stays zero."""
     wide = states.double()
     return wide / wide.norm(dim=1, keepdim=True).clamp_min(1e-300)
 
@@ -317,7 +322,7 @@ def _directions(states):
 def _codes(states, basis):
     """Return the codes of token states, float16[n, K], and the maximum error of their coordinates.
 
-    The error includes the deviation of the basis from orthonormality.
+    `basis` is what `_basis` returns. The error includes the deviation of the basis from orthonormality.
     """
     import torch
 
@@ -335,7 +340,10 @@ def _codes(states, basis):
 
 
 def _best_bounds(resident, corpus, batch, requests, listed, part):
-    """Yield, for each query, its greatest bounds and their items, in descending order."""
+    """Yield, for each query, the items with its `listed` greatest bounds, and these, in descending order.
+
+    `requests` has the number and the `Items` of each query, `resident` the codes of the corpus.
+    """
     import torch
 
     places = [q for q, _ in requests]
@@ -364,7 +372,7 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
 
 
 def _block(resident, states, weights):
-    """Lay out a batch of queries on the device, in tiles for the Triton kernel."""
+    """Lay out the token states and weights of a batch of queries on the device, as a `Block` for the Triton kernel."""
     import torch
 
     lengths = np.array([len(x) for x in states])
@@ -397,9 +405,9 @@ def _block(resident, states, weights):
 
 
 def _weighed(resident, weight_of_id):
-    """Return the arrays of each piece of the corpus that depend on token weights.
+    """Return the arrays of each piece of `resident` that depend on token weights, as `Weighed`.
 
-    They are kept until the weights change.
+    They are kept until the weights, float64[ids], change.
     """
     import torch
 
@@ -412,7 +420,7 @@ def _weighed(resident, weight_of_id):
 
 
 def _weigh(piece, weight_of_id):
-    """Compute the arrays of a piece of the corpus that depend on token weights, on the device."""
+    """Return the `Weighed` of a piece of the corpus, computed on the device from the weights of token ids."""
     import torch
 
     weights = weight_of_id[piece.ids.long()]
@@ -425,7 +433,10 @@ def _weigh(piece, weight_of_id):
 
 
 def _upper_bounds(piece, weighed, block, error, part):
-    """Return upper bounds on the score of every query with every document of a piece of the corpus: float64[B, D]."""
+    """Return upper bounds on the score of every query with every document of a piece of the corpus: float64[B, D].
+
+    `block` holds the queries, and `error` is that of `Resident`.
+    """
     import torch
 
     from metric_oracle.kernels.bertscore.segment_maxima import MOST_ROWS, n_beyond, segment_maxima
@@ -453,12 +464,9 @@ class Backend(_device.ByLibrary, cpu.Backend):
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
-        Raises
-        ------
-        DeviceError
-            If the device fails, or has no room for one query.
+        Raise DeviceError if the device fails, or has no room for one query.
         """
         n = len(corpus.row_ptr) - 1
         items = every_document(corpus.row_ptr)

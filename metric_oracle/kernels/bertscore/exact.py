@@ -41,7 +41,10 @@ def widen(u, corpus, work):
 
 @inlined
 def mean_of_maxima(weights, column):
-    """Return the weighted mean of the best cosines of the query's tokens: those in `column`, float32[passes, LANES]."""
+    """Return the weighted mean of the best cosines of a query's tokens: those in `column`, float32[passes, LANES].
+
+    It is NaN if the weights add up to 0.
+    """
     total = other = weight = rest = 0.0
     n = len(weights)
     for i in range(0, n - 1, 2):  # two independent sums, which run in parallel
@@ -57,7 +60,7 @@ def mean_of_maxima(weights, column):
 
 @jit
 def approximate(u, corpus, query, work):
-    """Return precision and recall of document u from float32 products. Call `widen` before."""
+    """Return precision and recall of document u with a `Query` from float32 products. Call `widen` before."""
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
     n = len(query.weights)
@@ -85,7 +88,7 @@ def approximate(u, corpus, query, work):
 
 @jit
 def exact(u, corpus, query, work):
-    """Return precision and recall of document u in float64, equal in every bit to the reference's.
+    """Return precision and recall of document u with a `Query` in float64, with the bits of the reference.
 
     Call `widen` before.
     """

@@ -24,7 +24,7 @@ class Piece:
     """
 
     first: int  # number of the first document
-    lengths: np.ndarray  # int64[D] on the host, descending, tokens of each document
+    lengths: np.ndarray  # int64[D] on the host, number of tokens of each document, descending
     codes: Any  # float16[T, K]
     ids: Any  # int32[T], token ids, by which tokens are weighted
     document: Any  # int64[T], for each token, the index of its document within the piece
@@ -40,9 +40,9 @@ class Piece:
 class Weighed:
     """Arrays of a piece that depend on the weights of tokens but not on queries, on the piece's device."""
 
-    share: Any  # float32[T]. Weights of tokens. They add up to 1 in a document, or are all 0.
-    mean: Any  # float64[D], weighted mean and maximum of the last coordinates of a document's codes
-    most: Any  # float64[D]
+    share: Any  # float32[T], weight of each token: they add up to 1 in a document, or are all 0
+    mean: Any  # float64[D], weighted mean of the last coordinates of a document's codes
+    most: Any  # float64[D], their maximum
 
     def to(self, device):
         """Return a copy whose arrays are on a device."""
@@ -57,8 +57,7 @@ class Resident:
     pieces: list[Piece]
     error: float  # maximum error of the coordinates in float16
     cells: int  # number of bounds (pairs of a query and a document) that are computed at once
-    # float64[ids] on the host, or None, the token weights with which `weighed` was computed; None before the
-    # first search.
+    # float64[ids] on the host, the token weights from which `weighed` was computed; None before the first search
     weight_of_id: np.ndarray | None = None
     weighed: list[Weighed] = field(default_factory=list)  # one for each piece
 
@@ -67,30 +66,22 @@ class Resident:
 class Block:
     """A batch of B queries on the device, in N tiles of COLUMNS tokens."""
 
-    # float16[N COLUMNS, K]. Codes of the queries' tokens. The last token of a query is repeated to fill its last
-    # tile.
+    # float16[N COLUMNS, K], codes of the queries' tokens; the last of a query is repeated to fill its last tile
     codes: Any
-    weights: Any  # float32[N COLUMNS], the weights of a query add up to 1; repeated tokens have weight 0
-    # int32[3, N], for each tile: its query, whether it is the query's first tile, and whether it is the last.
-    tiles: Any
+    weights: Any  # float32[N COLUMNS], weight of each token: they add up to 1 in a query; repeated tokens have weight 0
+    tiles: Any  # int32[3, N], for each tile its query, whether it is the query's first, and whether it is the last
     lengths: Any  # int64[B], tokens of each query
     longest: int  # maximum of `lengths`
-    most: Any  # float64[B, 1], maximum and mean of the last coordinates of a query's codes
-    mean: Any  # float64[B, 1]
+    most: Any  # float64[B, 1], maximum of the last coordinates of a query's codes
+    mean: Any  # float64[B, 1], their weighted mean
     error: float  # maximum error of the coordinates in float16
 
 
 def code_error(corpus_error, query_error, width, n_tokens):
     """Bound the error of a mean of products of codes, without the products of the remainders; see the README.
 
-    Parameters
-    ----------
-    corpus_error, query_error : float
-        Maximum distance between coordinates and the exact projection.
-    width : int
-        Number of coordinates of a code.
-    n_tokens : int
-        Number of tokens over which the mean is taken.
+    `corpus_error` and `query_error` are the most by which coordinates differ from the exact projection; a code has
+    `width` coordinates, and the mean is taken over `n_tokens` tokens.
     """
     crossed = REACH * (corpus_error + query_error)
     # A tensor core may cut products and sums to 24 bits instead of rounding them, which counts twice.
@@ -99,7 +90,7 @@ def code_error(corpus_error, query_error, width, n_tokens):
 
 
 def upper_bounds(precision, recall, slack, spread, part):
-    """Return upper bounds on scores, from means of the greatest products of codes.
+    """Return upper bounds on scores, float64[B, D], from means of the greatest products of codes.
 
     F1 increases with precision and recall if the sign of their sum is certain; otherwise the bound is infinite.
 

@@ -28,21 +28,19 @@ class Corpus(NamedTuple):
     ids: np.ndarray  # int32[T], token ids
     cell: np.ndarray  # uint16[T], cell of each token
     radius: np.ndarray  # uint8[T], angle to the centre of the cell in half degrees, rounded up
-    codes: np.ndarray  # uint8[T, K]
-    # float32[T, 5], see `codec.py`, these four have the tokens of a document in another order than `states` and
-    # `ids`: by descending radius.
+    codes: np.ndarray  # uint8[T, K], code of each token, 128 added
+    # float32[T, 5], see `codec.py`. These four have the tokens of a document in another order than `states` and `ids`:
+    # by descending radius.
     terms: np.ndarray
-    # float32[D], for the unweighted mean of a document's states: component along `direction`, and length of the
-    # remainder.
+    # float32[D], component along `direction` of the unweighted mean of a document's unit vectors
     mean_along: np.ndarray
-    mean_off: np.ndarray  # float32[D]
-    norm_error: float  # float64, maximum of |length - 1| over the stored states
-    row_ptr: np.ndarray  # int64[D + 1], corpus rows of each document
-    row_id: np.ndarray  # int64[...]
-    # float32[M, d]; basis : float32[d, K]; direction : float32[d], used to compute the codes of queries.
-    centers: np.ndarray
-    basis: np.ndarray
-    direction: np.ndarray
+    mean_off: np.ndarray  # float32[D], length of what is left of that mean
+    norm_error: float  # maximum of |length - 1| over the stored states
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows
+    centers: np.ndarray  # float32[M, d]; this and the next two serve to compute the codes of queries
+    basis: np.ndarray  # float32[d, K]
+    direction: np.ndarray  # float32[d]
 
 
 class TokenBatch(NamedTuple):
@@ -51,7 +49,8 @@ class TokenBatch(NamedTuple):
     states: np.ndarray  # float16 or float32[T, d]
     ptr: np.ndarray  # int64[Q + 1], offset of each query's tokens
     weights: np.ndarray  # float64[T], weight of each token
-    baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to, or None
+    # (precision, recall, f1) that scores are relative to; None for no rescaling
+    baseline: tuple[float, float, float] | None
 
     @property
     def longest(self) -> int:
@@ -68,18 +67,16 @@ class TokenBatch(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """The codes of the n tokens of one query, in passes of LANES tokens; several queries have one more leading axis."""
+    """The codes of the n tokens of one query, in passes of LANES tokens."""
 
     weights: np.ndarray  # float64[n], weight of each token
-    # int8[passes, K / 4 * LANES * 4], if the last pass has at most 32 tokens, its 32 columns are stored without
-    # gaps.
+    # int8[passes, K / 4 * LANES * 4]; if the last pass has at most 32 tokens, its 32 columns are stored without gaps
     codes: np.ndarray
-    # float32[passes, 2 LANES], integers and floats per lane, see `_simd_codes.make_bounds`; for upper and for
-    # lower bounds.
+    # float32[passes, 2 LANES], integers and floats per lane, see `_simd_codes.make_bounds`, for upper bounds
     lanes: np.ndarray
-    lanes_below: np.ndarray  # float32[passes, 2 LANES]
-    # float32[4], step of the codes, their maximum rounding error, mean of the states along `direction`, length of
-    # its remainder.
+    lanes_below: np.ndarray  # float32[passes, 2 LANES], the same for lower bounds
+    # float32[4], step of the codes, their maximum rounding error, component along `direction` of the weighted mean of
+    # the unit vectors, and length of what is left of it
     scalars: np.ndarray
 
 
@@ -89,11 +86,10 @@ class Query(NamedTuple):
     states: np.ndarray  # float64[d, n]
     squares: np.ndarray  # float64[n], squared length of each state
     weights: np.ndarray  # float64[n], weight of each token
-    # float32[passes, d * LANES], unit vectors; a last pass of at most 32 tokens is stored as 32 columns without
-    # gaps.
+    # float32[passes, d * LANES], unit vectors; a last pass of at most 32 tokens is stored as 32 columns without gaps
     packed: np.ndarray
     pads: np.ndarray  # float32[passes, LANES], 0 for a token, a large negative number for an unused lane
-    coded: Coded
+    coded: Coded  # codes of the tokens
 
 
 @scalar
@@ -103,27 +99,19 @@ def lanes_of(n, p):
 
 
 def up(x):
-    """Round a float64 number up to float32.
+    """Round a float64 number or array of at least 0 up to float32.
 
-    Errors of the number itself are assumed to be far below a step of float32.
+    Errors of the numbers themselves are assumed to be far below a step of float32.
     """
     return (x * (1.0 + 4.0 * FLOAT32) + 1e-30).astype(np.float32)
 
 
 def pack_codes(code):
-    """Lay out the codes of a query's tokens in lanes.
+    """Lay out the codes of a query's tokens, float64[n, K] of whole numbers, in lanes; K is a multiple of 4.
 
-    Parameters
-    ----------
-    code : float64[n, K]
-        Whole numbers within the path's range; K is a multiple of 4.
-
-    Returns
-    -------
-    codes : int8[passes, K / 4 * LANES * 4]
-    lanes : int32[passes, 2 LANES]
-        Start of each sum: minus 128 times the sum of a lane's codes, or 0 if the path multiplies signed bytes; a large
-        negative number for unused lanes. The second half is free for other numbers.
+    Return `codes`, int8[passes, K / 4 * LANES * 4], and `lanes`, int32[passes, 2 LANES]: the start of each sum, which
+    is minus 128 times the sum of a lane's codes, or 0 if the path multiplies signed bytes, and a large negative number
+    for unused lanes. The second half is free for other numbers.
     """
     path = _target.path()
     n, width = code.shape
@@ -142,21 +130,10 @@ def pack_codes(code):
 
 
 def pack_query(states, weights, basis, direction):
-    """Lay out one query for the inner loops.
+    """Lay out one query for the inner loops: return a `Query`, and its unit vectors, float32[n, d].
 
-    Parameters
-    ----------
-    states : float16 or float32[n, d]
-    weights : float64[n]
-    basis : float32[d, K]
-        Without codes, K is 0.
-    direction : float32[d]
-
-    Returns
-    -------
-    Query
-    unit : float32[n, d]
-        Unit vectors.
+    `states` are float16 or float32[n, d], `weights` float64[n], and `basis`, float32[d, K], and `direction`,
+    float32[d], those of `Corpus`. Without codes, K is 0.
     """
     n, width = states.shape
     path = _target.path()

@@ -7,34 +7,23 @@ from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference, part=F1):
-    """Return the score of a candidate and its components.
+    """Return the score of a candidate, and precision, recall and f1 by name, on the scale of the score.
 
     Parameters
     ----------
     candidate, reference : TokenItem
         States and weights of the tokens of a report; the baseline is that of the reference.
     part : {PRECISION, RECALL, F1}
-
-    Returns
-    -------
-    score : float
-    components : dict of precision, recall and f1, on the scale of the score
     """
     values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
     return with_components(values, reference.baseline, part)
 
 
 def with_components(values, baseline, part):
-    """Return the score, and precision, recall and F1 by name.
+    """Return the score, which is a part of precision, recall and F1, and these three by name.
 
-    Parameters
-    ----------
-    values : (float, float)
-        Precision and recall.
-    baseline : (float, float, float) or None
-        Baselines of precision, recall and F1 by which all three are rescaled; None to leave them as they are.
-    part : {PRECISION, RECALL, F1}
-        Which of the three is the score.
+    `values` are precision and recall. All three are rescaled by the `baseline` of each, unless it is None. `part` says
+    which of the three is the score: PRECISION, RECALL or F1.
     """
     values = [*values, f1(*values)]
     if baseline is not None:
@@ -43,16 +32,9 @@ def with_components(values, baseline, part):
 
 
 def precision_recall(candidate, candidate_weights, reference, reference_weights):
-    """Return precision and recall.
+    """Return precision and recall of token states, float32[n, d] and float32[m, d], with weights, float64[n] and [m].
 
     Both are 0 if a report has only the two special tokens, as in the package bert_score.
-
-    Parameters
-    ----------
-    candidate, reference : float32[n, d], float32[m, d]
-        Token states.
-    candidate_weights, reference_weights : float64[n], float64[m]
-        Token weights.
     """
     if len(candidate) == 2 or len(reference) == 2:
         return 0.0, 0.0
@@ -68,10 +50,7 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
 
 
 def sum_in_order(values):
-    """Return the sum of the values, added one after another.
-
-    NumPy's sum adds in an order that depends on the length.
-    """
+    """Return the sum of an array, added one after another: NumPy's sum adds in an order that depends on the length."""
     total = 0.0
     for value in values.tolist():
         total += value
@@ -79,7 +58,7 @@ def sum_in_order(values):
 
 
 def mean_in_order(values, weights):
-    """Return the weighted mean, summed in index order; 0 if all weights are 0."""
+    """Return the weighted mean of lists of values and weights, summed in index order; 0 if the weights add up to 0."""
     total = weight = 0.0
     for value, w in zip(values, weights, strict=True):
         total += w * value

@@ -35,30 +35,10 @@ def _segment_maxima(
 ):
     """Write the weighted means of the greatest products, of one document of up to ROWS tokens with each query.
 
-    Parameters
-    ----------
-    codes : float16[T, WIDTH]
-    ptr : int64[D + 1]
-        Offsets of the documents' tokens.
-    weights : float32[T]
-        The weights of a document add up to 1, or are all 0.
-    first : int
-        Document of the first program.
-    query_codes : float16[n_tiles N, WIDTH]
-        Every query fills whole tiles of N tokens; its last token is repeated.
-    query_weights : float32[n_tiles N]
-        The weights of a query add up to 1; repeated tokens have weight 0.
-    tiles : int32[3, n_tiles]
-        For each tile: its query, whether it is the query's first tile, and whether it is the last.
-
-    Writes
-    ------
-    precision, recall : float32[B, D], the document's column
-
-    Cost
-    ----
-    2 WIDTH floating-point operations per pair of tokens, on tensor cores. A document's codes are read once; those of
-    the queries stay in the cache.
+    `codes`, `ptr` and `weights` are those of the documents, `first` is the document of the first program, and the
+    others are as in `segment_maxima`, with `n_tiles` tiles of N tokens and `n_documents` documents. The products take 2
+    WIDTH floating-point operations per pair of tokens, on tensor cores; a document's codes are read once, SLICE
+    coordinates at a time, and those of the queries stay in the cache.
     """
     document = first + tl.program_id(0)
     begin = tl.load(ptr + document)
@@ -90,13 +70,8 @@ def _segment_maxima(
 def launches(lengths, width):
     """Yield the first document, the end, the constants and the options of each launch.
 
-    A launch has the documents of up to 16, 32, 64, ... tokens. Those of more than `MOST_ROWS` tokens are in none.
-
-    Parameters
-    ----------
-    lengths : int64[D], falling
-    width : int
-        Number of coordinates of a code.
+    A launch has the documents of up to 16, 32, 64, ... tokens; those of more than `MOST_ROWS` are in none. `lengths`,
+    int64[D], are their numbers of tokens, descending, and `width` is the number of coordinates of a code.
     """
     last = n_beyond(lengths)
     while last < len(lengths):
@@ -118,13 +93,23 @@ def n_beyond(lengths):
 
 
 def segment_maxima(codes, ptr, lengths, weights, query_codes, query_weights, tiles, precision, recall):
-    """Fill `precision` and `recall`, float32[B, D], of the documents that `launches` includes.
-
-    See `_segment_maxima` for the parameters.
+    """Fill `precision` and `recall`, float32[B, D], for the documents that `launches` includes.
 
     Parameters
     ----------
-    lengths : int64[D] on the host, falling
+    codes : float16[T, WIDTH]
+    ptr : int64[D + 1]
+        Offsets of the documents' tokens.
+    lengths : int64[D] on the host, descending
+        Numbers of tokens.
+    weights : float32[T]
+        The weights of a document add up to 1, or are all 0.
+    query_codes : float16[n_tiles N, WIDTH]
+        Every query fills whole tiles of N tokens; its last token is repeated.
+    query_weights : float32[n_tiles N]
+        The weights of a query add up to 1; repeated tokens have weight 0.
+    tiles : int32[3, n_tiles]
+        For each tile: its query, whether it is the query's first tile, and whether it is the last.
     """
     for first, last, constants, options in launches(lengths, codes.shape[1]):
         _segment_maxima[(last - first,)](
