@@ -82,7 +82,8 @@ def _keep_maxima(builder, cosines, tokens, columns, row):
 def make_dots(blocks: int, path: Path | None = None) -> Any:
     """Return the function `dots(query, n_steps, pads, tokens, n_tokens, row, column)`.
 
-    It multiplies the tokens of a report with those of a query in float32, and keeps the greatest product of each.
+    It multiplies the tokens of a report with those of a query in float32, and keeps the greatest product of each. It is
+    compiled for the instruction set `path`, by default that of this process.
 
     query    float32[width, 16 * blocks]
     n_steps  width
@@ -167,7 +168,8 @@ def dot(typingctx, a, b, n):
 def make_products(blocks: int, path: Path | None = None) -> Any:
     """Return the function `products(codes, n_steps, queries, n_queries, out, stride, greatest)`.
 
-    It writes all products of the codes of documents with those of queries, and the greatest product of each query.
+    It writes all products of the codes of documents with those of queries, and the greatest product of each query. It
+    is compiled for the instruction set `path`, by default that of this process.
 
     codes     float32[width, 16 * blocks]
     n_steps   width

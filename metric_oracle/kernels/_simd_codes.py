@@ -42,6 +42,8 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
 
         table[cell] * terms[0] + sum * unit * terms[1] + rest * terms[2] + terms[3] + slack * terms[4].
 
+    It is compiled for the instruction set `path`, by default that of this process.
+
     query    int8[width / 4, 16 * blocks, 4]
     n_steps  width / 4
     lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
@@ -230,6 +232,7 @@ def make_near(blocks: int, path: Path | None = None) -> Any:
     """Return the function `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`.
 
     It multiplies the codes of a report's tokens with those of a query's, and keeps the greatest product of each token.
+    It is compiled for the instruction set `path`, by default that of this process.
 
     query    int8[width / 4, 16 * blocks, 4]
     n_steps  width / 4

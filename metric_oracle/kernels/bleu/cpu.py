@@ -1,7 +1,4 @@
-"""BLEU search on CPUs: bounds from shared bigrams and unigrams, for the search function of `_overlap_search.py`.
-
-Each thread searches a block of queries.
-"""
+"""BLEU search on CPUs: bounds from shared bigrams and unigrams, for the search function of `_overlap_search.py`."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,29 +18,28 @@ class Bleu(NamedTuple):
     """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams."""
 
     order: int  # maximum order of n-grams, 1 to 4
-    coco: bool  # whether pycocoevalcap's form is computed instead of fast_bleu's, see `score.py`
-    # 1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that
-    # share no bigram with the query are searched.
+    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
+    # 1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that share no
+    # bigram with the query are searched.
     family: int
     unigrams: int  # number of unigrams of the query that occur in the corpus
     reference_length: int | np.integer  # number of words of the query
     # float64[reference_length + 1], brevity penalty of each candidate length; longer candidates have none.
     penalty: np.ndarray
-    # Family n - 1 holds the n-grams of order n.
+    # family n - 1 holds the n-grams of order n
     index: Features  # type: ignore[assignment]
-    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    buckets: np.ndarray
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
-    # uint8[D], nonzero for documents that share a bigram with the query (family 1 with `order` above 1).
+    # uint8[D], nonzero for documents that share a bigram with the query, where only others are searched
     with_bigram: np.ndarray
 
 
 @inner
 def _bound(m1, m2, length, penalty, order, coco):
-    """Return an upper bound on BLEU from m1 clipped unigram and m2 clipped bigram matches.
+    """Return an upper bound on BLEU of a document of `length` words with m1 clipped unigram and m2 bigram matches.
 
-    An n-gram of order 3 or 4 that matches contains a bigram that matches, so m2 also bounds the matches of these
-    orders.
+    `penalty` is that of `Bleu`. An n-gram of order 3 or 4 that matches contains a bigram that matches, so m2 also
+    bounds the matches of these orders.
     """
     m1 = min(m1, length)
     if m1 <= 0:
@@ -63,9 +59,9 @@ def _(scorer, j, a, b):
 
 @inner
 def _score(d, j, order, coco, reference_length, index, buckets, mark):
-    """Return BLEU of document d, which lies in bucket j; its matches with the query are counted by its own n-grams.
+    """Return BLEU of document d, which lies in bucket j, with the query whose n-grams are marked in `mark`.
 
-    All documents of a bucket have one length.
+    All documents of a bucket have one length; the other parameters are fields of `Bleu`.
     """
     first, length = buckets[j, 0], buckets[j, 2]
     begin = index.fwd_ptr[first] + (d - first) * (index.fwd_ptr[first + 1] - index.fwd_ptr[first])
@@ -108,26 +104,20 @@ def _is_reachable(scorer, theta):
 
 @jit
 def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answers):
-    """Find the k best rows of the corpus, as candidates, for the queries (references) first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`; rows are candidates.
 
     Parameters
     ----------
     order, coco : int, bool
         As in `Bleu`.
     queries : Queries
-        Family n - 1 holds the n-grams of order n.
-    first, last : int
-        Block of queries.
+        The references. Family n - 1 holds the n-grams of order n.
     index, buckets : Features, int64[C, 8]
         As in `Bleu`.
     k : int
     work : Workspace
         Scratch arrays of this thread.
-
-    Writes
-    ------
     answers : Answers
-        Rows first .. last - 1.
 
     Exactness
     ---------
@@ -171,7 +161,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
 
 @inlined
 def _score_counts(order, coco, reference_length, buckets, matched, out):
-    """Write BLEU of all documents from their matches of each order.
+    """Write BLEU of all documents into `out`, from their matches of each order, `matched` [order, D].
 
     `order` is known to the compiler, which shortens the loop.
     """
@@ -191,7 +181,7 @@ def _score_counts(order, coco, reference_length, buckets, matched, out):
 
 @jit
 def _score_all(order, coco, reference_length, buckets, matched, out):
-    """Write BLEU of all documents from their matches of each order, by `_score_counts` compiled for `order`."""
+    """Write BLEU of all documents into `out`, by `_score_counts` compiled for `order`."""
     if order == 1:
         _score_counts(1, coco, reference_length, buckets, matched, out)
     elif order == 2:
@@ -204,7 +194,10 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
 
 @jit
 def _score_pairs(order, coco, queries, query, document, index, mark, out):
-    """Write BLEU of pairs. Consecutive pairs of one query share its bitmap, which is filled once."""
+    """Write BLEU of pairs, ``query[i]`` and ``document[i]``, into `out`; `mark` is scratch, uint8[V], all zero.
+
+    Consecutive pairs of one query share its bitmap, which is filled once.
+    """
     marked = queries.id[:0]
     m = np.zeros(4, np.int64)
     for i in range(len(query)):
@@ -231,7 +224,7 @@ class Backend(driver.DrivenKernel):
     coco: bool
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_bleu`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_bleu(
             self.order, self.coco, batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers
         )
@@ -246,7 +239,7 @@ class Backend(driver.DrivenKernel):
             yield out
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        """Return BLEU of pairs of a distinct query and a document, float64[n], and their components."""
         scores = self.pair_scores(corpus, batch, query, document)
         return scores, self.components(corpus, batch, query, document, scores)
 
@@ -258,11 +251,11 @@ class Backend(driver.DrivenKernel):
         return out
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the precisions and the brevity penalty of pairs of a distinct query and a document."""
+        """Return the precisions and the brevity penalty of pairs of a distinct query and a document, by name."""
         return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
     def _components(self, corpus, batch, query, document, matched):
-        """Return precisions and brevity penalty of pairs from their numbers of matches."""
+        """Return the components of pairs from their matches of each order, `matched`, int64[order or more, n]."""
         length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         parts = {}
@@ -275,9 +268,9 @@ class Backend(driver.DrivenKernel):
 
 
 def _of_distinct(function, first, second):
-    """Return ``function(first[i], second[i])`` for all i, float64[n].
+    """Return ``function(first[i], second[i])`` for all i, float64[n]; it is called once per distinct pair of numbers.
 
-    The function is called once per distinct pair of numbers.
+    `first` and `second` are int64[n], at least 0.
     """
     size = int(second.max(initial=0)) + 1
     pairs, which = np.unique(first * size + second, return_inverse=True)

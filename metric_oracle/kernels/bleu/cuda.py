@@ -1,7 +1,4 @@
-"""BLEU search on a GPU: it counts n-gram matches from posting lists.
-
-The host scores the documents that may be listed.
-"""
+"""BLEU search on a GPU, which counts n-gram matches from posting lists; the host scores what may be listed."""
 
 from dataclasses import dataclass
 
@@ -19,7 +16,7 @@ COCO = 1  # option of the kernel
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
-    """Return BLEU of document d, as computed on the device, from its counts."""
+    """Return BLEU of document d, as computed on the device, from its counts; for the parameters see `make_scan`."""
     m1 = counts[i]
     if m1 == 0:
         return -1.0
@@ -34,7 +31,7 @@ scan_bleu = overlap_kernel("scan_bleu", _estimate)
 
 @jit
 def _score(record, query_sizes, sizes, order, coco):
-    """Return the exact BLEU of records, float64[n]."""
+    """Return the exact BLEU of the rows of `record`, float64[n]; for the parameters see `OverlapScan`."""
     out = np.empty(len(record))
     m = np.zeros(4, np.int64)
     for i in range(len(record)):
@@ -50,7 +47,7 @@ class Backend(Scanned, cpu.Backend):
     """BLEU on GPUs."""
 
     def scan(self, corpus, batch):
-        """Return a new scan of the corpus for distinct queries."""
+        """Return a new `Scan` of the corpus for distinct queries."""
 
         def score(record, query_sizes, sizes):
             return _score(record, query_sizes, sizes, self.order, self.coco)

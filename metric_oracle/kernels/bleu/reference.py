@@ -6,16 +6,9 @@ from metric_oracle.kernels.bleu.score import bleu, brevity, precision
 
 
 def score(candidate, reference, *, order, coco):
-    """Return BLEU of a candidate against one reference, and its components.
+    """Return BLEU of a candidate against one reference, two tuples of tokens, and its components by name.
 
-    Parameters
-    ----------
-    candidate, reference : tuple of str
-        Tokens.
-    order : int
-        1 to 4.
-    coco : bool
-        pycocoevalcap's form instead of fast_bleu's.
+    `order` is 1 to 4; `coco` stands for pycocoevalcap's form instead of fast_bleu's.
     """
     matches = [_matches(candidate, reference, n) if n <= order else 0 for n in (1, 2, 3, 4)]
     length = len(candidate)

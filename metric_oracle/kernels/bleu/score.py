@@ -29,7 +29,10 @@ EXACT_LENGTH = (2**53, 30_011_996, 44_826, 1_733)
 
 @scalar
 def brevity(length, reference_length, coco):
-    """Return the brevity penalty of a candidate of `length` tokens (at least 1)."""
+    """Return the brevity penalty of a candidate of `length` tokens, at least 1.
+
+    `coco` adds pycocoevalcap's constants; without it the penalty is fast_bleu's.
+    """
     if coco:
         ratio = (length + 1e-15) / (reference_length + 1e-9)
         return math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
@@ -38,7 +41,10 @@ def brevity(length, reference_length, coco):
 
 @scalar
 def precision(matched, total, coco):
-    """Return the smoothed precision of one n-gram order, as the published tools print it."""
+    """Return the smoothed precision of one n-gram order, as the published tools print it.
+
+    `matched` of `total` n-grams match; `coco` stands for pycocoevalcap's form instead of fast_bleu's.
+    """
     if coco:
         return (matched + 1e-15) / (total + 1e-9)
     return (matched if matched > 0 else 0.1) / max(total, 1)
@@ -52,16 +58,19 @@ def _numerator(matched, coco):
 
 @scalar
 def _denominator(matched, total, coco):
-    """Return the denominator of a smoothed precision.
+    """Return the denominator of a smoothed precision; `coco` adds pycocoevalcap's 1e-9.
 
-    For no match fast_bleu's is 10 times the total, which makes it 0.1 / total.
+    For no match fast_bleu's is 10 times the total, which makes the precision 0.1 / total.
     """
     return total + 1e-9 if coco else max(total, 1) * (1.0 if matched > 0 else 10.0)
 
 
 @scalar
 def geometric_mean(m1, m2, m3, m4, length, order, coco):
-    """Return the geometric mean of the precisions of orders 1 to `order` for a candidate of `length` tokens."""
+    """Return the geometric mean of the precisions of orders 1 to `order` for a candidate of `length` tokens.
+
+    m1 .. m4 are its clipped matches of each order.
+    """
     above = _numerator(m1, coco)
     below = _denominator(m1, length, coco)
     if order == 1:

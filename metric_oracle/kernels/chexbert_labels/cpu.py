@@ -15,40 +15,31 @@ class LabelCorpus(NamedTuple):
     """Distinct label vectors of a corpus."""
 
     vectors: np.ndarray  # int8[D, 14]
-    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each vector
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each vector in `row_id`
     row_id: np.ndarray  # int64[N]
 
 
 class LabelBatch(NamedTuple):
-    """Distinct label vectors of a batch of queries: int8[Q, 14]."""
+    """Distinct label vectors of a batch of queries."""
 
-    vectors: np.ndarray
+    vectors: np.ndarray  # int8[Q, 14]
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one thread."""
+    """Scratch arrays of one thread; S distinct squared lengths occur, and M is the greatest of them and 14."""
 
     best: Best  # the best documents so far
-    labels: np.ndarray  # int8[L, D], the vectors of the corpus, label by label
+    labels: np.ndarray  # int8[14, D], the vectors of the corpus, label by label
     length: np.ndarray  # int64[D], index in `squares` of the squared length of each vector
     squares: np.ndarray  # int64[S], distinct squared lengths, ascending
     dot: np.ndarray  # int32[D], products of all vectors with the query
-    # float64[S, 2 M + 1], cosine of the query with a vector of each squared length, for each product from -M to
-    # M, M the largest squared length.
+    # float64[S, 2 M + 1], cosine of the query with a vector of each squared length, for each product from -M to M
     score: np.ndarray
 
 
 @jit
 def search_labels(corpus, vectors, first, last, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
-
-    Parameters
-    ----------
-    corpus : LabelCorpus
-    vectors : int8[Q, L]
-        Label vectors of the queries.
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    """Write the k best rows of the corpus for the queries first .. last - 1 of `vectors`, int8[Q, 14], into `answers`.
 
     Exactness
     ---------
@@ -84,18 +75,10 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
 
 
 def cosines(dot, squares, square):
-    """Return the exact cosines of a query with label vectors, float64[D].
+    """Return the exact cosines of a query with label vectors, float64[D], 0 where a length is 0.
 
-    Each is one division of integers, so that equal cosines are equal numbers.
-
-    Parameters
-    ----------
-    dot : float64[D]
-        Products with the query.
-    squares : float64[D]
-        Squared lengths.
-    square : float
-        Squared length of the query.
+    `dot`, float64[D], are their products, `squares`, float64[D], the squared lengths of the vectors, and `square` that
+    of the query. Each cosine is the root of one quotient of integers, so that equal cosines are equal numbers.
     """
     root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # the product is 0 if a length is
     return np.where(dot < 0, -root, root)
@@ -108,7 +91,7 @@ class Backend(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_labels(corpus, batch.vectors, first, last, k, workspace, answers)
 
     def new_workspace(self, corpus):
@@ -136,7 +119,7 @@ class Backend(Kernel):
                 yield cosines(dot.astype(np.float64), squares, float(query @ query))
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n]; a cosine has no components."""
+        """Return the cosines of pairs of a distinct query and a document, float64[n]; there are no components, {}."""
         a, b = corpus.vectors[document].astype(np.int64), batch.vectors[query].astype(np.int64)
         sums = [np.sum(x * y, axis=1).tolist() for x, y in ((a, b), (a, a), (b, b))]
         return np.array([integer_cosine(*row) for row in zip(*sums, strict=True)]), {}

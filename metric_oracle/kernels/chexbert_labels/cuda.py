@@ -19,7 +19,10 @@ ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products; cosine
 
 
 def _candidates(corpus, queries, first, last, k):
-    """Yield, for each query, its number, the documents that may hold the k best rows, and their device scores."""
+    """Yield, for the queries first .. last - 1, number, documents that may hold the k best rows, and device scores.
+
+    `queries`, int8[Q, 14], are label vectors. The documents are int64[n], their scores float64[n].
+    """
     import torch
 
     n_documents = len(corpus.vectors)
@@ -61,21 +64,17 @@ class Backend(_device.ByLibrary, cpu.Backend):
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
-        Raises
-        ------
-        DeviceError
-            If a device has no room.
-        ExactnessError
-            If the error of a device's score exceeds its bound.
+        Raise DeviceError if a device has no room, and ExactnessError if the error of a device's score exceeds its
+        bound.
         """
         vectors = corpus.vectors.astype(np.float64)
         n = max((answers.exclusion.n_documents(q, k) for q in range(first, last)), default=k)
         squares = np.sum(vectors * vectors, axis=1)
 
         def work_on(device, begin, end):
-            """Search for the queries begin .. end - 1 on one GPU."""
+            """Search for the queries first + begin .. first + end - 1 on one GPU."""
             for q, documents, screened in _candidates(corpus, batch.vectors, first + begin, first + end, n):
                 query = batch.vectors[q].astype(np.float64)
 

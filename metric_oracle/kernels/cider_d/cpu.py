@@ -46,8 +46,9 @@ class WeightedCorpus(NamedTuple):
 class WeightedBatch(NamedTuple):
     """Arrays of Q distinct queries with G distinct n-grams in all."""
 
-    ptr: np.ndarray  # int64[Q + 1], offsets of each query's n-grams that occur in the corpus and whose weight is not 0
-    # int64[G + 1]. Offsets in `id` of each n-gram's features (its first, second, ... occurrence in a text).
+    # int64[Q + 1], offset of each query's n-grams: those that occur in the corpus, with a weight other than 0
+    ptr: np.ndarray
+    # int64[G + 1], offset in `id` of each n-gram's features (its first, second, ... occurrence in a text)
     gram_ptr: np.ndarray
     id: np.ndarray  # int32[...], feature ids
     order: np.ndarray  # int64[G], order of each n-gram minus 1: 0 to 3
@@ -59,7 +60,7 @@ class WeightedBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Further scratch arrays of one thread; `Workspace.counts` is not used by CIDEr-D."""
+    """Further scratch arrays of one thread."""
 
     total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
     weight: np.ndarray  # float64[V], weights of the features that are marked in the query bitmap
@@ -78,9 +79,10 @@ class CiderD(NamedTuple):
 
 @inner
 def _similarity(index, squares, reference_squares, mark, weight, d, order, begin):
-    """Return the similarity of document d and the query for one order.
+    """Return the similarity of document d and the query for one order, 0 to 3 for n-grams of 1 to 4 words.
 
-    Its features begin at `begin` in the forward index.
+    The document's features of this order begin at `begin` in the forward index; `squares` to `weight` are fields of
+    `CiderD`.
     """
     sum1 = sum2 = sum3 = sum4 = 0.0
     for p in range(begin, begin + index.sizes[order, d]):
@@ -93,7 +95,7 @@ def _similarity(index, squares, reference_squares, mark, weight, d, order, begin
 
 @jit
 def _similarities(index, squares, reference_squares, mark, weight, d):
-    """Return the similarities of document d and the query for the four orders."""
+    """Return the similarities of document d and the query for the four orders; the others are fields of `CiderD`."""
     begin = index.fwd_ptr[d]
     s1 = _similarity(index, squares, reference_squares, mark, weight, d, 0, begin)
     begin += index.sizes[0, d]
@@ -106,7 +108,7 @@ def _similarities(index, squares, reference_squares, mark, weight, d):
 
 @jit
 def _score(scorer, d, j):
-    """Return CIDEr-D of document d of bucket j."""
+    """Return CIDEr-D of document d of length bucket j with the query of `scorer`, a `CiderD`."""
     s1, s2, s3, s4 = _similarities(
         scorer.index, scorer.squares, scorer.reference_squares, scorer.mark, scorer.weight, d
     )
@@ -115,17 +117,19 @@ def _score(scorer, d, j):
 
 @jit
 def _limit(penalty, similarities, slack):
-    """Return an upper bound on the score of a document whose four similarities add up to at most `similarities`."""
+    """Return an upper bound on the score of a document whose four similarities add up to at most `similarities`.
+
+    `penalty` is the factor for its length, and `slack` that of `WeightedBatch`.
+    """
     return 2.5 * penalty * min(4.0, similarities) * slack + LOST
 
 
 @jit
 def _least(theta, penalty, remainder, slack):
-    """Return the least sum of similarities so far, rounded down, with which a document can reach theta.
+    """Return the least sum of similarities so far, rounded down, with which a document can reach theta; it is above 0.
 
-    It is always above 0.
-
-    `penalty` is the factor for the document's length, `remainder` the most that the unread n-grams can add.
+    `penalty` is the factor for the document's length, `remainder` the most that the unread n-grams can add, and `slack`
+    that of `WeightedBatch`.
     """
     if penalty <= 0.0:
         return np.float32(np.inf)
@@ -135,12 +139,10 @@ def _least(theta, penalty, remainder, slack):
 
 @jit_borrowing
 def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
-    """Score the most promising document exactly, to get a threshold early.
+    """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
-    It has the largest sum so far times its penalty for length.
-
-    `lo` .. `hi` - 1 are the buckets that can still hold documents of the result, `remainder` is the most that the
-    unread n-grams can add to a sum, and `work` gets the document.
+    It has the largest sum so far, `total`, times its penalty for length, of the length buckets lo .. hi - 1.
+    `remainder` is the most that the unread n-grams can add to a sum.
     """
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
@@ -158,7 +160,11 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
 
 @jit_borrowing
 def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
-    """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best."""
+    """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best.
+
+    `remainder` is the most that the unread n-grams can add to the sum so far, ``total[d]``, which becomes -inf; `stage`
+    is an index into `STAGES`.
+    """
     value = _score(scorer, d, j)
     limit = _limit(scorer.penalty[j], np.float64(total[d]) + remainder, slack)
     driver.note_bound(limit, value, stage, work.closest)
@@ -173,14 +179,16 @@ class Reading(NamedTuple):
 
     gram: np.ndarray  # int64[n], indices of the n-grams in the batch
     factor: np.ndarray  # float32[n], weight of the n-gram divided by the length of the query's weights of that order
-    # float64[n + 1], `remainder[i]` is the maximum that the n-grams from i on add to the sum of a document's
-    # similarities.
+    # float64[n + 1], `remainder[i]` is the most that the n-grams from i on add to the sum of a document's similarities
     remainder: np.ndarray
 
 
 @inner
 def order_grams(batch, q, index):
-    """Sort the n-grams of query q by their maximum contribution per posting to read; return them as a `Reading`."""
+    """Return the n-grams of query q, by their maximum contribution per posting to read, greatest first, as a `Reading`.
+
+    `index` is that of the corpus, `batch` a `WeightedBatch`.
+    """
     first = batch.ptr[q]
     n = batch.ptr[q + 1] - first
     gain, left = np.empty(n), np.zeros(ORDERS)
@@ -202,7 +210,10 @@ def order_grams(batch, q, index):
 
 @jit_borrowing
 def _read(factor, of_order, index, begin, end, total):
-    """Add the contribution of one feature to the sums of the documents of ``index.post_unit[begin:end]``."""
+    """Add the contribution of one feature to the sums of the documents of ``index.post_unit[begin:end]``.
+
+    It is `factor`, see `Reading`, times ``of_order[d]``, one over the length of the document's weights of that order.
+    """
     for p in range(np.uint64(begin), np.uint64(end)):
         d = np.uint32(index.post_unit[p])
         total[d] += factor * of_order[d]
@@ -213,7 +224,8 @@ def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total
     """Return whether to stop reading posting lists and to score the documents that are left.
 
     That is so if documents outside all lists read are out of reach, and if the others are cheaper to score than
-    `to_read` postings are to read.
+    `to_read` postings are to read. lo .. hi - 1 are the buckets that are left, `remainder` is the most that the unread
+    n-grams can add to a sum.
     """
     n_passing = np.int64(0)
     for j in range(lo, hi):
@@ -228,20 +240,19 @@ def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total
 def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     """Insert every document that may be listed and shares an n-gram with the query into `work.best`.
 
+    Return the remainder and the first and end of the buckets that are left: no document of these scores more than its
+    sum plus the remainder allow.
+
     Parameters
     ----------
     scorer : CiderD
     batch : WeightedBatch
     reading : Reading
-    slack, buckets, inverse, k : see `WeightedBatch`, `WeightedCorpus`
+    slack, buckets, inverse : see `WeightedBatch`, `WeightedCorpus`
+    k : int
     total : float32[D]
-        Scratch; afterwards the sum of each document's similarities over the n-grams that were read.
+        Scratch; afterwards the sum of each document's similarities over the n-grams that were read, -inf if scored.
     work : Workspace
-
-    Returns
-    -------
-    remainder, lo, hi : float64, int64, int64
-        No document of the buckets [lo, hi) scores more than its sum plus the remainder allow.
 
     Exactness
     ---------
@@ -293,16 +304,8 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
 def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work):
     """Check the search of query q: score random documents that it did not score, and compare each score with its bound.
 
-    Parameters
-    ----------
-    q, n_queries, ids : see `kernels._overlap_search.check_dropped`
-    reached : (float64, int64, int64)
-        What `find_best` returned.
-    scorer, slack, buckets, k, total, work : as for `find_best`
-
-    Writes
-    ------
-    work.closest, work.n_pairs
+    `work.closest` and `work.n_pairs` are written. `reached` is what `find_best` returned, `total` what it left; q,
+    `n_queries` and `ids` are as in `_overlap_search.check_dropped`, the others as in `find_best`.
     """
     remainder, lo, hi = reached
     work.n_pairs[1] += len(total)
@@ -321,7 +324,7 @@ def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, 
 
 @inner
 def _mark_query(batch, q, mark, weight, value):
-    """Write `value` (1 or 0) into the query bitmap for the features of query q, and write their weights."""
+    """Write `value` (1 or 0) into the query bitmap `mark` for the features of query q, and write their weights."""
     for g in range(batch.ptr[q], batch.ptr[q + 1]):
         for p in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
             mark[batch.id[p]] = value
@@ -330,7 +333,7 @@ def _mark_query(batch, q, mark, weight, value):
 
 @inner
 def _penalties(buckets, reference_length):
-    """Return the penalty for the length of each bucket against a query of `reference_length` words."""
+    """Return the penalty for the length of each bucket against a query of `reference_length` words: float64[C]."""
     out = np.empty(len(buckets))
     for j in range(len(buckets)):
         out[j] = length_penalty(buckets[j, 2], reference_length)
@@ -339,14 +342,9 @@ def _penalties(buckets, reference_length):
 
 @jit
 def search_cider_d(batch, first, last, corpus, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    Parameters
-    ----------
-    batch : WeightedBatch
-    corpus : WeightedCorpus
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    `batch` is a `WeightedBatch`, `corpus` a `WeightedCorpus`, and `work` a `Workspace`.
 
     Exactness
     ---------
@@ -375,7 +373,10 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
 
 @jit
 def _score_pairs(batch, corpus, query, document, mark, weight, out):
-    """Write the similarities of the four orders, the penalty for length and the score of pairs: float64[6, n]."""
+    """Write similarities of the four orders, penalty for length and score of pairs into `out`, float64[6, n].
+
+    ``query[i]`` and ``document[i]`` are the i-th pair; `mark` and `weight` are scratch, one number per feature.
+    """
     index = corpus.features
     for i in range(len(query)):
         q, d = query[i], document[i]
@@ -395,7 +396,7 @@ class Backend(driver.DrivenKernel):
     """CIDEr-D on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_cider_d`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_cider_d(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 
@@ -411,7 +412,7 @@ class Backend(driver.DrivenKernel):
         return parts[5], _components(parts)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return, by name, the four similarities by n-gram order and the length penalty of n pairs: float64[n] each."""
+        """Return, by name, the four similarities by n-gram order and the length penalty of pairs: float64[n] each."""
         return _components(self._pairs(corpus, batch, query, document))
 
     def _pairs(self, corpus, batch, query, document):
@@ -428,25 +429,16 @@ class Backend(driver.DrivenKernel):
 
 
 def _components(parts):
-    """Return the rows of `_score_pairs` by name, without the score."""
+    """Return the rows of `parts`, which `_score_pairs` wrote, by name, without the score."""
     return {**{f"similarity_{n + 1}": parts[n] for n in range(ORDERS)}, "length_penalty": parts[ORDERS]}
 
 
 @jit
 def square_weights(index, gram, squared, out):
-    """Write the squared length of each document's vector of weights, by order.
+    """Write the squared length of each document's vector of weights, by order, into `out`, float64[4, D].
 
-    Parameters
-    ----------
-    index : Features
-    gram : int32[V]
-        For each feature, the first feature of its n-gram; feature (g, t) is the t-th occurrence of n-gram g.
-    squared : float64[V]
-        Squared weight of each n-gram, at its first feature.
-
-    Writes
-    ------
-    out : float64[4, D]
+    `gram`, int32[V], has for each feature the first feature of its n-gram, where feature (g, t) is the t-th occurrence
+    of n-gram g; `squared`, float64[V], has the squared weight of each n-gram, at its first feature.
     """
     times = np.zeros(len(gram), np.int32)
     for d in range(out.shape[1]):

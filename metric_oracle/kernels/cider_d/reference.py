@@ -6,15 +6,10 @@ from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty,
 
 
 def score(candidate, reference):
-    """Return CIDEr-D of a candidate against one reference, and the similarity of each order.
+    """Return CIDEr-D of a candidate against one reference, and the similarity of each order and the penalty by name.
 
-    Parameters
-    ----------
-    candidate : tuple of str
-        Tokens.
-    reference : pair of a tuple of str and a function
-        The tokens of the reference; and a function that takes the tokens of a text and returns the weights of its
-        n-grams as a dict.
+    `candidate` is a tuple of tokens, and `reference` a pair: its tokens, and a function that takes the tokens of a text
+    and returns the weights of its n-grams as a dict.
     """
     words, weights_of = reference
     square = {gram: w * w for weights in (weights_of(words), weights_of(candidate)) for gram, w in weights.items()}
@@ -34,12 +29,15 @@ def score(candidate, reference):
 
 
 def _grams(tokens, n):
-    """Return the n-grams of the tokens in text order."""
+    """Return the n-grams of a tuple of tokens in text order."""
     return [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
 
 
 def _length(grams, counts, square):
-    """Return the squared length of the weights of a text's n-grams of one order."""
+    """Return the squared length of the weights of a text's n-grams of one order.
+
+    `grams` are these n-grams, `counts` their counts, and `square` has the squared weight of each.
+    """
     return _sum([counts[gram] * square[gram] for gram in grams])
 
 

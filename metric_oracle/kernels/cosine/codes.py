@@ -29,7 +29,10 @@ class Measured(NamedTuple):
 
 
 def unit_vectors(values: np.ndarray) -> np.ndarray:
-    """Return the rows scaled to length 1, in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes."""
+    """Return the rows scaled to length 1, in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes.
+
+    `values` are numbers[n, d].
+    """
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), CHUNK):
         block = slice(first, first + CHUNK)
@@ -50,7 +53,7 @@ def off_unit(width: int) -> float:
 
 
 def principal_directions(vectors: np.ndarray) -> np.ndarray:
-    """Return the leading eigenvectors of the second moments of unit vectors as columns, float32[d, m].
+    """Return the leading eigenvectors of the second moments of unit vectors, float32[n, d], as columns: float32[d, m].
 
     Any directions give correct answers; these leave the shortest residuals.
     """
@@ -64,19 +67,10 @@ def principal_directions(vectors: np.ndarray) -> np.ndarray:
 
 
 def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
-    """Return the codes of unit vectors.
+    """Return the codes of unit vectors, float32[n, d], as float32[n, m + 1], and their `Measured`.
 
-    Parameters
-    ----------
-    vectors : float32[n, d]
-    basis : float32[d, m]
-        The directions, as columns.
-
-    Returns
-    -------
-    codes : float32[n, m + 1]
-        Coordinates along the directions, and the length of the residual, rounded up.
-    measured : Measured
+    A code has the coordinates along the directions, the columns of `basis`, float32[d, m], and the length of the
+    residual, rounded up.
     """
     codes = np.empty((len(vectors), basis.shape[1] + 1), np.float32)
     measured = [Measured(0.0, 0.0)]
@@ -87,7 +81,10 @@ def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
 
 
 def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
-    """Return the codes of `make_codes` in blocks of BLOCK vectors, float32[C, m + 1, BLOCK], padded with zeros."""
+    """Return the codes of `make_codes` in blocks of BLOCK vectors, float32[C, m + 1, BLOCK], padded with zeros.
+
+    The second result is their `Measured`.
+    """
     packed = np.zeros((-(-len(vectors) // BLOCK), basis.shape[1] + 1, BLOCK), np.float32)
     measured = [Measured(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
@@ -102,7 +99,7 @@ def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
 
 
 def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
-    """Return the codes of one block of vectors; see `make_codes`."""
+    """Return what `make_codes` does, for vectors that are few enough to be widened at once."""
     width, n = basis.shape
     wide, wide_basis = vectors.astype(np.float64), basis.astype(np.float64)
     codes = np.empty((len(vectors), n + 1), np.float32)
@@ -120,7 +117,7 @@ def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measu
 
 
 def skew_of(basis: np.ndarray) -> float:
-    """Return an upper bound on the norm of B'B - I, which measures how far the directions B are from orthonormal."""
+    """Return an upper bound on the norm of B'B - I: how far the columns of `basis`, B, are from orthonormal."""
     width, n = basis.shape
     wide = basis.astype(np.float64)
     skew = np.linalg.norm(wide.T @ wide - np.eye(n)) * (1.0 + length_error(n * n))
@@ -130,6 +127,6 @@ def skew_of(basis: np.ndarray) -> float:
 def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
     """Return an upper bound on the inner product of two vectors minus the exact product of their codes.
 
-    It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
+    `skew` is that of `skew_of`. It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
     """
     return skew * corpus.length * queries.length + queries.length * corpus.leak + corpus.length * queries.leak

@@ -32,20 +32,22 @@ _products = make_products(BLOCK // 16)
 def _not_unit(width: int) -> float:
     """Bound the error |c - x'y| of a computed cosine c of two vectors whose float32 unit vectors are x and y.
 
-    They have `width` = d numbers.
-
-    The lengths are 1 within `off_unit`; 2 d + 4 roundings make the score, four more compare it with a bound.
+    They have `width` = d numbers. The lengths are 1 within `off_unit`; 2 d + 4 roundings make the score, four more
+    compare it with a bound.
     """
     return (1.0 + off_unit(width)) ** 2 - 1.0 + gamma(2 * width + 8, FLOAT64)
 
 
 def screen_error(width: int) -> float:
-    """Bound how far a float32 product of unit vectors, summed in any order, is from the float64 cosine."""
+    """Bound how far a float32 product of unit vectors of `width` numbers, in any order, is from the float64 cosine."""
     return product_error(width, (1.0 + off_unit(width)) ** 2) + _not_unit(width)
 
 
 def screen_errors(corpus, queries):
-    """Return how far the products of codes, and the float32 products, may lie below the exact scores: float64[2]."""
+    """Return how far products of codes, and float32 products, may lie below the exact scores: float64[2].
+
+    `corpus` is a `Corpus`, `queries` a `Batch`.
+    """
     skew, *measured = corpus.measured.tolist()
     of_corpus, of_queries = Measured(*measured), Measured(*queries.measured.tolist())
     n = corpus.codes.shape[1]
@@ -61,8 +63,8 @@ class Corpus(NamedTuple):
     # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `kernels.cosine.codes`.
     codes: np.ndarray
     measured: np.ndarray  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`
-    row_ptr: np.ndarray  # int64[D + 1], corpus rows of each document, ascending
-    row_id: np.ndarray  # int64[N]
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
 
 
 class Batch(NamedTuple):
@@ -74,7 +76,7 @@ class Batch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one thread, for a tile of T blocks of documents and the queries of a block."""
+    """Scratch arrays of one thread, for T blocks of documents (a tile), a block of queries, and W waiting documents."""
 
     bounds: np.ndarray  # float32[QUERIES, T, BLOCK], products of codes of queries and documents
     greatest: np.ndarray  # float32[T, QUERIES], maximum of each block of documents
@@ -86,23 +88,16 @@ class Workspace(NamedTuple):
     n_waiting: np.ndarray  # int64[QUERIES], number of waiting documents
     dropped: np.ndarray  # int64[QUERIES, 2], number of documents that float32 products dropped, and one of them
     counts: np.ndarray  # int64[3], number of all pairs, of those multiplied in float32, and of those scored in float64
-    # float64[2], minimum of bound - score, for bounds by codes and by float32 products; negative if a bound is
-    # broken.
+    # float64[2], minimum of bound - score, for bounds by codes and by float32 products; negative: a broken bound
     closest: np.ndarray
     missed: np.ndarray  # int64[1], number of dropped documents that belong in the result
 
 
 def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, tuple[Best, ...]]:
-    """Allocate the scratch arrays of one thread, and lists of the best documents, which take memory as they grow.
+    """Allocate the scratch arrays of one thread, and the best documents of each query, whose memory grows with use.
 
-    Parameters
-    ----------
-    n_documents : int
-        Number of documents of the corpus.
-    tile : int
-        Number of blocks of documents that are multiplied at once.
-    waiting : int
-        Number of documents of a query that are scored at once.
+    `tile` is the number of blocks of documents that are multiplied at once, `waiting` the number of documents of a
+    query that are scored at once.
     """
     workspace = Workspace(
         np.empty((QUERIES, tile, BLOCK), np.float32),
@@ -138,38 +133,17 @@ def exact_cosine(document, query, vectors):
 
 @jit
 def score_documents(documents, query, vectors, out):
-    """Write the exact cosine of a query and each of some documents.
-
-    Parameters
-    ----------
-    documents : int64[n]
-        Rows of `vectors`.
-    query : float32[d]
-    vectors : float32[D, d]
-
-    Writes
-    ------
-    out : float64[n]
-    """
+    """Write the exact cosines of `query`, float32[d], and of ``vectors[documents]``, float32[n, d], into `out`."""
     for i in range(len(documents)):
         out[i] = exact_cosine(documents[i], query, vectors)
 
 
 @jit
 def multiply_codes(codes, queries, bounds, greatest):
-    """Multiply the codes of some blocks of documents with those of some queries.
+    """Multiply the codes of blocks of documents, float32[C, K, BLOCK], with those of queries, float32[Q, K].
 
-    Parameters
-    ----------
-    codes : float32[C, K, BLOCK]
-    queries : float32[Q, K]
-
-    Writes
-    ------
-    bounds : float32[>= Q, T, BLOCK], T >= C
-        The products.
-    greatest : float32[>= C, >= Q]
-        Maximum of each block of documents.
+    The products are written to the first queries and blocks of `bounds`, float32[>= Q, >= C, BLOCK], and the maximum of
+    each block to those of `greatest`, float32[>= C, >= Q].
     """
     stride = 4 * BLOCK * bounds.shape[1]
     for c in range(len(codes)):
@@ -186,10 +160,10 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 @jit
 def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, answers):
-    """Find the k best rows for the queries of one block.
+    """Write the k best rows for the queries of one block into their lists of `answers`.
 
     No document of the result is lost: a document is dropped only if k rows score higher than its bound, and the k-th
-    best score never falls.
+    best score never falls. The counts, closest calls and missed documents of `workspace` are raised or lowered.
 
     Parameters
     ----------
@@ -205,12 +179,6 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
     workspace : Workspace
     best : tuple of Best, QUERIES of them
     answers : Answers
-        Results of all queries, of which this call writes those of the block.
-
-    Writes
-    ------
-    answers.rows, answers.scores, answers.ties
-    workspace.counts, workspace.closest, workspace.missed
     """
     first, n_sampled = sample
     workspace.counts[0] += len(queries) * len(corpus.vectors)
@@ -238,7 +206,10 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
 
 @jit
 def _greatest_of_all(greatest, most):
-    """Write, for each query, the maximum of the products of codes over all blocks of a tile."""
+    """Write, for each query, the maximum of the products of codes over all blocks of a tile into `most`.
+
+    `greatest` has the maximum of each block.
+    """
     most[:] = greatest[0]
     for c in range(1, len(greatest)):
         for i in range(len(most)):
@@ -247,9 +218,9 @@ def _greatest_of_all(greatest, most):
 
 @jit
 def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
-    """Queue the documents of a tile whose bounds reach the k-th best score of query i.
+    """Queue the documents of a tile whose bounds reach the k-th best score of query i; score the queue when it is full.
 
-    Score the queue when it is full.
+    The tile consists of `n_blocks` blocks of documents from block `begin` on; `error` is that of `search_cosine`.
     """
     greatest, least = workspace.greatest[:n_blocks, i], workspace.least
     first = -1
@@ -267,7 +238,10 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
 
 @jit
 def _let_wait(i, c, begin, corpus, error, workspace):
-    """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score."""
+    """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score.
+
+    `begin` is the first block of the tile.
+    """
     bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
     n = workspace.n_waiting[i]
     first = (begin + c) * BLOCK
@@ -312,7 +286,10 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
 
 @jit
 def _score(i, document, bound, corpus, query, error, k, workspace, best):
-    """Compute the float32 product of query i and a document; score it in float64 if it may be among the best."""
+    """Compute the float32 product of query i and a document; score it in float64 if it may be among the best.
+
+    `bound` is the product of their codes.
+    """
     workspace.counts[1] += 1
     product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
     if product + error[1] < workspace.least[i]:
@@ -331,7 +308,7 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
     """Check query q, the i-th of its block: random documents that were dropped must score below the k-th best score.
 
-    The number q is the seed. One document that a float32 product dropped is added.
+    The number q is the seed, and `code` the code of the query. One document that a float32 product dropped is added.
     """
     n_documents = len(corpus.vectors)
     n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
@@ -357,7 +334,7 @@ def _compare(bound, product, exact, error, closest):
 
 @jit
 def _multiply_code(codes, document, code):
-    """Return the product of a document's code with the code `code`."""
+    """Return the product of a document's code with `code`, that of a query."""
     total = np.float32(0)
     for j in range(len(code)):
         total += codes[document // BLOCK, j, document % BLOCK] * code[j]
@@ -398,12 +375,9 @@ class Backend(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=MOST_AT_ONCE)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_cosine`.
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
-        Raises
-        ------
-        ExactnessError
-            If a bound is below an exact score.
+        Raise ExactnessError if a bound is below an exact score.
         """
         error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
         for q in range(first, last, QUERIES):
@@ -428,7 +402,7 @@ class Backend(Kernel):
         return {**{name: n / max(total, 1) for name, n in shares}, "closest_call": _closest(workspaces)}
 
     def score_all(self, corpus, batch, chosen):
-        """Yield, for each chosen query, its cosines with all documents, within `score_error`: float64[D]."""
+        """Yield the cosines of all documents with each of the chosen queries, within `score_error`: float64[D]."""
         vectors = corpus.vectors
         size = min(max(CELLS // max(len(vectors), 1), LEAST_AT_ONCE), MOST_AT_ONCE)
         for place in range(0, len(chosen), size):
@@ -449,7 +423,7 @@ class Backend(Kernel):
         return gamma(5 * corpus.vectors.shape[1] + 8, FLOAT64)
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n]; a cosine has no components."""
+        """Return the cosines of pairs of a distinct query and a document, float64[n]; there are no components, {}."""
         pairs = zip(query, document, strict=True)
         return np.array([exact_cosine(d, batch.vectors[q], corpus.vectors) for q, d in pairs], np.float64), {}
 
@@ -459,6 +433,9 @@ class Backend(Kernel):
 
 
 def _closest(workspaces):
-    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads."""
+    """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads.
+
+    Stages without such a pair are left out.
+    """
     least = np.min(np.reshape([workspace.closest for workspace, _ in workspaces], (-1, 2)), axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, least, strict=False) if x < np.inf}

@@ -1,7 +1,4 @@
-"""Cosine search on a GPU: float32 products by torch or FAISS select the best documents.
-
-The host scores these exactly.
-"""
+"""Cosine search on a GPU: float32 products by torch or FAISS select documents, which the host scores exactly."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,7 +18,10 @@ FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
 
 
 def nearest(corpus, queries, n):
-    """Return the n greatest float32 products of each query, float32[Q, n], and their documents, int64[Q, n]."""
+    """Return the n greatest float32 products of each query, float32[Q, n], and their documents, int64[Q, n].
+
+    `queries` are unit vectors, float32[Q, d].
+    """
     faiss = _device.faiss_on_gpu()
     if faiss is not None and n <= FAISS_MOST:
         with _device.in_one_line():
@@ -47,17 +47,14 @@ def nearest(corpus, queries, n):
 
 
 def _put_in_faiss(faiss, vectors):
-    """Return a FAISS index of the vectors on all GPUs, without an index of them in main memory.
-
-    They are added in parts, so that FAISS makes no copy of all on the host.
-    """
+    """Return a FAISS index of inner products with the vectors, on all GPUs and without one in main memory."""
     on_device = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.shape[1]))
     on_device.add(vectors)
     return on_device
 
 
 def products(corpus, queries):
-    """Return the float32 product of each query with every document: float32[Q, D]."""
+    """Return the float32 product of each query, float32[Q, d], with every document: float32[Q, D]."""
     out = np.empty((len(queries), len(corpus.vectors)), np.float32)
 
     def keep(first, last, products):
@@ -69,10 +66,7 @@ def products(corpus, queries):
 
 
 def _multiply(corpus, queries, keep):
-    """Multiply queries and documents on the GPUs by torch.
-
-    Call ``keep(first, last, products)`` for each batch of queries.
-    """
+    """Multiply queries and documents on the GPUs by torch; call ``keep(first, last, products)`` for each batch."""
 
     def work(device, first, last):
         """Multiply the share of one device, the queries first .. last - 1."""
@@ -81,24 +75,27 @@ def _multiply(corpus, queries, keep):
     _device.share("torch", len(queries), work)
 
 
-def _multiply_on(device, corpus, queries, first, end, keep):
-    """Multiply on torch's current device, in batches of as many queries as fit into its memory."""
+def _multiply_on(device, documents, queries, first, end, keep):
+    """Multiply the queries first .. end - 1 on torch's current device, in batches of as many as fit into its memory.
+
+    `device` is its number; `documents` and `queries` are vectors; for `keep` see `_multiply`.
+    """
     cells = CELLS
     while first < end:
-        last = min(first + max(cells // len(corpus), 1), end)
+        last = min(first + max(cells // len(documents), 1), end)
         try:
             with _device.in_one_line(), _device.plain_arithmetic(DEVICE):
-                vectors = _device.resident(corpus, f"vectors on {device}", lambda: _put(corpus))
+                vectors = _device.resident(documents, f"vectors on {device}", lambda: _put(documents))
                 keep(first, last, _put(queries[first:last]) @ vectors.T)
         except _device.NoRoomError as error:
             if last - first == 1:
                 raise _device.NoRoomError(
                     "the GPU",
-                    f"must have room for the embeddings, {corpus.nbytes / 1e9:.2f} GB, and one query",
+                    f"must have room for the embeddings, {documents.nbytes / 1e9:.2f} GB, and one query",
                     "too little",
                     'Free its memory, or use backend "cpu".',
                 ) from error
-            cells = (last - first) // 2 * len(corpus)
+            cells = (last - first) // 2 * len(documents)
             continue
         first = last
 
@@ -117,17 +114,11 @@ class Backend(cpu.Backend):
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1.
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
         The float32 product of a document that `nearest` does not return is at most the last one returned. If that plus
-        the error bound reaches the k-th exact score, more documents are requested.
-
-        Raises
-        ------
-        DeviceError
-            If a device has no room.
-        ExactnessError
-            If a product is below a score by more than its error bound.
+        the error bound reaches the k-th exact score, more documents are requested. Raise DeviceError if a device has no
+        room, and ExactnessError if a product is below a score by more than its error bound.
         """
         n_documents = len(corpus.vectors)
         error = cpu.screen_error(corpus.vectors.shape[1])

@@ -18,9 +18,7 @@ def cosine(dot, square_a, square_b):
 
 @scalar
 def integer_cosine(dot, square_a, square_b):
-    """Return the cosine of two vectors of integers from their inner product and squared lengths.
-
-    It is 0 if one of them is zero.
+    """Return the cosine of two vectors of integers from their inner product and squared lengths; 0 if one is zero.
 
     The root is taken of one quotient of integers, so that equal cosines are equal numbers: 3 / sqrt(27) is 1 / sqrt(3).
     """

@@ -12,23 +12,23 @@ from metric_oracle.kernels.crg.score import contribution
 class PositiveCorpus(NamedTuple):
     """Distinct sets of positive labels of a corpus."""
 
-    positive: np.ndarray  # bool[D, 13], whether each label is positive
-    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each set
+    positive: np.ndarray  # bool[D, 13], which labels are positive
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
     row_id: np.ndarray  # int64[N]
 
 
 class PositiveBatch(NamedTuple):
     """Distinct sets of positive labels of a batch of queries."""
 
-    positive: np.ndarray  # bool[Q, 13], whether each label is positive
-    # Numbers of positive labels, of labels and of reports in the whole test set, which weight the labels.
+    positive: np.ndarray  # bool[Q, 13], which labels are positive
+    # positives, labels and reports of the whole test set, which weight the labels; see `contribution`
     prevalence: dict[str, int]
 
 
 def _count(truth, candidate):
     """Return the numbers of true positives, false negatives and false positives of pairs of label sets.
 
-    `truth` and `candidate` are bool[..., L], true for positive labels. Each result is int64[...].
+    They are int64[...]. `truth` and `candidate` are bool[..., L], true for positive labels.
     """
     matched = np.sum(truth & candidate, axis=-1)
     return matched, np.sum(truth, axis=-1) - matched, np.sum(candidate, axis=-1) - matched

@@ -4,14 +4,10 @@ from metric_oracle.kernels.crg.score import contribution
 
 
 def score(candidate, reference):
-    """Return the contribution of one report to CRG, and its numbers of correct and wrong labels.
+    """Return the contribution of one report to CRG, and its numbers of correct and wrong labels by name.
 
-    Parameters
-    ----------
-    candidate : set of int
-        Positive labels of the candidate report.
-    reference : pair of a set and a dict
-        The reference's positive labels; and the numbers of positive labels, labels and reports of the whole test set.
+    `candidate` is the set of its positive labels. `reference` is a pair: that of the reference's positive labels, and a
+    dict of the numbers `positives`, `labels` and `reports` of the whole test set, see `contribution`.
     """
     truth, prevalence = reference
     missed, invented = len(truth - candidate), len(candidate - truth)

@@ -13,7 +13,10 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def loss(false_negatives, false_positives, positives, labels):
-    """Return FN / A + FP / (T - A) as numerator and denominator: integers, so that equal losses are equal numbers."""
+    """Return FN / A + FP / (T - A) as numerator and denominator: integers, so that equal losses are equal numbers.
+
+    A is `positives`, T is `labels`.
+    """
     negatives = max(labels - positives, 1)
     positives = max(positives, 1)
     return false_negatives * negatives + false_positives * positives, positives * negatives
@@ -23,12 +26,8 @@ def loss(false_negatives, false_positives, positives, labels):
 def crg(false_negatives, false_positives, positives, labels):
     """Return CRG of a test set (equations 2 and 3 of the paper): one division of integers.
 
-    Parameters
-    ----------
-    false_negatives, false_positives : int
-        Summed over all reports and labels.
-    positives, labels : int
-        A, the number of positive labels of the references, and T, the number of all their labels.
+    The wrong labels are those of all reports. `positives` is A, the number of positive labels of the references, and
+    `labels` T, the number of all their labels.
     """
     wrong, all_wrong = loss(false_negatives, false_positives, positives, labels)
     return all_wrong / (all_wrong + 2 * wrong)
@@ -38,12 +37,8 @@ def crg(false_negatives, false_positives, positives, labels):
 def contribution(false_negatives, false_positives, positives, labels, reports):
     """Return what one report contributes to s / S_max, times the number of reports: 1 if no label is wrong.
 
-    Parameters
-    ----------
-    false_negatives, false_positives : int
-        Wrong labels of the report.
-    positives, labels, reports : int
-        A, T and the number of reports of the whole reference set.
+    The wrong labels are those of the report; A, `positives`, T, `labels`, and `reports` are the numbers of the whole
+    reference set.
     """
     wrong, all_wrong = loss(false_negatives, false_positives, positives, labels)
     return 1.0 - 2.0 * reports * wrong / all_wrong

@@ -18,8 +18,7 @@ class Jaccard(NamedTuple):
 
     size: int | np.integer  # number of n-grams of the query
     index: Features  # type: ignore[assignment]
-    # int64[C, 8], length buckets of documents of equal size, see `kernels._overlap_search.find_best`.
-    buckets: np.ndarray
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal size, see `_overlap_search.find_best`
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
 
 
@@ -42,16 +41,10 @@ def _(scorer, d):
 
 @jit
 def search_jaccard(queries, first, last, index, buckets, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    Parameters
-    ----------
-    queries : Queries
-        Sets of n-grams, one family.
-    index, buckets : Features, int64[C, 8]
-        As in `Jaccard`.
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    `queries`, a `Queries`, has sets of n-grams, one family; `index` and `buckets` are as in `Jaccard`, and `work` is a
+    `Workspace`.
 
     Exactness
     ---------
@@ -76,7 +69,7 @@ class Backend(driver.DrivenKernel):
     """Jaccard coefficient on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for queries first .. last - 1; see `search_jaccard`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_jaccard(batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers)
         driver.require_bounds(workspace)
 
@@ -99,7 +92,7 @@ class Backend(driver.DrivenKernel):
 
 
 def _counts(corpus, batch, query, document):
-    """Return, for pairs, the numbers of shared n-grams, of the candidate's and of the reference's: int64[n] each."""
+    """Return, for pairs, how many n-grams are shared, the candidate's and the reference's: int64[n] each."""
     shared = matches(corpus, batch, query, document)[0]
     return shared, corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
 

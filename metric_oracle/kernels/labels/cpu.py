@@ -10,11 +10,7 @@ from metric_oracle.kernels.contract import ScoredWhole
 def _scores(counts, measure):
     """Return the scores that follow from counts, float64[...], by the same operations as the functions of `score.py`.
 
-    Parameters
-    ----------
-    counts : dict of str to float64[...]
-        See `_products`.
-    measure : {"agreement", "f1"}
+    `counts` is what `_products` returns for `measure`, "agreement" or "f1".
     """
     if measure == "agreement":
         equal, compared = counts["equal"], counts["compared"]
@@ -24,16 +20,10 @@ def _scores(counts, measure):
 
 
 def _products(queries, documents, measure, multiply):
-    """Return, by name, the counts from which a measure is computed, float64[...].
+    """Return, by name, the counts from which a measure is computed, "agreement" or "f1": float64[...].
 
-    Parameters
-    ----------
-    queries, documents : int8[..., L]
-        1 positive, -1 negative, 0 missing.
-    measure : {"agreement", "f1"}
-    multiply : function
-        Multiplies two arrays of labels and sums over the labels, as a matrix product does. Counts of labels are exact
-        in float32.
+    The labels of `queries` and `documents`, int8[..., L], are 1 positive, -1 negative, 0 missing. `multiply` multiplies
+    two arrays of labels and sums over the labels, as a matrix product does. Counts of labels are exact in float32.
     """
     positive, stated = ([a.astype(np.float32) for a in (x == 1, x != 0)] for x in (queries, documents))
     (a_positive, a_stated), (b_positive, b_stated) = positive, stated

@@ -4,13 +4,9 @@ from metric_oracle.kernels.labels.score import MEASURES, agreement, f1
 
 
 def score(candidate, reference, *, measure):
-    """Return the agreement or the F1 of two reports, and how many labels were compared.
+    """Return the agreement or the F1 of two reports, as `measure` says, and by name how many labels were compared.
 
-    Parameters
-    ----------
-    candidate, reference : int8[L]
-        1 positive, -1 negative, 0 missing. A label that is missing on either side is not compared.
-    measure : {"agreement", "f1"}
+    The labels, int8[L], are 1 positive, -1 negative, 0 missing. One that is missing on either side is not compared.
     """
     assert measure in MEASURES
     pairs = [(a, b) for a, b in zip(candidate.tolist(), reference.tolist(), strict=True) if a != 0 and b != 0]

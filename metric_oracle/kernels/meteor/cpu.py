@@ -27,7 +27,7 @@ class Texts(NamedTuple):
 class StemCorpus(NamedTuple):
     """Arrays of a corpus for a search under METEOR."""
 
-    # One family: the pairs (stem, occurrence) of each document. Documents are sorted by ascending length.
+    # one family: the pairs (stem, occurrence) of each document; documents are sorted by ascending length
     features: Features
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length
     texts: Texts
@@ -37,47 +37,46 @@ class StemCorpus(NamedTuple):
 
 
 class StemBatch(NamedTuple):
-    """Arrays of Q distinct queries."""
+    """Arrays of Q distinct queries.
 
-    # Features that a document's stems can match: a stem as often as it matches words of the query, as their stem
-    # or as a synonym's. Sizes are the numbers of words of the queries.
+    `reach` lists, for each query, first the stem of each of its words, then the stems of the words' synonyms, by
+    ascending position of the word.
+    """
+
+    # features that a document's stems can match: a stem as often as it matches words of the query, as their stem or as
+    # a synonym's. Sizes are the numbers of words of the queries.
     queries: Queries
     words: np.ndarray  # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus
-    words_ptr: np.ndarray  # int64[Q + 1]
-    # int64[...], stems that match a word of the query (-1 for stems that do not occur in the corpus), and the
-    # position of that word in the query: first the stem of each word, then the stems of its synonyms, by
-    # ascending position.
-    reach: np.ndarray
-    reach_at: np.ndarray  # int64[...]
-    reach_ptr: np.ndarray  # int64[Q + 1]
+    words_ptr: np.ndarray  # int64[Q + 1], offset of each query in `words`
+    reach: np.ndarray  # int64[...], stems that match a word of the query, -1 for stems that do not occur in the corpus
+    reach_at: np.ndarray  # int64[...], position of that word in the query
+    reach_ptr: np.ndarray  # int64[Q + 1], offset of each query in `reach` and `reach_at`
 
 
 class Space(NamedTuple):
-    """Further scratch arrays of one thread."""
+    """Further scratch arrays of one thread, for W words and S stems of the corpus; see `Places`."""
 
-    word_slot: np.ndarray  # int32[W], see `Places`; all zero between queries
-    stem_slot: np.ndarray  # int32[S]
-    match: np.ndarray  # int64[longest document], see `Places`
+    word_slot: np.ndarray  # int32[W], all zero between queries
+    stem_slot: np.ndarray  # int32[S], all zero between queries
+    match: np.ndarray  # int64[longest document]
 
 
 class Places(NamedTuple):
     """Positions of a query's words by word and by stem, as linked lists: the last position first, -1 at the end.
 
-    A slot is a number from 1 that the query assigns to each of its words, or to each stem.
+    A slot is a number from 1 that the query assigns to each of its words, or to each stem that matches. The lists of
+    slot s begin at index s - 1. The query has n words and e entries, those of `StemBatch.reach`.
     """
 
-    word_slot: np.ndarray  # int32[W], slot of each word and stem; 0 for those that match nothing in the query
-    stem_slot: np.ndarray  # int32[S]
-    # int64[n], the last position of the word of each slot; for each position the previous one with that word.
-    word_last: np.ndarray
-    word_before: np.ndarray  # int64[n]
+    word_slot: np.ndarray  # int32[W], slot of each word, 0 if it is not in the query
+    stem_slot: np.ndarray  # int32[S], slot of each stem, 0 if it matches nothing in the query
+    word_last: np.ndarray  # int64[n], last position of the word of each slot
+    word_before: np.ndarray  # int64[n], for each position the previous one with that word
     left: np.ndarray  # int64[n], copy of `word_last` that is used up while a document is matched
-    # int64[e], for each slot of a stem, the last entry of the words with that stem, and of the words with a
-    # synonym of that stem.
-    own_last: np.ndarray
-    near_last: np.ndarray  # int64[e]
-    before: np.ndarray  # int64[e], for each entry, the previous one in its list, and its position in the query
-    at: np.ndarray  # int64[e]
+    own_last: np.ndarray  # int64[e], for each slot of a stem, the last entry that is the stem of a word itself
+    near_last: np.ndarray  # int64[e], for each slot of a stem, the last entry that is a synonym's
+    before: np.ndarray  # int64[e], for each entry, the previous one in its list
+    at: np.ndarray  # int64[e], for each entry, its position in the query
     used: np.ndarray  # bool[n], scratch: positions that are already matched
     match: np.ndarray  # int64[longest document], scratch: the position that each word of a document matches
 
@@ -92,7 +91,7 @@ def _entries(batch, q):
 
 @inner
 def find_places(batch, q, space):
-    """Build the linked lists of query q."""
+    """Return the `Places` of query q, which use the arrays of `space`; `forget_places` resets these."""
     words, reach, reach_at = _entries(batch, q)
     word_slot, stem_slot = space.word_slot, space.stem_slot
     n, n_entries = len(words), len(reach)
@@ -133,7 +132,7 @@ def find_places(batch, q, space):
 
 @inner
 def forget_places(batch, q, space):
-    """Reset the entries of `word_slot` and `stem_slot` that query q has changed to zero."""
+    """Reset the entries of `space` that `find_places` has changed for query q to zero."""
     words, reach, _ = _entries(batch, q)
     for t in range(len(words)):
         if words[t] >= 0:
@@ -145,7 +144,7 @@ def forget_places(batch, q, space):
 
 @inner
 def _take_last(entry, places):
-    """Return the last entry of a linked list whose position is not yet matched, -1 if there is none."""
+    """Return the last entry of a list, from `entry` back, whose position is not yet matched; -1 if there is none."""
     while entry >= 0 and places.used[places.at[entry]]:
         entry = places.before[entry]
     return entry
@@ -153,11 +152,10 @@ def _take_last(entry, places):
 
 @inner
 def _match_stems(texts, begin, n, last, places):
-    """Match the words of a document that are still free with the query's, by the lists `last`.
+    """Match the words of a document that are still free with the query's, by stems; return the number of new matches.
 
-    Return the number of new matches.
-
-    `last` is ``places.own_last`` for equal stems, or ``places.near_last`` for synonyms.
+    The document has n words, from `begin` on in ``texts.word``. `last` is ``places.own_last`` for equal stems, or
+    ``places.near_last`` for synonyms.
     """
     matched = 0
     for i in range(n - 1, -1, -1):
@@ -173,12 +171,10 @@ def _match_stems(texts, begin, n, last, places):
 
 @jit
 def align(texts, begin, end, places):
-    """Match the words ``texts.word[begin:end]`` of a document with a query as nltk does.
+    """Match the words ``texts.word[begin:end]`` of a document with a query; return numbers of matches and of chunks.
 
-    Return numbers of matches and chunks.
-
-    A chunk is a run of matches that are adjacent in both texts. Three rounds: equal words, equal stems, synonyms; each
-    goes from the end of the document, and takes the last position that is still free.
+    A chunk is a run of matches that are adjacent in both texts. Three rounds, as in nltk: equal words, equal stems,
+    synonyms; each goes from the end of the document, and takes the last position that is still free.
     """
     n = end - begin
     matched = 0
@@ -213,8 +209,7 @@ class Meteor(NamedTuple):
 
     reference_length: int | np.integer  # number of words of the query
     texts: Texts
-    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    buckets: np.ndarray
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
     places: Places
 
 
@@ -239,14 +234,9 @@ def _(scorer, d):
 
 @jit
 def search_meteor(batch, first, last, corpus, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    Parameters
-    ----------
-    batch : StemBatch
-    corpus : StemCorpus
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    `batch` is a `StemBatch`, `corpus` a `StemCorpus`, and `work` a `Workspace`.
 
     Exactness
     ---------
@@ -273,7 +263,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_pairs(batch, query, document, texts, space, out):
-    """Write the numbers of matches and chunks of pairs of a query and a document: int64[2, n]."""
+    """Write the numbers of matches and chunks of pairs, ``query[i]`` and ``document[i]``, into `out`, int64[2, n]."""
     for i in range(len(query)):
         q = query[i]
         if i == 0 or query[i - 1] != q:
@@ -285,7 +275,7 @@ def _count_pairs(batch, query, document, texts, space, out):
 
 @jit
 def _score_counts(counts, length, reference_length, out):
-    """Write METEOR from numbers of matches and chunks and the lengths of both texts: float64[n]."""
+    """Write METEOR into `out`, float64[n], from `counts`, numbers of matches and chunks, and both lengths in words."""
     for i in range(len(out)):
         out[i] = meteor(counts[0, i], counts[1, i], length[i], reference_length[i])
 
@@ -295,7 +285,7 @@ class Backend(driver.DrivenKernel):
     """METEOR on CPUs."""
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_meteor`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_meteor(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 
@@ -318,11 +308,11 @@ class Backend(driver.DrivenKernel):
         return scores, _components(counts, length, reference_length)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs."""
+        """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs by name."""
         return _components(*self._counts(corpus, batch, query, document))
 
     def _counts(self, corpus, batch, query, document):
-        """Return the numbers of matches and chunks of pairs: int64[2, n]."""
+        """Return numbers of matches and chunks of pairs, int64[2, n], and what `_lengths` does."""
         counts = np.empty((2, len(query)), np.int64)
         _count_pairs(batch, query, document, corpus.texts, _new_space(corpus), counts)
         return counts, *_lengths(corpus, batch, query, document)
@@ -345,6 +335,6 @@ def _lengths(corpus, batch, query, document):
 
 
 def _components(counts, length, reference_length):
-    """Return precision, recall and chunks from the counts of pairs."""
+    """Return precision, recall and chunks by name, from numbers of matches and chunks and both lengths in words."""
     parts = {"precision": counts[0] / np.maximum(length, 1), "recall": counts[0] / np.maximum(reference_length, 1)}
     return {**parts, "chunks": counts[1]}

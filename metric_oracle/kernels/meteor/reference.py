@@ -6,13 +6,10 @@ from metric_oracle.kernels.meteor.score import meteor
 
 
 def score(candidate, reference):
-    """Return METEOR of a candidate against one reference, and the counts from which it is computed.
+    """Return METEOR of a candidate against one reference, and precision, recall and the number of chunks by name.
 
-    Parameters
-    ----------
-    candidate, reference : tuple of (word, stem, frozenset of stems)
-        One item per word. The third entry holds the stems that count as synonyms of a candidate's word; it is not read
-        for the reference.
+    Both are tuples with an item for each word: (word, stem, frozenset of stems), where the third entry has the stems
+    that count as synonyms of a candidate's word; it is not read for the reference.
     """
     match = [-1] * len(candidate)
     rounds = ((0, lambda ours: ours[:1]), (1, lambda ours: ours[1:2]), (1, lambda ours: ours[2]))

@@ -13,10 +13,7 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def meteor(matched, chunks, length, reference_length):
-    """Return METEOR of a pair from its numbers of matches and chunks and the lengths in words.
-
-    It is 0 if there is no match.
-    """
+    """Return METEOR of a pair from numbers of matches and chunks and both lengths in words; 0 if nothing matches."""
     if matched <= 0:
         return 0.0
     m, c = float(matched), float(chunks)

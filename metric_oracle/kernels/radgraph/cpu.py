@@ -31,29 +31,28 @@ class GraphF1(NamedTuple):
     family: int  # family that is compared
     size: int | np.integer  # number of features of the query in this family
     index: Features  # type: ignore[assignment]
-    # int64[C, 8], length buckets of documents of similar sizes, see `kernels._overlap_search.find_best`.
-    buckets: np.ndarray
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of similar sizes, see `_overlap_search.find_best`
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query
 
 
 class MeanGraphF1(NamedTuple):
     """The scorer (see `_overlap_search.py`) of a metric of two families: mean of both F1 against one query."""
 
-    family_a: int  # the families; family_a comes first in the forward index
-    family_b: int
-    size_a: int | np.integer  # numbers of features of the query in these families
-    size_b: int | np.integer
-    # As in `GraphF1`.
+    family_a: int  # first of the two families, which is first in the forward index
+    family_b: int  # second one
+    size_a: int | np.integer  # number of features of the query in the first family
+    size_b: int | np.integer  # number of features of the query in the second family
+    # as in `GraphF1`
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # as in `GraphF1`
     mark: np.ndarray  # as in `GraphF1`
 
 
 @inner
-def _bound_f1(matched, least, greatest, n):
-    """Bound the F1 of a query of n features and a document of `least` to `greatest`, at most `matched` shared."""
+def _bound_f1(matched, least, greatest, n_query):
+    """Bound the F1 of sets of `n_query` and of `least` to `greatest` features that share at most `matched`."""
     size = min(max(matched, least), greatest)
-    return f1(min(matched, size), size, n)
+    return f1(min(matched, size), size, n_query)
 
 
 @compiled_for(bound, GraphF1)
@@ -70,7 +69,7 @@ def _(scorer, j, a, b):
 
 @inner
 def _count_family(d, family, index, mark):
-    """Return how many features of document d in a family match the query, by the forward index, and how many it has."""
+    """Return how many features of document d in a family are marked in `mark`, the query's, and how many it has."""
     begin = index.fwd_ptr[d]
     for f in range(family):
         begin += index.sizes[f, d]
@@ -103,17 +102,10 @@ def _(scorer, d):
 
 @jit
 def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    Parameters
-    ----------
-    family_a, family_b : int
-        Families whose F1 values are averaged; family_b is the one after family_a, or -1 for a metric of one family.
-    queries : Queries
-    index, buckets : Features, int64[C, 8]
-        As in `GraphF1`.
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    The F1 of `family_a` and of `family_b` are averaged; `family_b` is the one after `family_a`, or -1 for a metric of
+    one family. `queries` is a `Queries`, `index` and `buckets` are as in `GraphF1`, and `work` is a `Workspace`.
 
     Exactness
     ---------
@@ -151,8 +143,11 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
 
 
 @jit
-def _two_families(ids, ids_a, ids_b, scorer, count):
-    """Return a `TwoFamilies` for one query, whose posting lists are read in the order of `ids`."""
+def _two_families(ids, ids_a, ids_b, scorer, counts):
+    """Return a `TwoFamilies` for one query, whose posting lists are read in the order of `ids`.
+
+    `ids_a` and `ids_b` are its features by family, `scorer` is its `MeanGraphF1`, and `counts` that of `Workspace`.
+    """
     second = np.int64(2**31)  # the least id of the second family
     for v in ids_b:
         second = min(second, np.int64(v))
@@ -166,12 +161,15 @@ def _two_families(ids, ids_a, ids_b, scorer, count):
     for j in range(len(scorer.buckets)):  # of the smallest document, rounded up
         weight[0, j] = ONE / max(scorer.buckets[j, 2] + scorer.size_a, 1) + 1.0
         weight[1, j] = ONE / max(scorer.buckets[j, 4] + scorer.size_b, 1) + 1.0
-    return TwoFamilies(count, second, unread, hidden, weight)
+    return TwoFamilies(counts, second, unread, hidden, weight)
 
 
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
-    """Write the F1 of all documents with query q from their matches in one or two families."""
+    """Write the F1 of all documents with query q into `out`, from their matches in one or two families, `matched`.
+
+    `family_b` is -1 for one family.
+    """
     n_a = np.int64(queries.sizes[q, family_a])
     if family_b < 0:
         for d in range(len(out)):
@@ -186,7 +184,10 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
 
 @jit
 def _score_pairs(family_a, family_b, queries, query, document, index, mark, out):
-    """Write the F1 of pairs. Consecutive pairs of one query share its bitmap, which is filled once."""
+    """Write the F1 of pairs, ``query[i]`` and ``document[i]``, into `out`; `mark` is scratch, uint8[V], all zero.
+
+    `family_b` is -1 for one family. Consecutive pairs of one query share its bitmap, which is filled once.
+    """
     marked = queries.id[:0]
     last = max(family_a, family_b)
     for i in range(len(query)):
@@ -219,7 +220,7 @@ class Backend(driver.DrivenKernel):
     family_b: int
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for queries first .. last - 1; see `search_radgraph`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_radgraph(
             self.family_a,
             self.family_b,
@@ -243,7 +244,7 @@ class Backend(driver.DrivenKernel):
             yield out
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        """Return the scores of pairs of a distinct query and a document, float64[n], and the F1 of each family."""
         scores = self.pair_scores(corpus, batch, query, document)
         return scores, self.components(corpus, batch, query, document, scores)
 
@@ -256,11 +257,11 @@ class Backend(driver.DrivenKernel):
         return out
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the F1 of each family for pairs of a distinct query and a document."""
+        """Return the F1 of each family for pairs of a distinct query and a document, by name."""
         return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
 
     def _components(self, corpus, batch, query, document, matched):
-        """Return the F1 of each family for pairs, from their numbers of matches."""
+        """Return the components of pairs from their matches of each family, `matched`, int64[F, n]."""
         parts = {}
         for f in (self.family_a, self.family_b):
             if f >= 0:

@@ -1,7 +1,4 @@
-"""RadGraph F1 search on a GPU: it counts shared entities and relations from posting lists.
-
-The host scores the documents that may be listed.
-"""
+"""RadGraph F1 search on a GPU, which counts shared features from posting lists; the host scores what may be listed."""
 
 from dataclasses import dataclass
 
@@ -18,7 +15,7 @@ LIBRARY = "numba"
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
-    """Return the F1 of document d, as computed on the device, from its counts."""
+    """Return the F1 of document d, as computed on the device, from its counts; for the parameters see `make_scan`."""
     match_a = counts[i]
     if families.n == 1:
         return f1(match_a, corpus.sizes[families.first, d], queries.sizes[q, families.first]) if match_a > 0 else -1.0
@@ -34,7 +31,10 @@ scan_radgraph = overlap_kernel("scan_radgraph", _estimate)
 
 @jit
 def _score(record, query_sizes, sizes, family, two):
-    """Return the exact F1 of records, float64[n]."""
+    """Return the exact F1 of the rows of `record`, float64[n]; for these and the sizes see `OverlapScan`.
+
+    `two` says whether the mean with the next family is wanted.
+    """
     out = np.empty(len(record))
     for i in range(len(record)):
         q, d = record[i, 0], record[i, 1]
@@ -53,7 +53,7 @@ class Backend(Scanned, cpu.Backend):
     """RadGraph F1 on GPUs."""
 
     def scan(self, corpus, batch):
-        """Return a new scan of the corpus for distinct queries."""
+        """Return a new `Scan` of the corpus for distinct queries."""
         two = self.family_b >= 0  # then they are the first and the second family
 
         def score(record, query_sizes, sizes):

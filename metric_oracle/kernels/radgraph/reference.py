@@ -4,14 +4,10 @@ from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 
 
 def score(candidate, reference, *, family_a, family_b):
-    """Return the F1 of one family of sets, or the mean of two F1, and the F1 of each family.
+    """Return the F1 of one family of sets, or the mean of two F1, and the F1 of each family by name.
 
-    Parameters
-    ----------
-    candidate, reference : sequences of four sets
-        Families of a graph: entities, relations, and the sets of RG_ER (partial) and RG_ER-bar (complete).
-    family_a, family_b : int
-        Families to compare; family_b is -1 for one family.
+    `candidate` and `reference` have the four families of a graph: entities, relations, and the sets of RG_ER (partial)
+    and RG_ER-bar (complete). `family_a` and `family_b` are the indices of those to compare; `family_b` is -1 for one.
     """
     families = [f for f in (family_a, family_b) if f >= 0]
     counts = [(len(candidate[f] & reference[f]), len(candidate[f]), len(reference[f])) for f in families]

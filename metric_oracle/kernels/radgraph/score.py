@@ -7,7 +7,7 @@ NAMES = ("entities_f1", "relations_f1", "partial_f1", "complete_f1")  # of the f
 
 @scalar
 def f1(matched, size_candidate, size_reference):
-    """Return the F1 of two sets from the size of their intersection and their sizes; 0 if both are empty.
+    """Return the F1 of two sets from the size of their intersection and their sizes; 0 if the intersection is empty.
 
     Twice the intersection over the sum of the sizes: one division of integers, so equal fractions are equal floats. The
     published code computes precision and recall first, which changes the last bits and breaks true ties.

@@ -41,7 +41,7 @@ class Backend(ScoredWhole):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return precision and recall of pairs, float64[n] each: weighted mean cosines of either report's entities."""
+        """Return precision and recall of pairs, float64[n]: weighted mean cosines of either report's entities."""
         return self.score_pairs(corpus, batch, query, document)[1]
 
     def _score(
@@ -91,10 +91,10 @@ class Backend(ScoredWhole):
         return scores, *sides
 
 
-def _subset(corpus: Any, lists: np.ndarray) -> Any:
-    """Return a corpus that has only these documents and their vectors."""
-    lengths = np.diff(corpus.ptr)[lists]
+def _subset(corpus: Any, documents: np.ndarray) -> Any:
+    """Return the corpus with some `documents`, int64[n], and their vectors alone."""
+    lengths = np.diff(corpus.ptr)[documents]
     ptr = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(ptr[-1]) + np.repeat(corpus.ptr[:-1][lists] - ptr[:-1], lengths)
+    places = np.arange(ptr[-1]) + np.repeat(corpus.ptr[:-1][documents] - ptr[:-1], lengths)
     used, entity = np.unique(corpus.entity[places], return_inverse=True)
     return corpus._replace(vectors=corpus.vectors[used], ptr=ptr, entity=entity.reshape(-1), kinds=corpus.kinds[places])

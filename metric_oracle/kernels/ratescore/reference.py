@@ -8,14 +8,11 @@ from metric_oracle.kernels.ratescore.score import FACTORS, NOTHING, WEIGHTS, cos
 
 
 def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[str, float]]:
-    """Return RaTEScore of a pair, with its precision and recall.
+    """Return RaTEScore of a pair, and its precision and recall by name.
 
-    Parameters
-    ----------
-    candidate, reference : (kinds uint8[n], vectors float32[n, d])
-        Type and vector of each entity.
-    matrix : {"long", "short"}
-        Table of weights for pairs of entity types, fitted to ratings of whole reports ("long") or sentences ("short").
+    `candidate` and `reference` have type and vector of each entity, uint8[n] and float32[n, d]. `matrix` names the
+    table of weights for pairs of entity types: that fitted to ratings of whole reports ("long") or of sentences
+    ("short").
     """
     if not len(candidate[0]) or not len(reference[0]):
         return NOTHING, {"precision": NOTHING, "recall": NOTHING}
@@ -28,7 +25,11 @@ def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[s
 
 
 def _side(kinds: list[int], others: list[int], table: np.ndarray, matrix: str) -> float:
-    """Return the weighted mean, over one report's entities, of the cosine with the most similar entity of the other."""
+    """Return the weighted mean, over one report's entities, of the cosine with the most similar entity of the other.
+
+    `kinds` and `others` are the types of their entities, and `table` has the cosines, a row for each of the first. At
+    least one entity is on either side.
+    """
     total = weights = 0.0
     for kind, row in zip(kinds, table, strict=True):
         nearest = int(row.argmax())  # the first of equals

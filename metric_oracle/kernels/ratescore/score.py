@@ -45,10 +45,11 @@ def norms(vectors: np.ndarray) -> np.ndarray:
 
 
 def cosines(a: np.ndarray, b: np.ndarray, squares_a: np.ndarray, squares_b: np.ndarray) -> np.ndarray:
-    """Return the cosines of vectors float32[n, d] with others float32[m, d]: float64[n, m].
+    """Return the cosines of vectors `a`, float32[n, d], with `b`, float32[m, d]: float64[n, m].
 
-    The bits of each depend on its two vectors alone, not on the others in the arrays: NumPy adds the products of each
-    pair in the same order. They are symmetric in the two vectors.
+    `squares_a` and `squares_b` are what `norms` returns. The bits of each cosine depend on its two vectors alone, not
+    on the others in the arrays: NumPy adds the products of each pair in the same order. They are symmetric in the two
+    vectors.
     """
     out = np.empty((len(a), len(b)))
     wide = a.astype(np.float64)[:, None, :]

@@ -21,7 +21,7 @@ ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @inner
 def _zeros(x):
-    """Count the zero bits of a uint64."""
+    """Return how many bits of a uint64 are zero."""
     x = ~x
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -32,30 +32,21 @@ def _zeros(x):
 class Positions(NamedTuple):
     """Positions of the words of a query, as bits in blocks of 64 words.
 
-    A slot is a number from 1 for each distinct word of the query.
+    A slot is a number from 1 for each distinct word of the query that occurs in the corpus.
     """
 
     ptr: np.ndarray  # int64[S + 2], entries of slot s are `ptr[s] : ptr[s + 1]`
     block: np.ndarray  # int64[E], block of each entry, ascending within a slot
-    # uint64[E + 1]. Bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last
-    # entry is 0.
+    # uint64[E + 1]; bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last entry is
+    # 0.
     bits: np.ndarray
 
 
 @jit
 def find_positions(words, slot):
-    """Assign a slot to each distinct word of a query that occurs in the corpus, and store its positions.
+    """Return the `Positions` of a query's words, int64[n], and write the slots of its distinct words into `slot`.
 
-    Parameters
-    ----------
-    words : int64[n]
-        Word ids, -1 for words that do not occur in the corpus.
-    slot : int32[V]
-        All zero before; the slots of the query's words are written.
-
-    Returns
-    -------
-    Positions
+    `slot`, int32[V], is all zero before. Words that do not occur in the corpus, -1, get none.
     """
     n = len(words)
     ptr = np.zeros(n + 2, np.int64)
@@ -87,18 +78,10 @@ def find_positions(words, slot):
 
 @inner
 def count_lcs(sequence, begin, end, slot, positions, state):
-    """Return the length of the longest common subsequence of ``sequence[begin:end]`` and the query.
+    """Return the length of the longest common subsequence of the word ids ``sequence[begin:end]`` and a query.
 
-    Parameters
-    ----------
-    sequence : int32[...]
-        Word ids.
-    begin, end : int
-    slot : int32[V]
-        Slot of each word id, 0 for words that do not occur in the query.
-    positions : Positions
-    state : uint64[B]
-        Scratch, one bit for each word of the query.
+    `slot` and `positions` are those of `find_positions`, and `state`, uint64[B], is scratch with a bit for each word of
+    the query.
 
     Cost
     ----
@@ -146,7 +129,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
 def ripple(state, carry, j, end):
     """Add a carry to the blocks j, j + 1, ... of `state` until it is absorbed or block `end` is reached.
 
-    Return the remaining carry.
+    Return the carry that is left.
     """
     while carry > 0 and j < end:
         total = state[j] + carry
@@ -164,22 +147,21 @@ class Sequences(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Further scratch of one thread: the slot of each word, int32[V], all zero between queries; see `Positions`."""
+    """Further scratch of one thread."""
 
-    slot: np.ndarray
+    slot: np.ndarray  # int32[V], slot of each word, see `Positions`; all zero between queries
 
 
 class RougeL(NamedTuple):
     """The scorer (see `_overlap_search.py`): ROUGE-L of documents against one query."""
 
-    coco: bool  # whether pycocoevalcap's form is computed instead of rouge-score's, see `score.py`
+    coco: bool  # compute pycocoevalcap's form instead of rouge-score's, see `score.py`
     reference_length: int | np.integer  # number of words of the query
     sequences: Sequences  # words of the documents
-    # int64[C, 8], length buckets of documents of equal length, see `kernels._overlap_search.find_best`.
-    buckets: np.ndarray
-    slot: np.ndarray  # arrays of the query, see `count_lcs`
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
+    slot: np.ndarray  # int32[V], slot of each word, 0 if it is not in the query
     positions: Positions
-    state: np.ndarray
+    state: np.ndarray  # uint64[B], scratch of `count_lcs`
 
 
 @compiled_for(bound, RougeL)
@@ -203,18 +185,10 @@ def _(scorer, d):
 
 @jit
 def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
-    """Find the k best rows of the corpus for the queries first .. last - 1.
+    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    Parameters
-    ----------
-    coco : bool
-        As in `RougeL`.
-    batch : SequenceBatch
-        The first family holds pairs (word, occurrence).
-    corpus : SequenceCorpus
-        Documents are sorted by ascending length; all documents of a bucket have one length.
-    first, last, k, work, answers
-        As in `kernels.bleu.cpu.search_bleu`.
+    `coco` is that of `RougeL`, `batch` a `SequenceBatch`, whose first family holds pairs (word, occurrence), `corpus` a
+    `SequenceCorpus`, sorted by ascending length, in buckets of one length, and `work` a `Workspace`.
 
     Exactness
     ---------
@@ -248,27 +222,12 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_short(words, sequence, buckets, mask, out):
-    """Write the length of the longest common subsequence of every document and a query of at most 64 words.
+    """Write the length of the longest common subsequence of a query of at most 64 words and every document into `out`.
 
-    Parameters
-    ----------
-    words : int64[n]
-        Word ids of the query.
-    sequence : int32[...]
-        Word ids of the documents.
-    buckets : int64[C, 8]
-        First and end document, length, and in the fourth column the first word of a bucket in `sequence`.
-    mask : uint64[V]
-        Scratch for the positions of each word of the query; all zero before and after.
-
-    Writes
-    ------
-    out : float64[D]
-
-    Cost
-    ----
-    Two loads and four operations per word of the corpus, without a branch; four documents are processed together, which
-    hides the latency of the loads.
+    `words`, int64[n], and `sequence` are the word ids of query and documents, `buckets`, int64[C, 8], has first and end
+    document, length, and in the fourth column the first word of a bucket in `sequence`, and `mask`, uint64[V], is all
+    zero before and after. There are two loads and four operations per word of the corpus, without a branch; four
+    documents are processed together, which hides the latency of the loads.
     """
     for i in range(len(words)):
         if words[i] >= 0:
@@ -311,7 +270,11 @@ def _count_short(words, sequence, buckets, mask, out):
 
 @jit
 def _score_all(coco, words, documents, buckets, slot, mask, out):
-    """Write the ROUGE-L score of one query with each document to `out`."""
+    """Write the ROUGE-L score of one query, the word ids `words`, with each document into `out`.
+
+    `documents` is a `Sequences`, `buckets` as in `_count_short`; `slot` and `mask` are scratch, all zero before and
+    after.
+    """
     n = len(words)
     if n <= 64:
         _count_short(words, documents.word, buckets, mask, out)
@@ -330,7 +293,10 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
 
 @jit
 def _score_pairs(coco, query, document, texts, documents, slot, out):
-    """Write ROUGE-L of pairs of a query and a document."""
+    """Write ROUGE-L of pairs, ``query[i]`` and ``document[i]``, into `out`.
+
+    `texts` and `documents` are the `Sequences` of both; `slot` is scratch, all zero before and after.
+    """
     i = 0
     while i < len(query):  # a run of pairs of one query
         q = query[i]
@@ -354,7 +320,7 @@ class Backend(driver.DrivenKernel):
     coco: bool = False
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1; see `search_rouge_l`."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_rouge_l(self.coco, batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 
@@ -371,7 +337,7 @@ class Backend(driver.DrivenKernel):
             yield out
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
+        """Return ROUGE-L of pairs of a distinct query and a document, float64[n], and their components."""
         scores = self.pair_scores(corpus, batch, query, document)
         return scores, self.components(corpus, batch, query, document, scores)
 
@@ -383,7 +349,7 @@ class Backend(driver.DrivenKernel):
         return scores
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs, from the length of the common subsequence that the score implies."""
+        """Return precision and recall of pairs, from the length of the common subsequence that `scores` imply."""
         length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         lcs = np.rint(common(scores, length, reference_length, self.coco))

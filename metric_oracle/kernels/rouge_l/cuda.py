@@ -31,33 +31,35 @@ ONE = np.uint64(1)
 class Corpus(NamedTuple):
     """Documents on the device, numbered from 0."""
 
-    # int32[...], word i of document d is `word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]`; shorter documents
-    # of a group leave entries of -1, which are not read.
+    # int32[...], word i of document d is `word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]`; shorter documents of a
+    # group leave entries of -1, which are not read
     word: Any
     group_ptr: Any  # int64[ceil(D / GROUP)]
-    length: Any  # int32[D]
+    length: Any  # int32[D], number of words
     rows: Any  # int32[D], corpus rows of each document
 
 
 class Texts(NamedTuple):
-    """Queries on the device."""
+    """B queries on the device."""
 
     length: Any  # int32[B], number of words, including those that do not occur in the corpus
     n_blocks: Any  # int32[B], blocks of `BITS` words that occur in the corpus, at least 1
-    table_ptr: Any  # int64[B + 1], hash tables, open addressing from `word & (size - 1)`; sizes are powers of two
+    # int64[B + 1], offset of the hash table of each query in `key`: open addressing from `word & (size - 1)`, sizes are
+    # powers of two
+    table_ptr: Any
     key: Any  # int32[H], word id, -1 for a free entry
-    first: Any  # int32[H], positions of the word are `block[first:last]` and `bits[first:last]`
-    last: Any  # int32[H]
+    first: Any  # int32[H], first position entry of the word in `block` and `bits`
+    last: Any  # int32[H], and the end of these
     block: Any  # int32[E], block of each entry, ascending within a word
-    # uint64[E], bit i of an entry is set if word `BITS * block + i`, not counting words that were left out, is
-    # that word.
+    # uint64[E], bit i of an entry is set if word `BITS * block + i`, not counting words that were left out, is that
+    # word
     bits: Any
     state: Any  # uint64[W, T], scratch of each thread of a launch, for the blocks of the longest query
 
 
 @device_function
 def _find(word, key, base, size):
-    """Return the entry of a word in a hash table, or the free entry where it would be."""
+    """Return the entry of a word in the hash table ``key[base : base + size]``, or the free entry where it would be."""
     probe = word & (size - 1)
     while key[base + probe] != word and key[base + probe] >= 0:
         probe = (probe + 1) & (size - 1)
@@ -121,7 +123,7 @@ def _count_long(words, start, length, queries, base, size, state):
 def _count(corpus, queries, q, coco, tile, first, last, counts):
     """Write the length of the longest common subsequence of query q and each of the documents first .. last - 1.
 
-    Documents are sorted by length, so that the threads of a warp end together.
+    They go to `counts`, see `make_scan`. Documents are sorted by length, so that the threads of a warp end together.
     """
     key = cuda.shared.array(TABLE, int32)
     bits = cuda.shared.array(TABLE, uint64)
@@ -148,7 +150,10 @@ def _count(corpus, queries, q, coco, tile, first, last, counts):
 
 @device_function
 def _estimate(corpus, queries, q, coco, tile, d, counts, i):
-    """Return ROUGE-L of document d, as computed on the device, from the length of the common subsequence."""
+    """Return ROUGE-L of document d, as computed on the device, from the length ``counts[i]`` of the subsequence.
+
+    For the parameters see `make_scan`.
+    """
     return rouge_l(counts[i], corpus.length[d], queries.length[q], coco) if counts[i] > 0 else -1.0
 
 
@@ -157,7 +162,7 @@ _scan_tiles = make_scan(_count, _estimate, TILE)
 
 @kernel
 def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
-    """Score all documents for one query per block; for parameters and written arrays see `make_scan` in `_scan.py`.
+    """Score all documents for one query per block, as `make_scan` describes; `coco` is that of `RougeL`.
 
     Exactness
     ---------
@@ -176,7 +181,7 @@ def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
 
 
 class SequenceScan(Scan):
-    """The scan of ROUGE-L: documents and queries as sequences of words; see `Scan`."""
+    """The scan of ROUGE-L: documents and queries as sequences of words."""
 
     name = "sequences"
     n_counts = 1
@@ -188,17 +193,17 @@ class SequenceScan(Scan):
         self.n_known = known[batch.words_ptr[1:]] - known[batch.words_ptr[:-1]]
 
     def document_bytes(self):
-        """Return the memory of one document of average size."""
+        """Return how many bytes of GPU memory an average document takes."""
         return self.corpus.sequence.nbytes / (len(self.corpus.row_ptr) - 1) + 16
 
     def query_bytes(self):
-        """Return the GPU memory of the longest query, in bytes: its hash table, and scratch if it is long."""
+        """Return how many bytes of GPU memory the longest query takes: its hash table, and scratch if it is long."""
         n = int(self.n_known.max(initial=0))
         n_threads = _device.LANES * _device.WARPS
         return 12.0 * (2 * SPARE + 1) * n + (8.0 * n / BITS * n_threads if n > BITS else 0)
 
     def put_documents(self, first, last):
-        """Copy the documents first .. last - 1 to the device."""
+        """Copy the documents first .. last - 1 to the current device, numbered from 0, and return the copy."""
         corpus = self.corpus
         word, group_ptr = _interleave(corpus.sequence, corpus.sequence_ptr, first, last)
         length = np.diff(corpus.sequence_ptr[first : last + 1]).astype(np.int32)
@@ -206,7 +211,7 @@ class SequenceScan(Scan):
         return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
 
     def put_queries(self, queries, n_slices):
-        """Copy queries to the device.
+        """Copy the queries with these numbers to the current device, with scratch for `n_slices` blocks of each.
 
         Either all have at most `BITS` words that occur in the corpus, or all have more.
         """
@@ -227,13 +232,16 @@ class SequenceScan(Scan):
         return Texts._make([*map(_device.upload, arrays), state])
 
     def score(self, queries, record):
-        """Return the exact scores of records (pairs of a query and a document that the GPU selected): float64[n]."""
+        """Return the exact scores of the rows of `record`: float64[n]; see `Scan.score`."""
         return _score(record, self.batch.queries.sizes[queries, 0], self.corpus.features.sizes[0], self.options)
 
 
 @jit
 def _interleave(sequence, sequence_ptr, first, last):
-    """Return the words of the documents first .. last - 1 in the layout of `Corpus`, in groups of documents."""
+    """Return `word` and `group_ptr` of `Corpus` for the documents first .. last - 1 of `sequence`.
+
+    `sequence_ptr` has the offset of each document.
+    """
     n_groups = (last - first + GROUP - 1) // GROUP
     group_ptr = np.zeros(n_groups + 1, np.int64)
     for g in range(n_groups):
@@ -250,9 +258,11 @@ def _interleave(sequence, sequence_ptr, first, last):
 
 @jit
 def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
-    """Return key, first, last, block, bits of `Texts` for queries.
+    """Return key, first, last, block, bits of `Texts` for the queries with these numbers.
 
-    `slot` is scratch, one number per word of the corpus, all zero.
+    `words` and `words_ptr` are those of `SequenceBatch`; `known_ptr` and `table_ptr` have the offset of each query by
+    words that occur in the corpus and in the tables. `slot` is scratch, one number per word of the corpus, all zero
+    before and after.
     """
     key = np.full(table_ptr[-1], -1, np.int32)
     first = np.zeros(table_ptr[-1], np.int32)
@@ -291,7 +301,10 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
 
 @jit
 def _score(record, reference_length, length, coco):
-    """Return the exact ROUGE-L of records, float64[n]."""
+    """Return the exact ROUGE-L of the rows of `record`, float64[n]: query, document and length of the subsequence.
+
+    `reference_length` and `length` are the numbers of words of queries and documents.
+    """
     out = np.empty(len(record))
     for i in range(len(record)):
         lcs = np.int64(record[i, 2])
@@ -304,7 +317,7 @@ class Backend(Scanned, cpu.Backend):
     """ROUGE-L on GPUs."""
 
     def scan(self, corpus, batch):
-        """Return a new scan of the corpus for distinct queries."""
+        """Return a new `Scan` of the corpus for distinct queries."""
         return SequenceScan(corpus, batch, self.coco)
 
     def groups(self, corpus, batch, queries):

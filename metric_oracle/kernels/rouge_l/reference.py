@@ -4,14 +4,9 @@ from metric_oracle.kernels.rouge_l.score import rouge_l
 
 
 def score(candidate, reference, *, coco=False):
-    """Return ROUGE-L (F-measure) of a candidate against one reference, and its components.
+    """Return ROUGE-L (F-measure) of a candidate against one reference, with precision and recall by name.
 
-    Parameters
-    ----------
-    candidate, reference : tuple of str
-        Tokens.
-    coco : bool
-        pycocoevalcap's form instead of rouge-score's.
+    Both are tuples of tokens; `coco` stands for pycocoevalcap's form instead of rouge-score's.
     """
     lcs = _lcs(candidate, reference)
     components = {
@@ -22,7 +17,7 @@ def score(candidate, reference, *, coco=False):
 
 
 def _lcs(a, b):
-    """Return the length of the longest common subsequence.
+    """Return the length of the longest common subsequence of two tuples of tokens.
 
     Each row of the textbook table is the bits of one integer: a zero bit is a step up (Hyyrö 2004). The table itself
     would take hours for two reports of 100,000 words.

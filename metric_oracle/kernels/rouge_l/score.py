@@ -13,10 +13,10 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def rouge_l(lcs, length, reference_length, coco=False):
-    """Return the F-measure; 0 if the subsequence is empty.
+    """Return the F-measure from the length of the subsequence and both lengths in words; 0 if the subsequence is empty.
 
-    One division of integers, so equal fractions are equal floats. Both tools compute precision and recall first, which
-    changes the last bits.
+    `coco` stands for pycocoevalcap's form. One division of integers, so equal fractions are equal floats. Both tools
+    compute precision and recall first, which changes the last bits.
     """
     if lcs == 0:
         return 0.0

@@ -20,7 +20,7 @@ class Backend(bertscore.Backend):
     part: int = MEAN
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k rows with the least distance for the distinct queries first .. last - 1."""
+        """Write the k rows with the least distance for the distinct queries first .. last - 1 into `answers`."""
         n = len(corpus.row_ptr) - 1
         if not n:
             return
@@ -32,7 +32,7 @@ class Backend(bertscore.Backend):
             answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
     def score_some(self, corpus, batch, chosen, documents):
-        """Yield the distance of the documents from each of the chosen distinct queries, right within `score_error`."""
+        """Yield the distances of `documents` from each of the chosen queries, within `score_error`: float64[n]."""
         for means in super().score_some(corpus, batch, chosen, documents):
             yield 1.0 - means
 
@@ -46,9 +46,6 @@ class Backend(bertscore.Backend):
         return distance(parts["precision"], parts["recall"]), parts
 
     def components(self, corpus, batch, query, document, scores):
-        """Return, by the names "precision" and "recall", the mean cosines of pairs in both directions: float64[n] each.
-
-        Pairs consist of a distinct query and a document.
-        """
+        """Return, as "precision" and "recall", the mean cosines of pairs in both directions: float64[n] each."""
         parts = super().components(corpus, batch, query, document, scores)
         return {"precision": parts["precision"], "recall": parts["recall"]}

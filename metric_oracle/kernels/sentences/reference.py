@@ -8,19 +8,11 @@ from metric_oracle.kernels.sentences.score import distance
 
 
 def score(candidate, reference):
-    """Return the distance of a pair, and the mean cosine in each direction.
+    """Return the distance of a pair, and the mean cosine in each direction as "precision" and "recall".
 
-    Parameters
-    ----------
-    candidate, reference : float32[n, d], float32[m, d]
-        Sentence vectors; n or m may be 0. A report without sentences matches nothing: its cosines are 0.
-
-    Returns
-    -------
-    score : float
-        From 0, the same set of directions, to 2; 1 if a report has no sentence.
-    components : dict of precision and recall
-        Mean cosine of the candidate's, and of the reference's, sentences with the nearest sentence of the other report.
+    `candidate` and `reference` are sentence vectors, float32[n, d] and float32[m, d]; n or m may be 0. The distance is
+    from 0, the same set of directions, to 2. A report without sentences matches nothing: its cosines are 0, its
+    distance is 1.
     """
     precision = recall = 0.0
     if len(candidate) and len(reference):

@@ -18,19 +18,19 @@ class MaskCorpus(NamedTuple):
     """Distinct sets of keywords of a corpus."""
 
     masks: np.ndarray  # uint64[D], one bit per keyword
-    row_ptr: np.ndarray  # int64[D + 1], corpus rows with each set
+    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
     row_id: np.ndarray  # int64[N]
 
 
 class MaskBatch(NamedTuple):
-    """Distinct sets of keywords of a batch of queries: `masks`, uint64[Q], with one bit per keyword."""
+    """Distinct sets of keywords of a batch of queries."""
 
-    masks: np.ndarray
+    masks: np.ndarray  # uint64[Q], one bit per keyword
 
 
 @jit
 def count_bits(x):
-    """Return how many bits of a 64-bit number are set."""
+    """Return how many bits of a uint64 are set."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -39,7 +39,7 @@ def count_bits(x):
 
 @jit
 def search_masks(corpus, queries, first, last, k, best, answers):
-    """Score every document (distinct set of keywords) for queries first .. last - 1 and write the k best rows of each.
+    """Write the k best rows for the queries first .. last - 1 of `queries`, masks uint64[Q], into `answers`.
 
     Nothing is dropped, so the result is exact; a score takes two bit operations.
     """
@@ -59,7 +59,7 @@ class Backend(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Find the k best rows of the corpus for the distinct queries first .. last - 1."""
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_masks(corpus, batch.masks, first, last, k, workspace, answers)
 
     def score_all(self, corpus, batch, chosen):
@@ -69,12 +69,12 @@ class Backend(Kernel):
             yield _f1(np.bitwise_count(corpus.masks & batch.masks[q]), sizes, np.bitwise_count(batch.masks[q]))
 
     def score_pairs(self, corpus, batch, query, document):
-        """Return the F1 of pairs of a distinct query and a document, float64[n], with precision and recall."""
+        """Return the F1 of pairs of a distinct query and a document, float64[n], with precision and recall by name."""
         shared, sizes, n_reference = _counts(corpus, batch, query, document)
         return _f1(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs of a distinct query and a document: float64[n] each."""
+        """Return precision and recall of pairs of a distinct query and a document by name: float64[n] each."""
         shared, sizes, n_reference = _counts(corpus, batch, query, document)
         agree = sizes + n_reference == 0  # neither text has a keyword
         parts = {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
@@ -86,7 +86,7 @@ class Backend(Kernel):
 
 
 def _counts(corpus, batch, query, document):
-    """Return, for pairs, the numbers of shared keywords, of the candidate's and of the reference's: int64[n] each."""
+    """Return, for pairs, how many keywords are shared, the candidate's and the reference's: int64[n] each."""
     candidates, references = corpus.masks[document], batch.masks[query]
     return [np.bitwise_count(masks).astype(np.int64) for masks in (candidates & references, candidates, references)]
 
