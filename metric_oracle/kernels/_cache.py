@@ -125,7 +125,7 @@ def _key(compiled: Any) -> None:
         load, key, save = file._load_index, stored._index_key, stored.save_overload
 
         def index_key(signature: Any, codegen: Any) -> tuple[Any, ...]:
-            """Return Numba's key of stored code, and a hash of the sources of its argument types."""
+            """Return Numba's key of stored code with a hash of the sources of its argument types."""
             return (*key(signature, codegen), _sources_of_arguments(signature))
 
         def load_index() -> Any:
@@ -158,7 +158,7 @@ def _load_first(compiled: Any) -> None:
     load: Any = getattr(getattr(compiled, "_cache", None), "_load_overload", None)
 
     def load_overload(signature: Any, context: Any) -> Any:
-        """Load stored machine code for a signature, after initialising the functions that count references."""
+        """Return stored machine code for a signature, or None, after initialising what counts references."""
         rtsys.initialize(context)  # what compiled code calls to count references
         return load(signature, context)
 
@@ -179,7 +179,7 @@ def _compile_once(compiled: Any) -> None:
     held: dict[Any, ExitStack] = {}  # the locks of signatures that this process compiles
 
     def load_overload(signature: Any, context: Any) -> Any:
-        """Load stored machine code; where there is none, lock the signature and look again."""
+        """Return stored machine code or None; where there is none, lock the signature and look again."""
         found = load(signature, context)
         if found is None:
             path = f"{file._index_path}.{_digest([str(signature)])[:16]}.lock"

@@ -260,7 +260,10 @@ def n_blocks() -> int:
 
 
 def devices(library: str) -> list[AbstractContextManager]:
-    """Return a context manager for each GPU, which makes it the current device of `library` ("numba" or "torch")."""
+    """Return a context manager for each GPU, which makes it the current device of `library` ("numba" or "torch").
+
+    Where torch finds none, there is one that does nothing.
+    """
     if library == "torch":
         import torch
 

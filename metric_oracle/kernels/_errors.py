@@ -43,7 +43,10 @@ def gamma(n: int, u: float = FLOAT32) -> float:
 
 
 def underflow(n: int, u: float = FLOAT32) -> float:
-    """Bound the total error of n results that fall below the least normal number, even if flushed to zero (2.1)."""
+    """Bound the total error of n results below the least normal number of the format of unit roundoff `u` (2.1).
+
+    It covers results that are flushed to zero.
+    """
     return n * _LEAST[u]
 
 
@@ -60,7 +63,8 @@ def product_error(n: int, lengths: float = 1.0, u: float = FLOAT32) -> float:
 def length_error(n: int, u: float = FLOAT64) -> float:
     """Bound the relative error of a computed Euclidean length of n numbers: n roundings in its square, one of the root.
 
-    A length below the square root of n least normal numbers (1e-19 in float32, 1e-154 in float64) is not covered.
+    `u` is the unit roundoff. A length below the square root of n least normal numbers (1e-19 in float32, 1e-154 in
+    float64) is not covered.
     """
     return gamma(n + 1, u)
 

@@ -23,8 +23,8 @@ class Cells(NamedTuple):
     cell_ptr: np.ndarray  # int64[G + 1], its first cell in the array
     matrix: np.ndarray  # int64[R], matrix that each column belongs to
     document: np.ndarray  # int64[H], document of each row, -1 for none
-    # int64[R], in a symmetric matrix the document of each column, so that only one of two mirrored cells is scored; -1
-    # if both are scored
+    # int64[R], -1 if all cells of the column are scored; in a symmetric matrix the document of the column, so that one
+    # of two mirrored cells is scored
     opposite: np.ndarray
     column_of_query_ptr: np.ndarray  # int64[Q + 1], offsets of each query in `column_of_query`
     column_of_query: np.ndarray  # int64[R], the columns that hold each distinct query

@@ -30,7 +30,7 @@ def rows_at_once(path: Path, blocks: int) -> int:
 
 
 def vector(element: Any, n: int = STEP) -> Any:
-    """Return the LLVM type of a vector of n elements."""
+    """Return the LLVM type of a vector of n lanes of the LLVM type `element`."""
     return ir.VectorType(element, n)
 
 

@@ -41,8 +41,7 @@ class TwoFamilies(NamedTuple):
     second: int | np.integer  # first feature id of the second family
     unread: np.ndarray  # int64[2, n_lists + 1], how many lists of each family are still unread after i lists
     hidden: np.ndarray  # int64[2], the most matches of each family beyond `FULL`, which a count of one byte cannot show
-    # int32[2, C], the most that one match of each family adds to the score of a document of each bucket, in units of 1
-    # / ONE
+    # int32[2, C], the most that one match of each family adds to the score in each bucket, in steps of 1 / ONE
     weight: np.ndarray
 
 

@@ -51,8 +51,8 @@ class Scratch(NamedTuple):
     wide: np.ndarray  # float32[R, w], token states of the report
     turned: np.ndarray  # float32[R, w], the same rotated
     codes: np.ndarray  # uint8[R, w], their codes
-    # float64[R, 3], 1 / length of each state; step of its code, and length of what the code leaves out, of its unit
-    # vector
+    # float64[R, 3], 1 / length of each state; of its unit vector the step of the code, and the length that this leaves
+    # out
     measured: np.ndarray
     weights: np.ndarray  # float64[R], weight of each token
     terms: np.ndarray  # float32[R, 2], step and margin of each token

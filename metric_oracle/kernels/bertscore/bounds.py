@@ -163,7 +163,8 @@ def _add_cells(u, begin, n_tokens, corpus, work):
 def bound_precisions(documents, corpus, work, margins):
     """Write upper and lower bounds on the precision of documents, by the cells of their tokens.
 
-    `work.upper` and `work.lower`, float32[I], get those of `documents`, int[I], ascending.
+    `work.upper` and `work.lower`, float32[I], get those of `documents`, int[I], ascending. Those of a document whose
+    tokens have no weight are 0 and 2.
     """
     for i in range(len(documents)):
         u = np.int64(documents[i])
@@ -366,7 +367,8 @@ def bound_codes_below(u, corpus, coded, work, margins):
     """Return lower bounds on precision and recall of document u, from the codes of its tokens.
 
     The terms of the upper bound are subtracted instead of added. The loop adds |B'e| (see `codec.py`), which is small.
-    It is subtracted twice afterwards: from each token for precision, and the greatest one for recall.
+    It is subtracted twice afterwards: from each token for precision, and the greatest one for recall. Without any
+    weight the bound on the precision is 2, as in `bound_precisions`.
     """
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)

@@ -67,8 +67,7 @@ class Items(NamedTuple):
     offset: np.ndarray  # float32[I], upper bound on the number that is added to an item's score
     error: float  # maximum of `offset` minus that number
     alone: bool  # every document is one item with an offset of 0
-    # int64[I + 1], offsets whose differences are the numbers of corpus rows of each item that no list of the query
-    # excludes
+    # int64[I + 1], offsets whose differences are the numbers of rows of each item that no list of the query excludes
     row_ptr: np.ndarray
     least: float = -np.inf  # items whose score plus offset is certainly below this may be left out
 

@@ -224,7 +224,8 @@ def stages(works):
 class Backend(Kernel):
     """BERTScore on CPUs."""
 
-    part: int = F1
+    part: int = F1  # PRECISION, RECALL or F1: which of them is the score
+    # precision and recall of pairs that a search scored, by query and document
     scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=all_pairs.QUERIES)
 

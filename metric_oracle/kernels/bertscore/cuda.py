@@ -476,7 +476,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         listed = min(n_listed(k), n)
 
         def make(block):
-            """Compute the lists of a block of queries on a GPU."""
+            """Return the lists of a block of queries, computed on a GPU."""
             return _listed(corpus, batch, [(q, items) for q in block], listed, self.part)
 
         lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in places]

@@ -21,7 +21,7 @@ class Corpus(NamedTuple):
 
     states: np.ndarray  # float32[T, d], or float16 seen as uint16
     ptr: np.ndarray  # int64[D + 1], offset of each document's tokens
-    # float32[T + 16], weight of each token in the order of the codes, and padding that is read but not used.
+    # float32[T + 16], weight of each token in the order of the codes; the last 16 are read but not used
     weights: np.ndarray
     document_weight: np.ndarray  # float64[D], sum of a document's weights
     weight_of_id: np.ndarray  # float64[ids], weight of each token id, for the exact score

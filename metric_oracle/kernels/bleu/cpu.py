@@ -24,7 +24,7 @@ class Bleu(NamedTuple):
     family: int
     unigrams: int  # number of unigrams of the query that occur in the corpus
     reference_length: int | np.integer  # number of words of the query
-    # float64[reference_length + 1], brevity penalty of each candidate length; longer candidates have none.
+    # float64[reference_length + 1], brevity penalty of each candidate length; longer candidates have none
     penalty: np.ndarray
     # family n - 1 holds the n-grams of order n
     index: Features  # type: ignore[assignment]
@@ -220,8 +220,8 @@ def _score_pairs(order, coco, queries, query, document, index, mark, out):
 class Backend(driver.DrivenKernel):
     """BLEU on CPUs."""
 
-    order: int
-    coco: bool
+    order: int  # maximum order of n-grams, 1 to 4
+    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""

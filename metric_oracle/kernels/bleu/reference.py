@@ -21,7 +21,7 @@ def score(candidate, reference, *, order, coco):
 
 
 def _matches(candidate, reference, n):
-    """Return the number of clipped matches of n-grams: each of the reference's matches once."""
+    """Return the number of matches of n-grams of `n` tokens; each n-gram of the reference matches once at most."""
     free = Counter(_ngrams(reference, n))
     matches = 0
     for gram in _ngrams(candidate, n):

@@ -16,7 +16,7 @@ class LabelCorpus(NamedTuple):
 
     vectors: np.ndarray  # int8[D, 14]
     row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each vector in `row_id`
-    row_id: np.ndarray  # int64[N]
+    row_id: np.ndarray  # int64[N], corpus rows
 
 
 class LabelBatch(NamedTuple):

@@ -95,7 +95,7 @@ def _similarity(index, squares, reference_squares, mark, weight, d, order, begin
 
 @jit
 def _similarities(index, squares, reference_squares, mark, weight, d):
-    """Return the similarities of document d and the query for the four orders; the others are fields of `CiderD`."""
+    """Return the four similarities of document d and the query, by order; the other parameters are as in `CiderD`."""
     begin = index.fwd_ptr[d]
     s1 = _similarity(index, squares, reference_squares, mark, weight, d, 0, begin)
     begin += index.sizes[0, d]

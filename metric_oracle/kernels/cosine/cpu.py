@@ -60,7 +60,7 @@ class Corpus(NamedTuple):
     """Distinct vectors of a corpus."""
 
     vectors: np.ndarray  # float32[D, d], unit vectors
-    # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `kernels.cosine.codes`.
+    # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `pack_codes`
     codes: np.ndarray
     measured: np.ndarray  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`
     row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
     """Distinct vectors of a batch of queries."""
 
     vectors: np.ndarray  # float32[Q, d], unit vectors
-    codes: np.ndarray  # float32[Q, K], see `kernels.cosine.codes`
+    codes: np.ndarray  # float32[Q, K], see `make_codes`
     measured: np.ndarray  # float64[2], the two numbers of `Measured` for these codes
 
 

@@ -14,7 +14,7 @@ class PositiveCorpus(NamedTuple):
 
     positive: np.ndarray  # bool[D, 13], which labels are positive
     row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
-    row_id: np.ndarray  # int64[N]
+    row_id: np.ndarray  # int64[N], corpus rows
 
 
 class PositiveBatch(NamedTuple):

@@ -92,7 +92,7 @@ class Backend(driver.DrivenKernel):
 
 
 def _counts(corpus, batch, query, document):
-    """Return, for pairs, how many n-grams are shared, the candidate's and the reference's: int64[n] each."""
+    """Return, for pairs, how many n-grams are shared, in the candidate and in the reference: int64[n] each."""
     shared = matches(corpus, batch, query, document)[0]
     return shared, corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
 

@@ -39,7 +39,7 @@ def _products(queries, documents, measure, multiply):
 class Backend(ScoredWhole):
     """Agreement and F1 of labels on CPUs."""
 
-    measure: str
+    measure: str  # "agreement" or "f1"
 
     def score_all(self, corpus, batch, chosen):
         """Yield, for each of the chosen distinct queries, its scores with all documents: float64[D]."""

@@ -216,8 +216,8 @@ def _score_pairs(family_a, family_b, queries, query, document, index, mark, out)
 class Backend(driver.DrivenKernel):
     """RadGraph F1 on CPUs."""
 
-    family_a: int
-    family_b: int
+    family_a: int  # family whose F1 is computed
+    family_b: int  # the second family, the one after it, or -1 for none
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""

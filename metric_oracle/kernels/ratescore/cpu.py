@@ -17,7 +17,7 @@ from metric_oracle.kernels.ratescore.score import FACTORS, NOTHING, WEIGHTS, cos
 class Backend(ScoredWhole):
     """RaTEScore on CPUs."""
 
-    matrix: str
+    matrix: str  # "long" or "short", see `reference.score`
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the score of every document (distinct list of entities) with each of the chosen queries: float64[D]."""

@@ -37,8 +37,7 @@ class Positions(NamedTuple):
 
     ptr: np.ndarray  # int64[S + 2], entries of slot s are `ptr[s] : ptr[s + 1]`
     block: np.ndarray  # int64[E], block of each entry, ascending within a slot
-    # uint64[E + 1]; bit i of an entry is set if the query's word 64 * block + i is the slot's word. The last entry is
-    # 0.
+    # uint64[E + 1]; bit i of an entry says whether the query's word 64 * block + i is the slot's; the last is 0
     bits: np.ndarray
 
 
@@ -317,7 +316,7 @@ def _score_pairs(coco, query, document, texts, documents, slot, out):
 class Backend(driver.DrivenKernel):
     """ROUGE-L on CPUs."""
 
-    coco: bool = False
+    coco: bool = False  # compute pycocoevalcap's form instead of rouge-score's, see `score.py`
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""

@@ -34,9 +34,9 @@ class Corpus(NamedTuple):
     # int32[...], word i of document d is `word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]`; shorter documents of a
     # group leave entries of -1, which are not read
     word: Any
-    group_ptr: Any  # int64[ceil(D / GROUP)]
+    group_ptr: Any  # int64[ceil(D / GROUP)], offset of each group of documents in `word`
     length: Any  # int32[D], number of words
-    rows: Any  # int32[D], corpus rows of each document
+    rows: Any  # int32[D], number of corpus rows of each document
 
 
 class Texts(NamedTuple):
@@ -44,15 +44,14 @@ class Texts(NamedTuple):
 
     length: Any  # int32[B], number of words, including those that do not occur in the corpus
     n_blocks: Any  # int32[B], blocks of `BITS` words that occur in the corpus, at least 1
-    # int64[B + 1], offset of the hash table of each query in `key`: open addressing from `word & (size - 1)`, sizes are
-    # powers of two
+    # int64[B + 1], offset in `key` of the hash table of each query: open addressing from `word & (size - 1)`, where the
+    # size is a power of two
     table_ptr: Any
     key: Any  # int32[H], word id, -1 for a free entry
     first: Any  # int32[H], first position entry of the word in `block` and `bits`
     last: Any  # int32[H], and the end of these
     block: Any  # int32[E], block of each entry, ascending within a word
-    # uint64[E], bit i of an entry is set if word `BITS * block + i`, not counting words that were left out, is that
-    # word
+    # uint64[E], bit i of an entry says whether word `BITS * block + i`, of those that were not left out, is the word
     bits: Any
     state: Any  # uint64[W, T], scratch of each thread of a launch, for the blocks of the longest query
 

@@ -19,7 +19,7 @@ class MaskCorpus(NamedTuple):
 
     masks: np.ndarray  # uint64[D], one bit per keyword
     row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
-    row_id: np.ndarray  # int64[N]
+    row_id: np.ndarray  # int64[N], corpus rows
 
 
 class MaskBatch(NamedTuple):
@@ -86,12 +86,12 @@ class Backend(Kernel):
 
 
 def _counts(corpus, batch, query, document):
-    """Return, for pairs, how many keywords are shared, the candidate's and the reference's: int64[n] each."""
+    """Return, for pairs, how many keywords are shared, in the candidate and in the reference: int64[n] each."""
     candidates, references = corpus.masks[document], batch.masks[query]
     return [np.bitwise_count(masks).astype(np.int64) for masks in (candidates & references, candidates, references)]
 
 
 def _f1(shared, n_candidate, n_reference):
-    """Return the F1 of arrays of counts, float64[n], with the same division of integers as `temporal_f1`."""
+    """Return the F1 of arrays of counts, float64[n], by the division of integers of `temporal_f1`; 1 if both are 0."""
     total = n_candidate.astype(np.int64) + n_reference
     return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))

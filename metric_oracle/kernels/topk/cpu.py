@@ -22,8 +22,7 @@ class Best(NamedTuple):
 
     document: np.ndarray  # int32[D], the documents of the heap
     score: np.ndarray  # float64[D], their scores; `score[i]` is at most those of its children, 2 i + 1 and 2 i + 2
-    # int64[3], number of documents in the heap; of the corpus rows that they stand for; and of those with the least
-    # score
+    # int64[3], numbers of documents in the heap, of their corpus rows, and of the rows of those with the least score
     state: np.ndarray
     floor: np.ndarray  # float64[1], documents with a lower score are not inserted
     # int32[n], for each document of the corpus, the most of its rows that one list of the query excludes
