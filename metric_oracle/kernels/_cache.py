@@ -91,7 +91,7 @@ def sources(module: str) -> str:
 
 
 def _digest(parts: Iterable[str]) -> str:
-    """Return the SHA-256 of strings, joined by line ends, as hexadecimal digits."""
+    """Return the SHA-256 of `parts`, strings, joined by line ends, as hexadecimal digits."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

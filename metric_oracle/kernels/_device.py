@@ -67,7 +67,7 @@ class OnDevice(ByLibrary):
 
 
 def lacking(library: str) -> str:
-    """Return why "numba", "torch" or "triton" cannot use a GPU; an empty string if it can."""
+    """Return why `library`, "numba", "torch" or "triton", cannot use a GPU; an empty string if it can."""
     if library == "numba":
         if config.ENABLE_CUDASIM:
             return ""
@@ -121,8 +121,9 @@ def _ask_driver(least: tuple[int, int]) -> str:
 def plain_arithmetic(device: str) -> Iterator[None]:
     """Context manager in which torch sums float16 and float32 products in float32: no TF32, float16 sums or autocast.
 
-    Bounds on rounding errors assume this. The settings belong to the process: the first of several threads that enters
-    makes them, and the last one that leaves restores the former settings.
+    `device` is torch's name of the device, such as "cuda". Bounds on rounding errors assume this arithmetic. The
+    settings belong to the process: the first of several threads that enters makes them, and the last one that leaves
+    restores the former settings.
     """
     import torch
 
@@ -280,8 +281,8 @@ def devices(library: str) -> list[AbstractContextManager]:
 def share(library: str, n: int, work: Callable[[int, int, int], None]) -> None:
     """Divide n queries among the GPUs and call ``work(device, first, last)`` for each share, queries first .. last - 1.
 
-    With several GPUs each call has a thread of its own; with one GPU the caller's thread does the work. The error of
-    the first device that failed is raised after all have ended.
+    With several GPUs each call has a thread of its own; with one GPU the caller's thread does the work. The GPU is the
+    current device of `library`. The error of the first device that failed is raised after all have ended.
     """
     contexts = devices(library)[: max(n, 1)]
     edges = np.linspace(0, n, len(contexts) + 1).astype(int).tolist()

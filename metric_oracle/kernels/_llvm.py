@@ -23,7 +23,8 @@ I8, I16, I32, I64, F16, F32, F64 = (
 def rows_at_once(path: Path, blocks: int) -> int:
     """Return how many rows of a matrix product are computed at once, so that all their sums stay in vector registers.
 
-    The sums take 24 of 32 registers, or 8 of 16. `blocks` is the number of vectors of 16 lanes per row.
+    The sums take 24 of the 32 registers of an instruction set, `path`, or 8 of 16. `blocks` is the number of vectors of
+    16 lanes per row.
     """
     n_sums = 24 if path.registers == 32 else 8
     return min(max(n_sums * path.register_bytes // (4 * STEP * blocks), 1), 12)

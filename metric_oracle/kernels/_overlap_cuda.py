@@ -79,7 +79,7 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
     scan_tiles = make_scan(_count, estimate, WORDS)
 
     def scan(corpus, queries, families, tile, selection, collect):
-        """Score all documents for one query per block, as `make_scan` describes.
+        """Score all documents for one query per block, as the function of `make_scan` does; `families` are the options.
 
         Exactness
         ---------
@@ -156,7 +156,7 @@ class OverlapScan(Scan):
 
 @jit
 def _cut(post_ptr, post_unit, first, last):
-    """Return the posting lists of the documents first .. last - 1 alone, renumbered from 0: offsets, documents."""
+    """Return both arrays of the posting lists with the documents first .. last - 1 alone, renumbered from 0."""
     ptr = np.zeros(len(post_ptr), np.int64)
     begin = np.empty(len(post_ptr) - 1, np.int64)
     for v in range(len(begin)):

@@ -211,8 +211,9 @@ def _group(counts, scorer, j, theta, stop, buckets):
 def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
     """Read, for the buckets lo .. hi - 1, every list that was read for one of them; return how many lists that are.
 
-    `ids` are the query's features in the order of reading, `stop` is that of `Visits`. Buckets leave the first loop of
-    `find_best` from both ends, so those that lack a list are at the ends of the run.
+    `ids` are the query's features in the order of reading, `stop` is that of `Visits`, and `saturate` that of
+    `read_postings`. Buckets leave the first loop of `find_best` from both ends, so those that lack a list are at the
+    ends of the run.
     """
     i, n_lists = stop[lo], stop[lo]
     for j in range(lo, hi):
@@ -372,7 +373,10 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 
 @inner
 def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
-    """Run `find_best` with the features `ids` of one family, in any order, counted in row `row` of `work.counts`."""
+    """Run `find_best` with the features `ids` of one family, in any order, counted in row `row` of `work.counts`.
+
+    The other parameters are those of `find_best`.
+    """
     ids = by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
     visits.minimum[:] = 1
     visits.demanded[:] = -1.0

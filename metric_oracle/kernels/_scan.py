@@ -330,7 +330,8 @@ def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: A
 def _finish(queries, record, score, row_ptr, row_id, k, best: Best, answers):
     """Write the k best rows of each query for `finish`; return how many documents of the check belong in a list.
 
-    `best` is scratch; `row_ptr` and `row_id` are those of the corpus.
+    `queries`, `record` and `score` are those of `finish`, `row_ptr` and `row_id` those of the corpus; `best` is
+    scratch.
     """
     n = len(queries)
     start = np.zeros(n + 1, np.int64)

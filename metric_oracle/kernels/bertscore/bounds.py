@@ -356,7 +356,10 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
 
 @jit
 def bound_codes(u, corpus, coded, work, margins, above):
-    """Return upper bounds on precision and recall of document u, by `bound_by_codes` from all tokens at once."""
+    """Return upper bounds on precision and recall of document u, by `bound_by_codes` from all tokens at once.
+
+    The parameters are those of `bound_by_codes`.
+    """
     known = Known(np.inf, np.inf, 0.0, -np.inf, True)
     precision, recall, _, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
     return precision, recall

@@ -6,6 +6,9 @@ and `codec.py` explain cells and codes.
 Dropping is safe: an item is dropped only if a bound on its score, proven in the README, is below the threshold. The
 threshold is the score of the k-th best row among those scored so far, so it never exceeds the final one. Ties stay,
 because a bound that equals the threshold drops nothing.
+
+In parameters, `part` says which score is searched for (PRECISION, RECALL, F1 or MEAN), `margins` are the `Margins` and
+`tables` the `Tables` of `bounds.py`, `query` is a `Query`, `work` a `Work`, and `scores` an `ItemScores`.
 """
 
 from typing import NamedTuple
@@ -236,8 +239,8 @@ def _similar_length(n, items, corpus):
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
     """List in `work` the items that bounds by cells do not drop, and the best for a warm start; return both numbers.
 
-    It is compiled without reference counts, as `search_codes`: those of the slices of `work` would take a sixth of the
-    time.
+    `threshold`, float64[1], is that of `ItemScores`. It is compiled without reference counts, as `search_codes`: those
+    of the slices of `work` would take a sixth of the time.
     """
     n_items = len(items.document)
     n = len(query.weights)

@@ -135,8 +135,8 @@ def in_order(values: np.ndarray, ptr: np.ndarray, order: np.ndarray | None) -> n
 def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
     """Sort the rows of each document by descending radius, in place, in the arrays of `PER_TOKEN` in `out`.
 
-    Return, for each row, the place of its token in the document, uint16[T]. The cells bound tokens of large radius
-    worst, so a search reads the codes of these tokens first.
+    Return, for each row, the place of its token in the document, uint16[T]; `ptr` has the offset of each document. The
+    cells bound tokens of large radius worst, so a search reads the codes of these tokens first.
     """
     order = np.empty(len(out["radius"]), np.uint16)
     for u, end in _blocks(ptr):
@@ -151,7 +151,10 @@ def _sort_by_radius(out: dict[str, np.ndarray], ptr: np.ndarray) -> np.ndarray:
 
 
 def _blocks(ptr: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the first document and the end of each block: documents of at most BLOCK tokens, or one longer document."""
+    """Yield the first document and the end of each block: documents of at most BLOCK tokens, or one longer document.
+
+    `ptr`, int64[D + 1], has the offset of each document's tokens.
+    """
     u = 0
     while u < len(ptr) - 1:
         end = max(int(np.searchsorted(ptr, ptr[u] + BLOCK, side="right")) - 1, u + 1)

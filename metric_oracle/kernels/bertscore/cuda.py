@@ -372,7 +372,10 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
 
 
 def _block(resident, states, weights):
-    """Lay out the token states and weights of a batch of queries on the device, as a `Block` for the Triton kernel."""
+    """Lay out the token states and weights of a batch of queries on the device, as a `Block` for the Triton kernel.
+
+    `resident` has the basis of their codes.
+    """
     import torch
 
     lengths = np.array([len(x) for x in states])

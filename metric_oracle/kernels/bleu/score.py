@@ -69,7 +69,7 @@ def _denominator(matched, total, coco):
 def geometric_mean(m1, m2, m3, m4, length, order, coco):
     """Return the geometric mean of the precisions of orders 1 to `order` for a candidate of `length` tokens.
 
-    m1 .. m4 are its clipped matches of each order.
+    m1 .. m4 are its clipped matches of each order, and `coco` is as in `precision`.
     """
     above = _numerator(m1, coco)
     below = _denominator(m1, length, coco)

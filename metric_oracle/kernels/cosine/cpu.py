@@ -1,7 +1,8 @@
 """Cosine search: products of short codes bound every cosine; the remaining documents are scored in float64.
 
 A thread searches for a block of up to QUERIES queries, one tile (run of blocks of documents) after another. Its memory
-is that of one tile, whatever the size of the corpus; only documents that are listed take more.
+is that of one tile, whatever the size of the corpus; only documents that are listed take more. In parameters, `error`
+is what `screen_errors` returns.
 """
 
 from dataclasses import dataclass
@@ -334,7 +335,7 @@ def _compare(bound, product, exact, error, closest):
 
 @jit
 def _multiply_code(codes, document, code):
-    """Return the product of a document's code with `code`, that of a query."""
+    """Return the product of a document's code, in `codes`, with `code`, that of a query."""
     total = np.float32(0)
     for j in range(len(code)):
         total += codes[document // BLOCK, j, document % BLOCK] * code[j]

@@ -5,7 +5,7 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def jaccard(shared, n_candidate, n_reference):
-    """Return the size of the intersection of two sets over that of their union; 0 if both sets are empty.
+    """Return the size of the intersection of two sets over that of their union; 0 if nothing is shared.
 
     It is one division of integers, so equal fractions are equal floats.
     """

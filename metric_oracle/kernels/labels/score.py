@@ -21,7 +21,7 @@ def agreement(equal, compared):
 
 @scalar
 def f1(matched, size_candidate, size_reference):
-    """Return the F1 of two sets of positive labels from the sizes of intersection and sets; 0 if nothing is shared."""
+    """Return the F1 of two sets of positive labels from the number that both share and their sizes; 0 if that is 0."""
     if matched == 0:
         return 0.0
     return 2.0 * matched / (size_candidate + size_reference)

@@ -263,7 +263,10 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
 
 @jit
 def _count_pairs(batch, query, document, texts, space, out):
-    """Write the numbers of matches and chunks of pairs, ``query[i]`` and ``document[i]``, into `out`, int64[2, n]."""
+    """Write the numbers of matches and chunks of pairs, ``query[i]`` and ``document[i]``, into `out`, int64[2, n].
+
+    `texts` are the documents, and `space` is scratch.
+    """
     for i in range(len(query)):
         q = query[i]
         if i == 0 or query[i - 1] != q:

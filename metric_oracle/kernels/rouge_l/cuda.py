@@ -161,7 +161,7 @@ _scan_tiles = make_scan(_count, _estimate, TILE)
 
 @kernel
 def scan_rouge_l(corpus, queries, coco, tile, selection, collect):
-    """Score all documents for one query per block, as `make_scan` describes; `coco` is that of `RougeL`.
+    """Score all documents for one query per block, as the function of `make_scan` does; `coco` is that of `RougeL`.
 
     Exactness
     ---------

@@ -5,7 +5,7 @@ from metric_oracle.kernels._jit import scalar
 
 @scalar
 def temporal_f1(shared, n_candidate, n_reference):
-    """Return the F1 of two sets of keywords from the sizes of intersection and sets; 1 if both are empty.
+    """Return the F1 of two sets of keywords from the number that both share and their sizes; 1 if both are empty.
 
     It is one division of integers, so equal fractions are equal floats.
     """

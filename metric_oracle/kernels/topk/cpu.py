@@ -243,9 +243,9 @@ def expand(best, row_ptr, row_id, k, answers, q):
 
 @jit
 def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score, out_ties):
-    """Write the k best rows of list `place`, their scores and ties: int64[k], float64[k], int64[k]; see `expand`.
+    """Write the k best rows of list `place`, their scores and ties, into `out_row`, `out_score` and `out_ties`.
 
-    Where there are fewer, they are -1, 0 and 0.
+    Where there are fewer, they are -1, 0 and 0. The other parameters are those of `expand`.
     """
     n = best.state[0]
     filled = 0
