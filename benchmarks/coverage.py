@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.machine import Row
+from metric_oracle.findings.corpus_bleu import corpus_bleu
 from metric_oracle.raters.failure_modes import study_test
 from metric_oracle.raters.interrater import ICC, intraclass
 from metric_oracle.raters.rank_correlation import (
@@ -24,7 +25,6 @@ from metric_oracle.raters.rank_correlation import (
     interval_record,
     side,
 )
-from metric_oracle.retrieval.corpus_bleu import corpus_bleu
 from metric_oracle.retrieval.rerank import binomial_interval
 from metric_oracle.statistics import (
     FEW,

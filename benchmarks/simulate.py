@@ -19,10 +19,10 @@ import pyarrow as pa
 from benchmarks import machine
 from benchmarks.coverage import coverage
 from benchmarks.machine import Row
+from metric_oracle.findings.results import Scores
 from metric_oracle.raters.failure_modes import study_test
 from metric_oracle.raters.interrater import draw_raters, other_raters
 from metric_oracle.raters.rank_correlation import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import bootstrap_p, resample_means
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.table_cells import crg_of_means

@@ -8,8 +8,6 @@ from metric_oracle.api.scoring import compute as compute, score as score
 from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
 from metric_oracle.api.searching import merge as merge, open_index as open_index
 from metric_oracle.api.searching import retrieve as retrieve, verify as verify
-from metric_oracle.copies.layout import write_overlap as write_overlap
-from metric_oracle.copies.plot import plot_overlap as plot_overlap
 from metric_oracle.copies.report import overlap as overlap
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
@@ -19,7 +17,6 @@ from metric_oracle.metrics import list_metrics as list_metrics
 from metric_oracle.mining.mine import merge_mined as merge_mined, mine as mine
 from metric_oracle.mining.pairs import pairs as pairs
 from metric_oracle.mining.selection import Selection as Selection
-from metric_oracle.presentation.expectation_plot import plot_histogram as plot_histogram
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite
 from metric_oracle.raters.interrater import agreement as agreement
@@ -32,11 +29,10 @@ from metric_oracle.raters.plots import plot_alignment as plot_alignment, plot_fa
 from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
 from metric_oracle.raters.ratings import read_ratings as read_ratings
 from metric_oracle.retrieval.options import SearchOptions as SearchOptions
-from metric_oracle.retrieval.results import read_results as read_results, read_scores as read_scores
+from metric_oracle.findings.finding import write_finding
+from metric_oracle.findings.results import read_results as read_results, read_scores as read_scores
 from metric_oracle.samples.best_of import BestOf as BestOf, best_of as best_of
 from metric_oracle.samples.consensus import Consensus as Consensus, consensus as consensus
-from metric_oracle.samples.curve_plot import plot_best_of as plot_best_of
-from metric_oracle.samples.layout import write_best_of as write_best_of
 from metric_oracle.statistics import interval as interval
 from metric_oracle.survey.create import SurveyOptions as SurveyOptions
 from metric_oracle.survey.create import create_survey as create_survey
@@ -53,3 +49,9 @@ from metric_oracle.tables.study_folder import write_study as write_study
 __version__: str
 study = run_study
 write_table = write
+# One function under the names that it had for each kind of result.
+write_best_of = write_finding
+plot_best_of = write_finding
+write_overlap = write_finding
+plot_overlap = write_finding
+plot_histogram = write_finding

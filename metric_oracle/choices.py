@@ -12,9 +12,11 @@ INTERVALS = ("bca", "percentile", LEGACY)
 IDENTICAL = ("once", "show")  # equal candidates of a survey
 ORDERS = ("shared", "per-rater")
 SHAPES = ("triplet", "n-tuple", "labeled-pair", "labeled-list", "trec")  # of pairs to train on
+RESTRICTIONS = ("exclude", "min_score", "where")  # options that leave rows out of lists
 STRATEGIES = ("top", "random")  # which candidates of a list are kept
-# Endings of files of results, and of tables.
+# Endings of files of results, of tables and of figures.
 RESULTS = (".parquet", ".csv", ".jsonl")
 TABLES = (".md", ".tex", ".csv", ".parquet", ".jsonl")
+FIGURES = (".png", ".svg", ".pdf")
 # Numbers of resamples: with fewer, the ends of a 95 % interval are two or three draws; more take hours and no one sees.
 FEWEST, MOST = 100, 1_000_000

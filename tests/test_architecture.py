@@ -1,7 +1,7 @@
 """Imports point one way; what must stay light, stays light.
 
-    cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining -> presentation -> api
-        -> retrieval -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
+    cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining -> api
+        -> retrieval -> findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `arguments`, `errors`, `files`, `metrics`,
 `public`, `statistics` and `typed` are leaves. `web` serves and renders pages and knows nothing of what they show.
@@ -26,7 +26,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"arguments", "choices", "errors", "metrics", "progress", "public"}
-ENGINE = LEAVES | {"corpora", "files", "indexes", "retrieval", "sealed", "sources"}
+ENGINE = LEAVES | {"corpora", "files", "findings", "indexes", "retrieval", "sealed", "sources"}
 ALLOWED = {
     "arguments": {"errors", "typed"},
     "choices": set(),
@@ -46,24 +46,25 @@ ALLOWED = {
     "encoders": LEAVES | {"corpora", "files", "sealed"},
     "sources": LEAVES | {"corpora", "encoders"},
     "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sealed", "sources"},
-    "retrieval": LEAVES | {"cluster", "corpora", "files", "indexes", "kernels", "sealed", "sources", "statistics"},
+    "findings": LEAVES | {"corpora", "files", "indexes", "sealed", "statistics"},
+    "retrieval": LEAVES | {"cluster", "corpora", "files", "findings", "indexes", "kernels", "sealed", "sources",
+                            "statistics"},
     "api": ENGINE | {"cluster", "lazy"},
-    "presentation": ENGINE | {"api", "statistics"},
-    "tables": ENGINE | {"api", "kernels", "presentation", "statistics"},
-    "copies": ENGINE | {"api", "presentation", "statistics"},
+    "tables": ENGINE | {"api", "kernels", "statistics"},
+    "copies": ENGINE | {"api", "statistics"},
     "mining": ENGINE | {"api", "cluster"},
-    "samples": ENGINE | {"api", "presentation", "statistics", "tables"},
-    "raters": ENGINE | {"encoders", "presentation", "statistics", "tables"},
+    "samples": ENGINE | {"api", "statistics", "tables"},
+    "raters": ENGINE | {"encoders", "statistics", "tables"},
     "survey": ENGINE | {"api", "raters", "tables", "web"},
-    "explorer": ENGINE | {"api", "copies", "kernels", "presentation", "raters", "samples", "statistics", "tables",
+    "explorer": ENGINE | {"api", "copies", "kernels", "raters", "samples", "statistics", "tables",
                          "web"},
-    "synthetic": ENGINE | {"api", "presentation", "raters"},
-    "bench": ENGINE | {"api", "kernels", "presentation", "synthetic"},
-    "commands": LEAVES | {"api", "bench", "copies", "explorer", "mining", "presentation", "raters", "samples", "survey",
+    "synthetic": ENGINE | {"api", "raters"},
+    "bench": ENGINE | {"api", "kernels", "synthetic"},
+    "commands": LEAVES | {"api", "bench", "copies", "explorer", "findings", "mining", "raters", "samples", "survey",
                           "synthetic", "tables", "web"},
     "cli": LEAVES | {"commands", "typed"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
-    "": ENGINE | {"api", "copies", "lazy", "mining", "presentation", "public", "raters", "samples", "statistics",
+    "": ENGINE | {"api", "copies", "lazy", "mining", "public", "raters", "samples", "statistics",
                 "survey", "tables"},
 }  # fmt: skip
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
@@ -177,18 +178,18 @@ def test_no_import_points_up():
         ("retrieval/search.py", "from metric_oracle.api import retrieve"),
         ("retrieval/search.py", "from metric_oracle.tables import study"),
         ("tables/study.py", "from metric_oracle.raters import interrater"),
-        ("presentation/terminal.py", "from metric_oracle import cli"),
-        ("presentation/terminal.py", "from metric_oracle.kernels import topk"),
+        ("findings/tables.py", "from metric_oracle import cli"),
+        ("findings/tables.py", "from metric_oracle.kernels import topk"),
         ("retrieval/search.py", "import tests.conftest"),
         ("tables/study.py", "if True:\n    from metric_oracle import cli"),
-        ("presentation/terminal.py", "from metric_oracle.commands import output"),
+        ("findings/tables.py", "from metric_oracle.commands import output"),
         ("commands/output.py", "from metric_oracle import cli"),
         ("tables/systems.py", "from metric_oracle.web import server"),
-        ("presentation/terminal.py", "from metric_oracle.web import render"),
+        ("findings/tables.py", "from metric_oracle.web import render"),
         ("web/server.py", "from metric_oracle.commands import output"),
         ("web/server.py", "from metric_oracle.kernels import topk"),
         ("commands/search.py", "from metric_oracle.kernels import topk"),
-        ("commands/search.py", "from metric_oracle.retrieval.results import Results"),
+        ("commands/search.py", "from metric_oracle.retrieval.search import search"),
         ("commands/search.py", "def f():\n    from metric_oracle.corpora.reports import read_reports"),
         ("commands/training.py", "from metric_oracle.encoders.crepe_training import train"),
         ("commands/search.py", "from metric_oracle.api.searching import retrieve"),
@@ -197,7 +198,7 @@ def test_no_import_points_up():
         ("api.py", "from metric_oracle.cli import main"),
         ("api.py", "from metric_oracle import tables"),
         ("metrics.py", "import numpy"),
-        ("statistics.py", "from metric_oracle.retrieval.results import Scores"),
+        ("statistics.py", "from metric_oracle.findings.results import Scores"),
         ("metrics.py", "from metric_oracle.indexes import index"),
         ("errors.py", "from metric_oracle import metrics"),
         ("__init__.py", "from metric_oracle.kernels import topk"),
@@ -220,7 +221,7 @@ def test_the_checker_rejects(path, source):
         ("kernels/bertscore/cuda.py", "from .cpu import search\ndef f():\n    import torch"),
         ("indexes/vectors.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
         ("cli.py", "from metric_oracle.commands import output\nfrom metric_oracle.errors import InputError"),
-        ("commands/search.py", "from metric_oracle import api\nfrom metric_oracle.presentation import terminal"),
+        ("commands/search.py", "from metric_oracle import api\nfrom metric_oracle.findings import views"),
         ("retrieval/search.py", "import_module(f'metric_oracle.kernels.{kernel}.cpu')"),
     ],
 )
@@ -315,8 +316,10 @@ def test_public_names_are_loaded_when_used():
     has_numpy, n_names, *names = done.stdout.split()
     assert (has_numpy, n_names) == ("True", str(len(metric_oracle.__all__)))
     assert not {"metric_oracle.cluster", "metric_oracle.indexes.remote", "metric_oracle.retrieval.remote"} & {*names}
+    of_findings = ("write_best_of", "plot_best_of", "write_overlap", "plot_overlap", "plot_histogram")
+    others = {"study": "run_study", "write_table": "write", **dict.fromkeys(of_findings, "write_finding")}
     for name in metric_oracle.__all__:
-        assert getattr(metric_oracle, name).__name__ == {"study": "run_study", "write_table": "write"}.get(name, name)
+        assert getattr(metric_oracle, name).__name__ == others.get(name, name)
     assert dir(metric_oracle) == sorted(metric_oracle.__all__)
     with pytest.raises(AttributeError, match=r"^module 'metric_oracle' has no attribute 'nothing'$"):
         metric_oracle.nothing  # noqa: B018

@@ -26,8 +26,8 @@ from metric_oracle import api, cli
 from metric_oracle.commands import output
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
-from metric_oracle.presentation.terminal import answers_table, info_table
-from metric_oracle.retrieval.results import Results, read_results
+from metric_oracle.findings.results import Results, read_results
+from metric_oracle.findings.views import answers_table, info_table
 from metric_oracle.synthetic.demo import COMMANDS
 from support import SECRET
 

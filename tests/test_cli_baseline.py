@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
-from metric_oracle.presentation.expectation_plot import plot_histogram
-from metric_oracle.presentation.matplotlib_io import check_plot
-from metric_oracle.presentation.terminal import answers_table, expectation_table
-from metric_oracle.retrieval.results import read_results
+from metric_oracle.findings.figures import check_plot
+from metric_oracle.findings.results import read_results
+from metric_oracle.findings.views import answers_table
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
 READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 12 rows\n"
@@ -34,9 +33,10 @@ def vectors(corpus):
     return ["--corpus-vectors", corpus["train_embeddings"], "--query-vectors", corpus["test_embeddings"]]
 
 
-def rendered(table):
+def rendered(*parts):
     console = Console(file=io.StringIO(), width=160)
-    console.print(table)
+    for part in parts:
+        console.print(part)
     return console.file.getvalue()
 
 
@@ -92,7 +92,7 @@ def test_tables(corpus, index):
     shown = rendered(answers_table(api.baseline(index, batch, "identity", "radgraph")))
     assert "radgraph identity" in shown
     found = api.expectation(index, batch, "radgraph")
-    shown = rendered(expectation_table(found))
+    shown = rendered(*found.view())
     assert f"12 test reports x 120 reports, mean score {found.table['mean'].to_numpy().mean():.4f}" in shown
     assert all(name in shown for name in ("mean", "sd", "q05", "q95", "max"))
     assert "error" not in shown
@@ -103,7 +103,7 @@ def test_plot(oracle, given, tmp_path, ending):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"p{ending}"
     code, out, err = oracle("baseline", "expectation", *given, "--plot", path)
-    assert (code, err) == (0, f"{READ}{path}: 1,440 pairs\n")
+    assert (code, err) == (0, f"{READ}{path}: 12 lines, mean score 0.0456\n")
     assert len(out.splitlines()) == 12
     begin = path.read_bytes()
     assert begin.startswith(b"\x89PNG" if ending == ".png" else b"<?xml")
@@ -119,7 +119,7 @@ def test_plot_shows_counts_and_mean(corpus, index, tmp_path, monkeypatch):
     monkeypatch.setattr(
         matplotlib.figure.Figure, "savefig", lambda figure, *a, **o: (drawn.append(figure), real(figure, *a, **o))
     )
-    plot_histogram(found, tmp_path / "p.png")
+    found.write(tmp_path / "p.png")
     axes = drawn[0].axes[0]
     values, edges, _ = axes.patches[0].get_data()
     assert values.tolist() == pytest.approx((100 * found.counts / (12 * 120)).tolist())

@@ -12,7 +12,7 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.files import new_folder
-from metric_oracle.retrieval.results import read_results
+from metric_oracle.findings.results import read_results
 from metric_oracle.tables.study_steps import working_folder
 from support import write
 

@@ -22,10 +22,10 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.crepe import Crepe
+from metric_oracle.findings.results import read_scores
+from metric_oracle.findings.views import scores_table
 from metric_oracle.metrics import METRICS
-from metric_oracle.presentation.terminal import scores_table
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.results import read_scores
 from support import SECRET, assert_refused, write
 from support.crepe import write_tiny
 

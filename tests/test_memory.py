@@ -13,8 +13,8 @@ import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS, Labels, Vectors
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import SEARCHED
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.embeddings import as_vectors
 from metric_oracle.sources.labels import as_labels

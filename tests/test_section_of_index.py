@@ -7,9 +7,9 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.presentation.short_signature import short_signature
+from metric_oracle.findings.results import read_results, read_scores
+from metric_oracle.findings.signature import short_signature
 from metric_oracle.retrieval.rerank import Pool, plan_rerank
-from metric_oracle.retrieval.results import read_results, read_scores
 from support import assert_refused, write
 
 HEADER = ("study_id", "findings", "impression")

@@ -19,8 +19,9 @@ from metric_oracle.retrieval.baselines import plan_baseline as plan_baseline
 from metric_oracle.retrieval.expectation import plan_expectation as plan_expectation
 from metric_oracle.retrieval.options import SearchOptions as SearchOptions
 from metric_oracle.retrieval.plan import plan as plan
-from metric_oracle.retrieval.results import Results as Results, check_out as check_out
-from metric_oracle.retrieval.results import read_results as read_results, read_scores as read_scores
+from metric_oracle.findings.results import Results as Results
+from metric_oracle.findings.writing import check_out as check_out
+from metric_oracle.findings.results import read_results as read_results, read_scores as read_scores
 from metric_oracle.sources.availability import (
     check_device as check_device,
     check_installed as check_installed,

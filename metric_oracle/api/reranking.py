@@ -10,13 +10,13 @@ from metric_oracle.api.scoring import open_crepe
 from metric_oracle.api.searching import chosen, loaded
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval import rerank as _rerank
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.rerank import RerankPlan
-from metric_oracle.retrieval.results import Results
 
 
 @called("rerank")

@@ -10,6 +10,7 @@ from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.errors import InputError, called, option
+from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
@@ -17,7 +18,6 @@ from metric_oracle.retrieval import pairs as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import with_pair_models
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.sources.inputs import attached_sources
 from metric_oracle.sources.pair_models import open_pair_models
 

@@ -13,6 +13,7 @@ from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_
 from metric_oracle.arguments import check_in_range
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
+from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import METRICS, Metric, get_metric
@@ -20,7 +21,6 @@ from metric_oracle.progress import Progress
 from metric_oracle.retrieval.expectation import BINS_OF_STUDY, QUANTILES, Expectation, plan_expectation
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import open_runner, plan
-from metric_oracle.retrieval.results import Results, read_results
 from metric_oracle.sources.inputs import Inputs, load_inputs
 
 __all__ = ["baseline", "build_index", "expectation", "merge", "open_index", "retrieve", "verify"]

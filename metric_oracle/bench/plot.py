@@ -7,7 +7,7 @@ import numpy as np
 
 from metric_oracle.bench.search import Row, seconds_text
 from metric_oracle.choices import DEVICES
-from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
+from metric_oracle.findings.figures import new_figure, write_figure
 from metric_oracle.retrieval.machine import machine
 from metric_oracle.retrieval.pool import n_threads
 

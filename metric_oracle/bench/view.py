@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from metric_oracle.bench.search import seconds_text
-from metric_oracle.presentation.paper_table import Entry, PaperTable, entry
+from metric_oracle.findings.tables import Entry, PaperTable, entry
 
 
 def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:

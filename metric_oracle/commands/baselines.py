@@ -12,7 +12,7 @@ from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, one_metric
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import load_tests
-from metric_oracle.commands.output import Destination, deliver_results, note, progress
+from metric_oracle.commands.output import Destination, deliver_finding, progress
 from metric_oracle.commands.search import PLAIN, check_encoder, show_answers
 
 app = typer.Typer(
@@ -99,16 +99,8 @@ def expectation(shared: Shared, to: Destination) -> None:
     The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
     """
     from metric_oracle import api
-    from metric_oracle.presentation.terminal import expectation_table
 
     plan, batch = shared.plan(api.plan_expectation)
     with progress("test reports") as step:
         statistics = plan.run(batch, step)
-    if to.plot is not None:
-        from metric_oracle.presentation.expectation_plot import plot_histogram
-
-        plot_histogram(statistics, to.plot)
-        note(f"{to.plot}: {statistics.counts.sum():,} pairs")
-    mean = statistics.table["mean"].to_numpy().mean()
-    summary = f"{statistics.table.num_rows:,} lines, mean score {mean:.4f}"
-    deliver_results(to, statistics, lambda: [expectation_table(statistics)], summary)
+    deliver_finding(to, statistics)

@@ -1,14 +1,12 @@
 """The command overlap."""
 
-from functools import partial
-
 import typer
 
-from metric_oracle.choices import RESULTS
+from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, named_files, used
 from metric_oracle.commands.inputs import check_owner, written_by
-from metric_oracle.commands.output import Destination, note, page_lines, progress, table_lines
+from metric_oracle.commands.output import Destination, deliver_finding, note, progress
 from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -19,7 +17,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "overlap",
     "oracle overlap INDEX R2Gen=r2gen.csv --references test.csv",
     "oracle overlap INDEX R2Gen=r2gen.csv WCL=wcl.csv --references test.csv \\\n--out copies.md --pairs copies.csv",
-    endings=(".md", ".tex", ".csv", ".parquet", ".jsonl"),
+    endings=TABLES,
     formats=o.FORMATS,
     plot=True,
 )
@@ -43,10 +41,7 @@ def overlap(
     4-grams, and how often a report is nearer to a training report than to the human report of its study.
     """
     from metric_oracle import api
-    from metric_oracle.copies.layout import layout, views, write_overlap
-    from metric_oracle.copies.plot import plot_overlap
     from metric_oracle.copies.report import overlap as measure
-    from metric_oracle.presentation.paper_table import RENDERERS
 
     if references is None:
         _check_reading(reading, of_models)
@@ -61,14 +56,7 @@ def overlap(
     if pairs is not None:
         api.Results(listed, result.signature).write(pairs)
         note(f"{pairs}: each report and its nearest training report")
-    if to.plot is not None:
-        plot_overlap(result, to.plot)
-        note(f"{to.plot}: {len(read)} sets")
-    texts = {
-        **table_lines(api.Results(result.table, result.signature)),
-        **page_lines(RENDERERS, layout(result), result.signature),
-    }
-    to.deliver(lambda: views(result, listed), texts, result.summary(), partial(write_overlap, result))
+    deliver_finding(to, result, lambda: result.view(listed))
 
 
 def _check_reading(reading: o.Reading, of_models: o.ModelsReading) -> None:

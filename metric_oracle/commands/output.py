@@ -88,7 +88,7 @@ class Destination:
 
             api.check_out(self.out, self.inputs, endings=endings)
         if self.plot is not None:
-            from metric_oracle.presentation.matplotlib_io import check_plot
+            from metric_oracle.findings.figures import check_plot
 
             check_plot(self.plot, [Path(given) for given in self.inputs if given])
 
@@ -159,25 +159,9 @@ def signed(signature: Mapping[str, Any]) -> Any:
     """Return the signature line, which is shown under a table."""
     from rich.text import Text
 
-    from metric_oracle.presentation.short_signature import short_signature
+    from metric_oracle.findings.signature import signature_line
 
-    return Text(f"signature: {short_signature(signature)}", style="dim", overflow="fold")
-
-
-def csv_lines(table: Any) -> Iterator[str]:
-    """Yield an Arrow table as one CSV text, with a header and without the last line end."""
-    from pyarrow import BufferOutputStream, csv
-
-    from metric_oracle import api
-
-    buffer = BufferOutputStream()
-    csv.write_csv(api.without_nan(table), buffer)
-    yield buffer.getvalue().to_pybytes().decode("utf-8", "surrogateescape").removesuffix("\n")
-
-
-def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
-    """Return the functions that make the lines of a table of results as JSON Lines and as CSV."""
-    return {"jsonl": results.json_lines, "csv": lambda: csv_lines(results.table)}
+    return Text(signature_line(signature), style="dim", overflow="fold")
 
 
 def page_lines(renderers: Mapping[str, Callable[..., str]], *content: Any) -> dict[str, Callable[[], list[str]]]:
@@ -189,6 +173,17 @@ def page_lines(renderers: Mapping[str, Callable[..., str]], *content: Any) -> di
     return {form: partial(lines, render) for form, render in renderers.items()}
 
 
+def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
+    """Return the functions that make the lines of a table of results as JSON Lines and as CSV."""
+
+    def csv_lines() -> Iterator[str]:
+        from metric_oracle.findings.writing import csv_text
+
+        yield csv_text(results.numbers).removesuffix("\n")
+
+    return {"jsonl": results.json_lines, "csv": csv_lines}
+
+
 def deliver_results(
     to: Destination,
     results: Any,
@@ -198,6 +193,25 @@ def deliver_results(
 ) -> None:
     """Deliver a result with a table and a method that writes it, such as `Results` and `Scores`."""
     to.deliver(view, table_lines(results), summary, write or results.write)
+
+
+def deliver_finding(
+    to: Destination, finding: Any, view: Callable[[], Iterable[Any]] | None = None, brief: bool = False
+) -> None:
+    """Deliver a `Finding`: its figure to --plot, the rest to --out or printed; `view` replaces its own view.
+
+    With `brief` the view is also shown when the result is written to a file.
+    """
+    if to.plot is not None:
+        finding.write(to.plot)
+        note(f"{to.plot}: {finding.summary()}")
+
+    def text(form: str) -> Iterator[str]:
+        yield finding.text(form).removesuffix("\n")
+
+    view = view or finding.view
+    texts = {form: partial(text, form) for form in ("md", "tex", "csv", "jsonl")}
+    to.deliver(view, texts, finding.summary(), finding.write, view if brief else None)
 
 
 @contextmanager

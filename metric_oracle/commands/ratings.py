@@ -103,7 +103,7 @@ def compare_metrics(
     texts are known, metrics of this tool are scored and timed as well, and the set without pairs of equal texts is
     added under its name with a star. --plot draws the agreement as bars.
     """
-    from metric_oracle.presentation.matplotlib_io import check_plot
+    from metric_oracle.findings.figures import check_plot
     from metric_oracle.raters import metric_agreement
     from metric_oracle.raters import plots as ratings_plots
     from metric_oracle.raters.metric_agreement_layout import comparison_tables
@@ -203,18 +203,20 @@ def agreement(
 def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any) -> None:
     """Deliver tables: as in a paper on a terminal, in Markdown and in LaTeX; all numbers in other formats."""
     from metric_oracle import api
-    from metric_oracle.presentation import paper_table
+    from metric_oracle.findings.finding import write_tables
+    from metric_oracle.findings.signature import sources_line
+    from metric_oracle.findings.tables import RENDERERS
 
     def view() -> list[Any]:
-        note(paper_table.sources_line(result.signature))
+        note(sources_line(result.signature))
         return [*shown, signed(result.signature)]
 
     def write(path: Any) -> None:
-        paper_table.write_tables(path, every, numbers, result.signature)
+        write_tables(path, every, numbers, result.signature)
 
     texts = {
         **table_lines(api.Results(numbers, result.signature)),
-        **page_lines(paper_table.RENDERERS, every, result.signature),
+        **page_lines(RENDERERS, every, result.signature),
     }
     to.deliver(view, texts, result.summary(), write)
 
@@ -242,7 +244,7 @@ def fit_composite(
     oracle retrieve -m composite searches under the fitted sum. With --scores or --samples, TABLE is a file of counted
     errors as for oracle align.
     """
-    from metric_oracle.presentation.paper_table import plain
+    from metric_oracle.findings.tables import plain
     from metric_oracle.raters.fit_composite import fit_composite as fit
     from metric_oracle.raters.layout import composite_table
 

@@ -8,7 +8,7 @@ from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names
 from metric_oracle.commands.inputs import attached, check_models, written
-from metric_oracle.commands.output import Destination, note, page_lines, progress, signed, table_lines
+from metric_oracle.commands.output import Destination, deliver_finding, note, progress, table_lines
 from metric_oracle.commands.search import PLAIN
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -53,8 +53,6 @@ def consensus(
     from metric_oracle import api
     from metric_oracle.samples.consensus import consensus as choose
     from metric_oracle.samples.consensus import paths_of
-    from metric_oracle.samples.groups import write_table
-    from metric_oracle.samples.layout import consensus_table
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
     out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
@@ -68,16 +66,15 @@ def consensus(
         )
     for file, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
         if file is not None:
-            write_table(file, table(), chosen.signature)
+            api.Results(table(), chosen.signature).write(file)
             note(f"{file}: {chosen.summary()}")
-    results = chosen.to_results()
     to.out = next(iter(paths), out)
     to.deliver(
-        lambda: [consensus_table(chosen)],
-        table_lines(results),
+        chosen.view,
+        table_lines(chosen),
         ", also ".join([f"{len(chosen.samples.ids):,} reports", *map(str, list(paths)[1:])]),
         lambda path: chosen.write(out or path),
-        lambda: [consensus_table(chosen)],
+        chosen.view,
     )
 
 
@@ -119,10 +116,7 @@ def best_of(
     oracle baseline write.
     """
     from metric_oracle import api
-    from metric_oracle.presentation.paper_table import RENDERERS
     from metric_oracle.samples.best_of import best_of as measure
-    from metric_oracle.samples.curve_plot import plot_best_of
-    from metric_oracle.samples.layout import best_of_tables, write_best_of
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
     _check(to, best_scores, "scores")
@@ -144,17 +138,8 @@ def best_of(
             seed=seed,
             progress=step,
         )
-    if to.plot is not None:
-        plot_best_of(best, to.plot)
-        note(f"{to.plot}: {best.summary()}")
     if best_scores is not None:
         scores = best.to_scores()
         scores.write(best_scores)
         note(f"{best_scores}: {scores.signature['system']}, {scores.table.num_rows:,} studies")
-    tables = best_of_tables(best)
-    to.deliver(
-        lambda: [*tables, signed(best.signature)],
-        {**table_lines(best.to_results()), **page_lines(RENDERERS, tables, best.signature)},
-        best.summary(),
-        lambda path: write_best_of(best, path),
-    )
+    deliver_finding(to, best)

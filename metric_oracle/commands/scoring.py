@@ -56,7 +56,7 @@ def score(
 ) -> None:
     """Score a model's reports against the radiologists' reports of the same studies, joined on ids."""
     from metric_oracle import api
-    from metric_oracle.presentation.terminal import scores_table
+    from metric_oracle.findings.views import scores_table
 
     if published_names and to.out is None:
         raise InputError(
@@ -273,10 +273,8 @@ def study(
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
     _deliver_comparison(to, compared, partial(write_study, systems, compared), f"{compared.summary()}{table}", brief)
     if copies is not None and out is not None:
-        from metric_oracle.copies.layout import write_overlap
-
         for name in ("overlap.md", "overlap.csv"):
-            write_overlap(copies, out / name)
+            copies.write(out / name)
         note(f"{out / 'overlap.md'}: {copies.summary()}")
 
 

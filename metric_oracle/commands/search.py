@@ -211,7 +211,7 @@ def show_answers(to: Destination, results: Any, batch: Any = None, components: b
     """Show or write the results of a search or a baseline."""
 
     def view() -> list[Any]:
-        from metric_oracle.presentation.terminal import answers_table
+        from metric_oracle.findings.views import answers_table
 
         return [answers_table(results, texts, components)]
 
@@ -279,7 +279,7 @@ def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
 
 
 def _show_info(index: Any, to: Destination) -> None:
-    from metric_oracle.presentation.terminal import info_table
+    from metric_oracle.findings.views import info_table
 
     def line() -> list[str]:
         return [json.dumps({"folder": str(index.folder), **index.manifest, "metrics": index.metrics})]
@@ -300,7 +300,7 @@ def metrics(to: Destination) -> None:
         return [buffer.getvalue().removesuffix("\n")]
 
     def view() -> list[Any]:
-        from metric_oracle.presentation.metrics_view import metrics_view
+        from metric_oracle.findings.views import metrics_view
 
         return metrics_view(rows)
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +27,20 @@ from metric_oracle.copies.measure import (
 )
 from metric_oracle.corpora.joining import check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import without_nan
+from metric_oracle.findings.cells import ALIKE, Record, over
+from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import PaperTable, pivot, plain
+from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.results import Frames
 from metric_oracle.statistics import (
-    LEVEL,
     Array,
     Interval,
     Resampled,
@@ -51,6 +53,17 @@ from metric_oracle.statistics import (
 HUMAN = "human"
 LIMITS = (0.9, 0.8, 0.7)
 N_SENTENCES = 5
+SHOWN_PAIRS = 10
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("set", "line")),
+        *((name, pa.float64()) for name in ("value", "low", "high", "difference", "difference_low", "difference_high")),
+        ("reports", pa.int64()),
+    ]
+)
+_NO_INTERVAL = Interval(np.nan, np.nan)
+_WIDE = 4  # panels side by side in the figure
+_BLUE, _LIGHT, _GREY = "#2f6ea5", "#a9c7e2", "#9aa0a6"
 
 
 class Line(NamedTuple):
@@ -70,8 +83,26 @@ class Cell(NamedTuple):
     difference_interval: Interval | None = None
 
 
+def _value(record: Record) -> str:
+    """Return the cell of a value."""
+    scale, form = _form(record["line"])
+    return over(record["value"], record["low"], record["high"], form, scale=scale, alike=record["degenerate"])
+
+
+def _difference(record: Record) -> str:
+    """Return the cell of a difference from the human test reports."""
+    scale, form = _form(record["line"])
+    low, high, alike = (record[f"difference_{name}"] for name in ("low", "high", "degenerate"))
+    return over(record["difference"], low, high, f"+{form}", scale=scale, alike=alike)
+
+
+def _form(line: str) -> tuple[float, str]:
+    """Return the factor and the format of the numbers of a line: shares are percentages."""
+    return (1.0, "z.0f") if line.endswith("median") else (100.0, "z.1f")
+
+
 @dataclass(frozen=True, repr=False)
-class Overlap(OneLine, Frames):
+class Overlap(Finding):
     """Copies and near copies of a training corpus in sets of reports.
 
     Attributes
@@ -97,18 +128,105 @@ class Overlap(OneLine, Frames):
         return list(dict.fromkeys(line for _, line in self.cells))
 
     @property
-    def table(self) -> pa.Table:
+    def numbers(self) -> pa.Table:
         """Columns set, line, value, low, high, difference, difference_low, difference_high, reports."""
+        return without_nan(pa.Table.from_pylist(self._rows(), _SCHEMA))
+
+    @property
+    def table(self) -> pa.Table:
+        """The numbers."""
+        return self.numbers
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the numbers, each also with `degenerate` of its interval and of that of the difference."""
         rows = []
         for (name, line), cell in self.cells.items():
-            ends = cell.interval[:2] if cell.interval else (None, None)
-            others = cell.difference_interval[:2] if cell.difference_interval else (None, None)
-            rows.append((name, line, cell.value, *ends, cell.difference, *others, len(self.sets[name].reports.ids)))
-        kinds = (pa.string(), pa.string(), *[pa.float64()] * 6, pa.int64())
-        names = ("set", "line", "value", "low", "high", "difference", "difference_low", "difference_high", "reports")
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        return without_nan(pa.table(arrays, names=names))
+            ends, of_difference = cell.interval or _NO_INTERVAL, cell.difference_interval or _NO_INTERVAL
+            row = {"set": name, "line": line, "value": cell.value, "low": ends.low, "high": ends.high}
+            row |= {"degenerate": ends.degenerate, "difference": cell.difference, "reports": len(self.sets[name].run)}
+            row |= {"difference_low": of_difference.low, "difference_high": of_difference.high}
+            rows.append(row | {"difference_degenerate": of_difference.degenerate})
+        return rows
+
+    def tables(self) -> list[PaperTable]:
+        """Return the table of values, and that of differences from the human test reports."""
+        cells, compared = self._rows(), [name for name in self.sets if name != HUMAN]
+        counts = "; ".join(
+            f"{plain(name)} {self.distinct[name]:,} of {len(self.sets[name].run):,}" for name in self.sets
+        )
+        notes = [
+            (
+                "Shares in %, runs in words, each with its 95 % interval over studies. A line such as rouge-l ≥ 0.9 is "
+                "the share whose best training report reaches that score."
+            ),
+            f"Distinct reports: {counts}. A resample repeats studies, so that this has no interval.",
+        ]
+        if any(cell["degenerate"] for cell in cells):
+            notes.append(ALIKE)
+        if self.signature["masked"]:
+            notes.append("Markers of de-identification were removed before the comparison; the last line counts them.")
+        values = pivot("Overlap with the training corpus", cells, "line", "set", _value, first="line")
+        if HUMAN not in self.sets or not compared:
+            return [replace(values, notes=notes)]
+        of_human = {cell["line"] for cell in cells if cell["set"] == HUMAN}
+        others = [cell for cell in cells if cell["set"] != HUMAN and cell["line"] in of_human]
+        notes.append(
+            "Human reports are often training reports: only the difference from them says that a model copies."
+        )
+        title = "Difference from the human test reports, paired"
+        return [values, pivot(title, others, "line", "set", _difference, notes, "line")]
+
+    def view(self, pairs: pa.Table | None = None) -> list[Any]:
+        """Return what a terminal shows: the tables, and the first rows of `pairs`, which the method `pairs` returned.
+
+        If `pairs` has the texts of reports, these are shown, and the most frequent sentences of each set follow.
+        """
+        shown = super().view()
+        has_text = pairs is not None and "text" in pairs.column_names
+        for row in () if pairs is None else pairs.slice(0, SHOWN_PAIRS).to_pylist():
+            of_run = f" of {row['run_id']}" if row["run_id"] else ""
+            shown.append(
+                one_line(
+                    f"{row['set']} {row['query_id']}: {row['longest_run']} words in a row{of_run}; "
+                    f"nearest {row['candidate_id']}, rouge-l {row['rouge-l']:.4f}"
+                )
+            )
+            shown += [one_line(row["text"])] if has_text else []
+        for row in self.sentences().to_pylist() if has_text else ():
+            shown.append(one_line(f"{row['set']}: {row['reports']:,} reports have: {row['sentence']}"))
+        return shown
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: the shares of each line; a dashed line is that of the human test reports."""
+        lines = [line for line in self.lines if not line.endswith("median")]
+        names = list(self.sets)
+        rows = -(-len(lines) // _WIDE)
+        figure = new_figure(2.5 * _WIDE, rows * (0.8 + 0.25 * len(names)))
+        grid = figure.subplots(rows, _WIDE, squeeze=False, sharey=True).ravel()
+        for axes, line in zip(grid, lines, strict=False):
+            for y, name in enumerate(names):
+                cell = self.cells.get((name, line))
+                if cell is None or cell.value != cell.value:
+                    continue
+                if cell.interval is not None:
+                    ends = [100 * cell.interval.low, 100 * cell.interval.high]
+                    axes.plot(ends, [y, y], color=_LIGHT, linewidth=4, solid_capstyle="butt")
+                axes.plot(100 * cell.value, y, "o", color=_BLUE, markersize=3)
+            if (HUMAN, line) in self.cells:
+                axes.axvline(100 * self.cells[HUMAN, line].value, color=_GREY, linestyle="--", linewidth=0.9, zorder=0)
+            axes.set_title(line, fontsize=8)
+            axes.set_xlabel("% of reports" if "grams" not in line else "% of n-grams", fontsize=7)
+            axes.tick_params(labelsize=7, length=2)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.margins(y=0.6 / max(len(names), 2))
+            if axes.get_xlim()[1] < 1:  # nothing but zeros
+                axes.set_xlim(-0.5, 10)
+        for axes in grid[len(lines) :]:
+            axes.set_visible(False)
+        for axes in grid[::_WIDE]:
+            axes.set_yticks(range(len(names)), [literal(plain(name)) for name in names])
+        grid[0].invert_yaxis()
+        return figure
 
     def pairs(self, text: bool = False) -> pa.Table:
         """Return every report and its nearest training report by ROUGE-L, the worst copies first.
@@ -256,11 +374,10 @@ def overlap(
         "masked": mask,
         "reports": max(len(numbers.run) for numbers in measured.values()),
         "sets": {},
-        "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
-        "version": version("metric-oracle"),
+        "bootstrap": bootstrap("study", resamples, seed),
     }
     distinct = {name: len(set(numbers.folded_texts)) for name, numbers in measured.items()}
-    return Overlap(measured, _cells(measured, resamples, seed), distinct, signature)
+    return Overlap(measured, _cells(measured, resamples, seed), distinct, signed(**signature))
 
 
 def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:

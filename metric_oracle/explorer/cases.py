@@ -24,12 +24,12 @@ from metric_oracle.errors import InputError
 from metric_oracle.explorer.copied_cases import CopiedCases
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
+from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import COMPOSITE, METRICS, REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import score_rows
-from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, POOL, YARDSTICKS, name_of_results, oracle_name

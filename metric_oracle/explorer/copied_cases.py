@@ -12,9 +12,9 @@ from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
 from metric_oracle.copies.report import HUMAN, LIMITS
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut, rouge_spans
+from metric_oracle.findings.results import read_signed
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
-from metric_oracle.retrieval.results import read_signed
 from metric_oracle.statistics import difference
 
 _GRAMS, _NEW = f"n_{NOVELTY}grams", f"new_{NOVELTY}grams"

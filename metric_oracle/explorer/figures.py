@@ -7,9 +7,8 @@ from typing import Any
 
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
-from metric_oracle.presentation.expectation_plot import draw_histogram
-from metric_oracle.presentation.matplotlib_io import picture
-from metric_oracle.presentation.paper_table import PaperTable, entry
+from metric_oracle.findings.figures import picture
+from metric_oracle.findings.tables import PaperTable, entry
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
 from metric_oracle.raters.layout import mean_tables, significant_table
 from metric_oracle.raters.metric_agreement import Alignment, align
@@ -72,7 +71,11 @@ def _of_chance(expectation: Expectation) -> tuple[Any, ...]:
     cells = [entry(f"{expectation.table[name].to_numpy().mean():z.4f}") for name in names]
     title = f"Scores of a test report with all reports, mean over {expectation.table.num_rows:,} test reports"
     table = PaperTable(title, names, [(str(expectation.signature["metric"]), cells)])
-    return [table], f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean.", draw_histogram
+    return (
+        [table],
+        f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean.",
+        Expectation.figure,
+    )
 
 
 def _of_alignment(alignment: Alignment) -> tuple[Any, ...]:

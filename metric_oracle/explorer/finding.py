@@ -17,9 +17,9 @@ from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases, Read
 from metric_oracle.explorer.evidence import Span
 from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
+from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.comparison import Difference, compare
 from metric_oracle.tables.comparison_layout import title

@@ -41,8 +41,8 @@ from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_s
 from metric_oracle.explorer.images import TYPES, Images
 from metric_oracle.explorer.opposites import marked
 from metric_oracle.explorer.rows import fits, headings, informative, main_metric, rows, shown_columns
+from metric_oracle.findings.signature import short_signature
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
-from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 

@@ -15,8 +15,8 @@ from metric_oracle.explorer.finding import copies_of, strips
 from metric_oracle.explorer.finding_view import SHAPES, places
 from metric_oracle.explorer.rows import informative
 from metric_oracle.files import replacing
-from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval.results import check_out
+from metric_oracle.findings.signature import short_signature
+from metric_oracle.findings.writing import check_out
 from metric_oracle.web.render import STATIC, templates
 
 

@@ -23,6 +23,8 @@ from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.files import checksum, exclusive, identify, replacing
+from metric_oracle.findings.results import AFTER, FIXED
+from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.store import Strings, to_arrow
@@ -37,7 +39,6 @@ from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote import opened_set
-from metric_oracle.retrieval.results import AFTER, FIXED, check_out
 from metric_oracle.retrieval.search import encode_for
 from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, opened, read_json, record_of, seal, write_json
 from metric_oracle.sources.inputs import Inputs

@@ -19,13 +19,13 @@ from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
+from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
 from metric_oracle.raters.interrater import RESAMPLES
 from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
-from metric_oracle.retrieval.results import check_out
 from metric_oracle.sealed import seal
 from metric_oracle.statistics import FEW, LEVEL, Array, varies
 from metric_oracle.tables.score_names import direction_of

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.console import Group
 
-from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
+from metric_oracle.findings.cells import NOTHING
+from metric_oracle.findings.tables import Entry, PaperTable, entry
 from metric_oracle.raters.failure_modes import FailureModes
 from metric_oracle.raters.fit_composite import Composite
 from metric_oracle.raters.interrater import BETWEEN, Agreement

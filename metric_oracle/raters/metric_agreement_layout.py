@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, entry
+from metric_oracle.findings.cells import NOTHING
+from metric_oracle.findings.tables import Entry, PaperTable, entry
 from metric_oracle.raters.interrater import PERFECT, RADIOLOGISTS
 from metric_oracle.raters.layout import agreement_entry, interval_lines, kind_name, p_text, rater_name
 from metric_oracle.raters.metric_agreement import (

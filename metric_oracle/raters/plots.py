@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.presentation.matplotlib_io import literal, new_figure, write_figure
-from metric_oracle.presentation.paper_table import plain
+from metric_oracle.findings.figures import literal, new_figure, write_figure
+from metric_oracle.findings.tables import plain
 from metric_oracle.raters.failure_modes import FailureModes
 from metric_oracle.raters.interrater import RADIOLOGISTS
 from metric_oracle.raters.layout import agreement_entry, candidate_name, category_title, kind_name

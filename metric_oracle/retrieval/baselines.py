@@ -29,6 +29,7 @@ from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import Index
@@ -39,7 +40,6 @@ from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
-from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 from metric_oracle.retrieval.sharded import rows_like, score_pairs
 from metric_oracle.sources.contract import Attachment

@@ -1,7 +1,7 @@
 """Expected scores of random retrieval: exact means over the whole corpus, deviations, quantiles and a histogram."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.choices import RESULTS
 from metric_oracle.errors import InputError
+from metric_oracle.findings.cells import number_of
+from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.results import read_signed
+from metric_oracle.findings.tables import PaperTable, listing
+from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
@@ -19,18 +26,18 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
-from metric_oracle.retrieval.results import Results, read_signed
 from metric_oracle.retrieval.search import signature
 from metric_oracle.retrieval.sharded import score_all, sides_of
 from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY, MOST_BINS = 128, 1024
+SHOWN_QUERIES = 20
 FINEST = -10  # exponent of the smallest width of a bin, 2**-10
 
 
-@dataclass(frozen=True)
-class Expectation:
+@dataclass(frozen=True, repr=False)
+class Expectation(Finding):
     """Statistics of the scores of every query with all corpus rows.
 
     Attributes
@@ -53,21 +60,53 @@ class Expectation:
     signature: dict[str, Any]
 
     @property
-    def as_results(self) -> Results:
-        """The table as `Results`, with the histogram in the signature, for writing."""
-        histogram = {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
-        return Results(self.table, {**self.signature, "histogram": histogram})
+    def numbers(self) -> pa.Table:
+        """The table."""
+        return self.table
+
+    def summary(self) -> str:
+        """Return one line: the number of queries and the mean score."""
+        return f"{self.table.num_rows:,} lines, mean score {self.table['mean'].to_numpy().mean():.4f}"
+
+    def tables(self) -> list[PaperTable]:
+        """Return the score distributions of the first queries, and the mean over all queries."""
+        columns = {name: number_of(name) for name in self.table.column_names if name not in ("query_id", "n")}
+        n, n_rows = self.table.num_rows, self.table["n"][0].as_py()
+        lines = [f"{n:,} test reports x {n_rows:,} reports, mean score {self.table['mean'].to_numpy().mean():.4f}"]
+        if self.signature["error"] > 0:
+            lines.append(f"error of a score at most {self.signature['error']:.1e}")
+        if n > SHOWN_QUERIES:
+            lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+        title = f"{self.signature['metric']} of a random report: exact over the corpus"
+        rows = self.table.slice(0, SHOWN_QUERIES).to_pylist()
+        return [listing(title, rows, "query_id", columns, ["; ".join(lines)], "query")]
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: the share of all pairs in each bin of scores, and the mean."""
+        means, n_rows = self.table["mean"].to_numpy(), self.table["n"][0].as_py()
+        figure = new_figure(6.4, 3.6)
+        axes = figure.subplots()
+        axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="0.65")
+        axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():.4f}")
+        axes.set_xlim(self.edges[0], self.edges[-1])
+        axes.set_xlabel(f"{self.signature['metric']} of a test report and a random report of the corpus")
+        axes.set_ylabel("pairs (%)")
+        axes.set_title(f"{len(means):,} test reports x {n_rows:,} reports", fontsize="medium", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        return figure
 
     def write(self, path: str | Path) -> None:
-        """Write Parquet, CSV or JSON Lines, see `retrieval.results.Results.write`."""
-        self.as_results.write(path)
+        """Write tables, numbers or figure, as other results do; with numbers, the signature has the histogram."""
+        path = Path(path)
+        if path.suffix.lower() not in RESULTS:
+            super().write(path)
+            return
+        histogram = {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
+        write_numbers(path, self.table, {**self.signature, "histogram": histogram})
 
-    def json_lines(self) -> Iterator[str]:
-        """Yield one line of JSON per query."""
-        return self.as_results.json_lines()
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExpectationPlan:
     """A checked expectation, ready to run on queries. Made by `plan_expectation`."""
 

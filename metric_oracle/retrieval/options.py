@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.arguments import check_left_out
+from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
 SETTINGS = tuple(dict.fromkeys(name for record in REPRESENTATIONS.values() for name in record.settings))
-
-# Options that leave rows out of lists.
-RESTRICTIONS = ("exclude", "min_score", "where")
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,19 @@ from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.tables import ids_hint, shown_names
 from metric_oracle.errors import InputError, if_taken, option
 from metric_oracle.files import package_version
+from metric_oracle.findings import corpus_bleu
+from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval import corpus_bleu
 from metric_oracle.retrieval.checks import check_counted, check_queries, counted_entry, section_entry, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs
 from metric_oracle.sources.token_states import Encoding

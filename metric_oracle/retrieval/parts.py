@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
@@ -22,7 +23,6 @@ from metric_oracle.progress import Count
 from metric_oracle.retrieval.answers import layout, listed, strings
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_part
 from metric_oracle.retrieval.search import joined_stages, search
 from metric_oracle.sources.inputs import Inputs
 

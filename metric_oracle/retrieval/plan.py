@@ -11,6 +11,7 @@ import numpy as np
 from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.errors import InputError, option
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, open_index
@@ -25,7 +26,6 @@ from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summan
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.parts import retrieve_part, shards_of
-from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import check_max_memory

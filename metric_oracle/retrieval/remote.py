@@ -13,6 +13,7 @@ import numpy as np
 
 from metric_oracle.cluster import Beat, Runner, Task, WorkerProgress, run_tasks
 from metric_oracle.errors import IndexFormatError
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import Metric
@@ -21,7 +22,6 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import Answer, merge
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import Searched, limit_of, search, searched_of
 from metric_oracle.sources.inputs import Inputs
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import package_version
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
@@ -33,7 +34,6 @@ from metric_oracle.retrieval.merge import Answer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
-from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 

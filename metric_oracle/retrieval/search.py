@@ -12,6 +12,7 @@ import numpy as np
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import ExactnessError
 from metric_oracle.files import package_version
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH
@@ -26,7 +27,6 @@ from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_referen
 from metric_oracle.retrieval.merge import Answer, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
-from metric_oracle.retrieval.results import Results
 from metric_oracle.sources.inputs import Inputs
 
 CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
+from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric
@@ -28,8 +30,6 @@ from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
-from metric_oracle.retrieval.options import RESTRICTIONS
-from metric_oracle.retrieval.results import Results
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.sharded import rows_like
 from metric_oracle.sources.inputs import Inputs

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,29 @@ from metric_oracle.api.scoring import own_sources, shared_models
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called, of_predictions
+from metric_oracle.findings.cells import (
+    ALIKE,
+    Cell,
+    Record,
+    arrow,
+    ends_of,
+    intervals_note,
+    number_of,
+    over_of,
+    p_of,
+)
+from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.results import Results, Scores
+from metric_oracle.findings.signature import signed
+from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval import pairs
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.expected_best import Array, expected_best, points
 from metric_oracle.samples.groups import (
@@ -43,7 +57,7 @@ MEAN = "mean of the samples"
 
 
 @dataclass(frozen=True, repr=False)
-class BestOf(OneLine):
+class BestOf(Finding):
     """The expected best of n samples, and selectors. Made by [`best_of`][metric_oracle.best_of].
 
     Parameters
@@ -90,18 +104,101 @@ class BestOf(OneLine):
         n = len(self.samples.ids)
         return f"{n:,} studies, {sum(self.samples.sizes):,} samples: {', '.join(self.scores)}"
 
+    @property
+    def numbers(self) -> pa.Table:
+        """The curve, the selectors and the levels in one table.
+
+        Rows of the curve have ``n``, rows of selectors ``selector`` and rows of levels ``level``; a column that a row
+        does not have is null.
+        """
+        columns = [*_NAMES, *(name for name in self.selectors.column_names if name not in _NAMES)]
+        table = pa.concat_tables([self.curve, self.selectors, self.levels], promote_options="default")
+        return table.select(columns)
+
     def to_results(self) -> Results:
-        """Return the curve, the selectors and the levels in one table, with the signature.
+        """Return the numbers with the signature.
 
         Returns
         -------
         Results
-            Rows of the curve have ``n``, rows of selectors ``selector`` and rows of levels ``level``; a column that a
-            row does not have is null.
+            The table `numbers`.
         """
-        columns = [*_NAMES, *(name for name in self.selectors.column_names if name not in _NAMES)]
-        table = pa.concat_tables([self.curve, self.selectors, self.levels], promote_options="default")
-        return Results(table.select(columns), self.signature)
+        return Results(self.numbers, self.signature)
+
+    def tables(self) -> list[PaperTable]:
+        """Return, for each metric, the expected best of n, and the selectors with their share of the headroom.
+
+        Returns
+        -------
+        list of PaperTable
+            Two tables for each metric. The notes stand under the last one.
+        """
+        tables = []
+        curve, levels, selectors = (table.to_pylist() for table in (self.curve, self.levels, self.selectors))
+        for metric, how in self.signature["metrics"].items():
+            drawn, chosen = ([row for row in rows if row["metric"] == metric] for rows in (curve + levels, selectors))
+            name = f"{metric} {arrow(how['direction'])}"
+            title = f"Expected best of n samples, {name}"
+            tables.append(listing(title, drawn, _drawn, _DRAWN, first="samples drawn"))
+            tables.append(listing(f"Selectors, {name}", chosen, "selector", _SELECTED, first="selector"))
+        notes = [
+            f"{self.summary()}.",
+            (
+                "The expected best of n samples drawn without replacement, in closed form; its mean is over the "
+                "studies that have at least n samples."
+            ),
+            "Share of the headroom: (selector - mean of the samples) / (best of all samples - mean of the samples).",
+            (
+                f"{intervals_note(self.signature['interval'])} p: permutation test of the difference from the mean of "
+                "the samples, adjusted by Benjamini and Hochberg over all tests here."
+            ),
+        ]
+        if levels:
+            notes.append(
+                "Corpus oracle: the best report of the corpus; chance: the mean of all its reports or of random ones."
+            )
+        if any(row["degenerate"] for row in curve + levels):
+            notes.append(ALIKE)
+        if how_many := ", ".join(f"{count:,} {what}" for what, count in self.signature["left_out"].items()):
+            notes.append(f"Left out: {how_many}.")
+        tables[-1].notes.extend(notes)
+        return tables
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: for each metric the expected best of n with its interval, the levels as lines.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            One panel for each metric.
+        """
+        metrics = list(self.scores)
+        figure = new_figure(3.4 * len(metrics), 3.0)
+        for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+            rows, levels = (
+                [row for row in table.to_pylist() if row["metric"] == metric] for table in (self.curve, self.levels)
+            )
+            drawn, (low, mean, high) = [r["n"] for r in rows], ([r[k] for r in rows] for k in ("low", "mean", "high"))
+            axes.fill_between(drawn, low, high, color="0.85", linewidth=0)
+            axes.plot(drawn, mean, "o-", color="C0", markersize=3, linewidth=1.2)
+            for level, (colour, style) in zip(levels, cycle(_STYLES), strict=False):
+                axes.axhline(level["mean"], color=colour, linestyle=style, linewidth=1)
+                axes.annotate(
+                    literal(level["level"]),
+                    (0, level["mean"]),
+                    xycoords=("axes fraction", "data"),
+                    xytext=(3, 2),
+                    textcoords="offset points",
+                    color=colour,
+                    fontsize="small",
+                )
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(drawn, [str(n) for n in drawn])
+            axes.minorticks_off()
+            axes.set_xlabel("samples drawn (95 % intervals)")
+            axes.set_title(f"{literal(metric)}, expected best", fontsize="medium", loc="left")
+            axes.spines[["top", "right"]].set_visible(False)
+        return figure
 
     def to_scores(self, n: int | None = None) -> Scores:
         """Return the expected best of n samples of each study, which [`compare`][metric_oracle.compare] takes as a row.
@@ -148,6 +245,20 @@ class BestOf(OneLine):
 
 
 _NAMES = ("metric", "n", "selector", "level")
+_STYLES = (("C1", "--"), ("0.4", ":"), ("C2", "-."), ("C4", "--"), ("C5", ":"))  # of levels, in their order
+# The columns of the printed tables.
+_DRAWN: dict[str, Cell] = {"mean": number_of("mean"), "95 % CI": ends_of(), "studies": number_of("studies", ",")}
+_SELECTED: dict[str, Cell] = {
+    "mean": number_of("mean"),
+    "share of headroom": over_of("share", "share_low", "share_high", "z.0f", scale=100, unit=" %"),
+    "difference from the mean": over_of("difference", "difference_low", "difference_high", "+z.4f"),
+    "p adjusted": p_of("p_adjusted"),
+}
+
+
+def _drawn(record: Record) -> str:
+    """Return the name of a row of the curve or of a level."""
+    return f"best of {record['n']:,}" if "n" in record else str(record["level"])
 
 
 def _first(values: Sequence[float] | Array) -> int:
@@ -300,17 +411,16 @@ def best_of(
     tested = [row for row in rows if row["p_value"] is not None]
     for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
         row["p_adjusted"] = p
-    signature = {
-        "kind": "best of n",
-        "metrics": entries(groups, queries, records, options, counted),
-        "samples": signature_of(samples, written.data),
-        "references": digest(queries),
+    signature = signed(
+        kind="best of n",
+        metrics=entries(groups, queries, records, options, counted),
+        samples=signature_of(samples, written.data),
+        references=digest(queries),
         **({"section": queries.section[0]} if queries.section[0] else {}),
-        "interval": {"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
-        "left_out": left_out,
-        "n": len(samples.ids),
-        "version": version("metric-oracle"),
-    }
+        interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
+        left_out=left_out,
+        n=len(samples.ids),
+    )
     best = BestOf(
         pa.Table.from_pylist(curve), pa.Table.from_pylist(rows), _LEVELS.empty_table(), scores, samples, signature
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,18 @@ import pyarrow as pa
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, opened, say_wordless
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
+from metric_oracle.findings.cells import Cell, number_of, text_of
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.results import Results
+from metric_oracle.findings.signature import signed
+from metric_oracle.findings.tables import PaperTable, listing
+from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.results import Results, check_out
 from metric_oracle.samples.groups import (
     Groups,
     checked_metrics,
@@ -28,15 +31,21 @@ from metric_oracle.samples.groups import (
     matrices,
     places_of,
     signature_of,
-    write_table,
 )
 from metric_oracle.sources.inputs import load_inputs
 
 Array = npt.NDArray[np.float64]
+# The columns of the printed table.
+_COLUMNS: dict[str, Cell] = {
+    "chosen samples": number_of("chosen"),
+    "all samples": number_of("all"),
+    "not the first": number_of("changed", ","),
+    "better": text_of("direction"),
+}
 
 
 @dataclass(frozen=True, repr=False)
-class Consensus(OneLine):
+class Consensus(Finding):
     """The chosen sample of each study, for each metric. Made by [`consensus`][metric_oracle.consensus].
 
     Parameters
@@ -122,15 +131,50 @@ class Consensus(OneLine):
             }
         )
 
+    @property
+    def numbers(self) -> pa.Table:
+        """The rows of `table` for each metric, in the order of the metrics."""
+        return pa.concat_tables([self.table(metric) for metric in self.chosen])
+
     def to_results(self) -> Results:
         """Return the chosen reports under all metrics in one table, with the signature.
 
         Returns
         -------
         Results
-            The rows of `table` for each metric, in the order of the metrics.
+            The table `numbers`.
         """
-        return Results(pa.concat_tables([self.table(metric) for metric in self.chosen]), self.signature)
+        return Results(self.numbers, self.signature)
+
+    def tables(self) -> list[PaperTable]:
+        """Return, for each metric, the mean expected score of the chosen samples and of all samples.
+
+        Returns
+        -------
+        list of PaperTable
+            One table.
+        """
+        sizes = self.samples.sizes
+        records = []
+        for metric, how in self.signature["metrics"].items():
+            utilities = [values for values in self.utilities[metric] if len(values) > 1]
+            places = [place for place, size in zip(self.chosen[metric], sizes, strict=True) if size > 1]
+            pairs = list(zip(utilities, places, strict=True))
+            record = {
+                "metric": metric,
+                "chosen": np.mean([values[place] for values, place in pairs]) if pairs else None,
+                "all": np.mean([values.mean() for values, _ in pairs]) if pairs else None,
+                "changed": sum(place > 0 for place in self.chosen[metric]),
+                "direction": how["direction"],
+            }
+            records.append(record)
+        notes = [f"{self.summary()}; expected scores are with the other samples of a study as references"]
+        single = sum(size == 1 for size in sizes)
+        if single:
+            notes.append(f"studies with one sample, which is chosen and has no expected score: {single:,}")
+        if self.signature["weights"] != "equal":
+            notes.append(f"weights of the other samples: {self.signature['weights']}")
+        return [listing("Mean expected score", records, "metric", _COLUMNS, notes, "metric")]
 
     def utility_table(self) -> pa.Table:
         """Return the expected score of every sample under every metric.
@@ -170,7 +214,7 @@ class Consensus(OneLine):
         names = ("study_id", "sample", "reference", "metric", "score")
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
-    def write(self, path: str | Path, metric: str | None = None) -> list[Path]:
+    def write(self, path: str | Path, metric: str | None = None) -> list[Path]:  # type: ignore[override]
         """Write the chosen reports as predictions: Parquet, CSV or JSON Lines by the ending of the path.
 
         Parameters
@@ -192,7 +236,7 @@ class Consensus(OneLine):
         for file in paths.values():
             check_out(file)
         for name, file in paths.items():
-            write_table(file, self.table(name), self.signature_of(name))
+            write_numbers(file, self.table(name), self.signature_of(name))
         return list(paths.values())
 
     def signature_of(self, metric: str) -> dict[str, Any]:
@@ -324,6 +368,5 @@ def consensus(
         "samples": signature_of(samples, given.data),
         **({"section": samples.section[0]} if samples.section[0] else {}),
         "n": len(samples.ids),
-        "version": version("metric-oracle"),
     }
-    return Consensus(samples, chosen, utilities, of_metric, signature)
+    return Consensus(samples, chosen, utilities, of_metric, signed(**signature))

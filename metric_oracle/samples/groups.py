@@ -21,7 +21,6 @@ from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import metric_entries
 from metric_oracle.retrieval.pairs import places_of as places_in
-from metric_oracle.retrieval.results import Results
 from metric_oracle.sources.inputs import Inputs
 
 
@@ -116,11 +115,6 @@ def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
 def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
     """Return the samples of all studies as Inputs, one study after another, and the number of samples of each study."""
     return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)
-
-
-def write_table(path: Path, table: Any, signature: dict[str, Any]) -> None:
-    """Write a table with its signature: Parquet, CSV or JSON Lines by the ending of the path."""
-    Results(table, signature).write(path)
 
 
 def signature_of(samples: Samples, data: Any) -> dict[str, Any]:

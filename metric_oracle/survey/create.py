@@ -41,8 +41,8 @@ from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json
+from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
 from metric_oracle.raters.ratings import CATEGORIES
-from metric_oracle.retrieval.results import FIXED, Results, read_results, read_scores
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sealed import write_json as write_sealed
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey

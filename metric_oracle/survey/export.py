@@ -19,8 +19,8 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder
+from metric_oracle.findings.results import Scores
 from metric_oracle.retrieval.pairs import score
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts, History

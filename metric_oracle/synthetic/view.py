@@ -5,8 +5,8 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from metric_oracle.presentation.paper_table import PaperTable, entry
-from metric_oracle.presentation.terminal import one_line
+from metric_oracle.findings.tables import PaperTable, entry
+from metric_oracle.findings.views import one_line
 from metric_oracle.synthetic.demo import DemoOutcome, encoder_command
 
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import OneLine, html_table
 from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
-from metric_oracle.retrieval.results import Frames, Scores
 from metric_oracle.statistics import (
     FEW,
     LEGACY_SAMPLE,

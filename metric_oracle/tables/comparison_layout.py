@@ -13,10 +13,11 @@ from typing import Any
 
 from metric_oracle.choices import LEGACY
 from metric_oracle.files import replacing
+from metric_oracle.findings import tables as paper_table
+from metric_oracle.findings.cells import NOTHING
+from metric_oracle.findings.tables import Entry, PaperTable, plain
+from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import METRICS
-from metric_oracle.presentation import paper_table
-from metric_oracle.presentation.paper_table import NOTHING, Entry, PaperTable, plain
-from metric_oracle.retrieval.results import check_out
 from metric_oracle.sealed import has_signature_file, replacing_signed
 from metric_oracle.statistics import LEVEL, Interval
 from metric_oracle.tables.comparison import Comparison

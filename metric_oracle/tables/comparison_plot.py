@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metric_oracle.choices import LEGACY
-from metric_oracle.presentation.matplotlib_io import new_figure, write_figure
-from metric_oracle.presentation.paper_table import plain
+from metric_oracle.findings.figures import new_figure, write_figure
+from metric_oracle.findings.tables import plain
 from metric_oracle.statistics import LEVEL
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.comparison_layout import label

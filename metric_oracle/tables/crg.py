@@ -19,9 +19,9 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import sha256
+from metric_oracle.findings.finding import Frames
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.results import Frames
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means, varies
 from metric_oracle.tables.table_cells import crg_of_means

@@ -19,7 +19,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import sha256
-from metric_oracle.retrieval.results import Frames
+from metric_oracle.findings.finding import Frames
 from metric_oracle.sources.labels import LabelSets, as_label_sets
 from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
 from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels

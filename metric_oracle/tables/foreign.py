@@ -14,7 +14,7 @@ import pyarrow as pa
 from metric_oracle.corpora.tables import canonical_ids, check_unique, number_of, read_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
-from metric_oracle.retrieval.results import Scores
+from metric_oracle.findings.results import Scores
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
 

@@ -26,6 +26,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index, open_index
@@ -42,7 +43,6 @@ from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pairs import join_ids, score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
-from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 from metric_oracle.retrieval.sampled import sampled_means
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of

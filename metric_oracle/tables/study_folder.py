@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from metric_oracle.retrieval.results import Scores
+from metric_oracle.findings.results import Scores
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.comparison_layout import write
 from metric_oracle.tables.comparison_plot import write_plot

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import checksum, exclusive, sha256, temporary_folder
+from metric_oracle.findings.results import Results, Scores
 from metric_oracle.indexes import manifest
 from metric_oracle.progress import Progress
-from metric_oracle.retrieval.results import Results, Scores
 from metric_oracle.sealed import read_json, write_json
 
 STEPS, LOCK = "steps.json", ".lock"

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, as_called, if_taken, option
+from metric_oracle.findings.corpus_bleu import counts_in
+from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval.checks import counted_entry
-from metric_oracle.retrieval.corpus_bleu import counts_in
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import MADE, SETTINGS
-from metric_oracle.retrieval.results import Results, Scores, read_results, read_scores
 
 # Entries of the signature that must be equal for all systems of a table.
 _SHARED = ("section", "references", "version")
@@ -82,7 +82,7 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
             given = read_scores(path)
         except InputError as error:
             given = _read_answers(path, error)
-    given = given.as_results if isinstance(given, Expectation) else given
+    given = Results(given.table, given.signature) if isinstance(given, Expectation) else given
     return scores_of_results(given) if isinstance(given, Results) else given
 
 

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from metric_oracle.choices import LEGACY
-from metric_oracle.retrieval.corpus_bleu import corpus_bleu
-from metric_oracle.retrieval.results import Scores
+from metric_oracle.findings.corpus_bleu import corpus_bleu
+from metric_oracle.findings.results import Scores
 from metric_oracle.statistics import (
     LEVEL,
     Array,

@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Group
 
-from metric_oracle.presentation.paper_table import PaperTable, entry, plain
-from metric_oracle.presentation.terminal import signed
+from metric_oracle.findings.signature import signature_line as signed
+from metric_oracle.findings.tables import PaperTable, entry, plain
 from metric_oracle.tables.crg import COUNTS, CRG
 from metric_oracle.tables.f1_chexbert import F1
 

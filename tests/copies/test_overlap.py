@@ -11,7 +11,6 @@ from rich.console import Console
 
 import metric_oracle as mo
 from metric_oracle.copies import runs
-from metric_oracle.copies.layout import layout, views
 from metric_oracle.copies.measure import NEAR, masked
 from metric_oracle.copies.runs import shared_runs
 from metric_oracle.corpora.folded import folded
@@ -325,7 +324,7 @@ def test_the_view_fits_and_shows_no_text(index, width):
     for text in (False, True):
         out = io.StringIO()
         console = Console(width=width, file=out)
-        for part in views(found, found.pairs(text)):
+        for part in found.view(found.pairs(text)):
             console.print(part)
         assert max(map(len, out.getvalue().splitlines())) <= width
         assert ("patient text" in out.getvalue()) == text
@@ -333,7 +332,7 @@ def test_the_view_fits_and_shows_no_text(index, width):
         (worst, *_) = found.pairs().to_pylist()
         line = f"{worst['longest_run']} words in a row of {worst['run_id']}; nearest {worst['candidate_id']}, rouge-l"
         assert line in " ".join(out.getvalue().split())
-    assert [len(table.rows) for table in layout(found)] == [20, 17]
+    assert [len(table.rows) for table in found.tables()] == [20, 17]
 
 
 def test_the_command(oracle, index, tmp_path):

@@ -16,7 +16,7 @@ import metric_oracle as mo
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders import meteor_jar
 from metric_oracle.errors import BackendError
-from metric_oracle.retrieval.results import read_scores
+from metric_oracle.findings.results import read_scores
 from metric_oracle.tables.comparison import compare
 from support import SECRET, published
 

@@ -13,6 +13,7 @@ pytest.importorskip("starlette")
 from metric_oracle import api
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.explorer.cases import read_cases
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
 from metric_oracle.kernels.bleu.score import bleu
@@ -20,7 +21,6 @@ from metric_oracle.kernels.cosine.score import integer_cosine
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.temporal.score import temporal_f1
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.results import Results
 from support.pages import bare, client_of
 
 N = 100

@@ -13,9 +13,9 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
+from metric_oracle.findings.views import answers_table
 from metric_oracle.kernels.crg.reference import score
 from metric_oracle.kernels.crg.score import contribution, crg
-from metric_oracle.presentation.terminal import answers_table
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder
+from metric_oracle.findings.corpus_bleu import of_scores
 from metric_oracle.indexes import ngrams
 from metric_oracle.indexes.ngrams import TOKENIZERS, number_tokens, tokenize_bleu, tokenize_coco, tokenize_rouge
-from metric_oracle.retrieval.corpus_bleu import of_scores
 from support import examples, published
 
 # Some of the texts have no letter from a to z, which is said.

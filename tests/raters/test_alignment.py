@@ -14,7 +14,8 @@ from scipy import stats
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.presentation.paper_table import latex, markdown, write_tables
+from metric_oracle.findings.finding import write_tables
+from metric_oracle.findings.tables import latex, markdown
 from metric_oracle.raters import plots as ratings_plots
 from metric_oracle.raters.interrater import intraclass
 from metric_oracle.raters.metric_agreement import MEAN, align

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.presentation.paper_table import write_tables
+from metric_oracle.findings.finding import write_tables
 from metric_oracle.raters.failure_modes import failure_modes, pooled_t_tests, study_test
 from metric_oracle.raters.layout import (
     failure_mode_tables,

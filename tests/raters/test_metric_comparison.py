@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from metric_oracle.errors import InputError
-from metric_oracle.presentation.paper_table import markdown
+from metric_oracle.findings.tables import markdown
 from metric_oracle.raters.interrater import RADIOLOGISTS, draw_raters, other_raters
 from metric_oracle.raters.metric_agreement import (
     ABLATION,

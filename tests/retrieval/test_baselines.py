@@ -13,11 +13,11 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.findings.results import AFTER, FIXED, Results, read_results
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import SEARCHED, get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.results import AFTER, FIXED, Results, read_results
 from metric_oracle.sources.inputs import load_inputs
 from metric_oracle.sources.token_states import load_encoding
 from support.calls import Calls

@@ -11,10 +11,10 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.findings.results import Results, read_results
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite import cpu as composite_cpu
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
-from metric_oracle.retrieval.results import Results, read_results
 
 TERMS = {
     "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -0.5},
@@ -381,7 +381,7 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
 def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
     from rich.console import Console
 
-    from metric_oracle.presentation.terminal import answers_table
+    from metric_oracle.findings.views import answers_table
 
     for terms, expected in ((TERMS, True), ({"rouge-l": TERMS["rouge-l"]}, False)):
         console = Console(width=150, record=True, file=io.StringIO())

@@ -9,7 +9,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.retrieval.corpus_bleu import corpus_bleu, counts_in, of_scores
+from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import layout
 from support import published

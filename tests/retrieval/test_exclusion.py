@@ -13,7 +13,7 @@ import metric_oracle as mo
 from metric_oracle import api
 from metric_oracle.cli import app
 from metric_oracle.errors import ExactnessError, InputError
-from metric_oracle.presentation.terminal import answers_table
+from metric_oracle.findings.views import answers_table
 from metric_oracle.retrieval import exclusion
 
 

@@ -16,7 +16,8 @@ from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.files import sync
-from metric_oracle.retrieval.results import AFTER, FIXED, Results, Scores, check_out, read_results, read_scores
+from metric_oracle.findings.results import AFTER, FIXED, Results, Scores, read_results, read_scores
+from metric_oracle.findings.writing import check_out
 from support import AT_ONCE
 from support.power import Power, kinds_of
 
@@ -207,7 +208,7 @@ def test_out_that_is_no_regular_file(results, tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from metric_oracle.retrieval.results import Results, read_results
+from metric_oracle.findings.results import Results, read_results
 found = read_results(sys.argv[1])
 renames = 0
 replace = Path.replace
@@ -560,7 +561,7 @@ def test_processes_that_read_parquet_end_well(results, tmp_path):
     """A Python file in the hands of Arrow aborted one in ten short processes at their end."""
     path = tmp_path / "r.parquet"
     results.write(path)
-    code = "import sys; from metric_oracle.retrieval.results import read_results; read_results(sys.argv[1])"
+    code = "import sys; from metric_oracle.findings.results import read_results; read_results(sys.argv[1])"
     for _ in range(4):
         running = [
             subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE, text=True)
@@ -638,7 +639,7 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending, monkeypatc
     missing = scores.table.set_column(1, "bleu-2", pa.array([float("nan")] * scores.table.num_rows))
     Scores(missing, scores.signature).write(tmp_path / f"missing{ending}")
     assert read_scores(tmp_path / f"missing{ending}").table["bleu-2"].null_count == missing.num_rows
-    monkeypatch.setattr("metric_oracle.retrieval.results.without_nan", lambda table: table)  # as others write
+    monkeypatch.setattr("metric_oracle.findings.results.without_nan", lambda table: table)  # as others write
     path = tmp_path / f"s{ending}"
     foreign = r"^scores must be a file that score wrote, with its signature; got .*, which is another "
     with pytest.raises(InputError, match=r"^scores must be an existing file; got .*\. Write one with oracle score\."):

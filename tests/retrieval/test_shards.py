@@ -7,9 +7,9 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import Results, read_part
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.results import Results, read_part
 
 KINDS = ("identity", "random", "most-frequent")
 

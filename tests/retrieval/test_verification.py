@@ -11,12 +11,12 @@ import pytest
 
 from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, IndexFormatError, InputError
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import brute_force
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.results import Results
 from support import inputs
 
 K = 3

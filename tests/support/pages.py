@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.pages import Explorer
-from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.findings.results import Results, Scores
 from metric_oracle.web import server
 
 PORT, TOKEN = 8123, "t" * 43

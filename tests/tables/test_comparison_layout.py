@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.presentation.paper_table import plain
-from metric_oracle.retrieval.results import Results, Scores, read_scores
+from metric_oracle.findings.results import Results, Scores, read_scores
+from metric_oracle.findings.tables import plain
 from metric_oracle.statistics import Interval
 from metric_oracle.tables import comparison_layout
 from metric_oracle.tables.comparison import compare

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from metric_oracle.corpora.vectors import LABELS, read_label_table
 from metric_oracle.errors import InputError
-from metric_oracle.retrieval.results import Results, check_out
+from metric_oracle.findings.results import Results
+from metric_oracle.findings.writing import check_out
 from metric_oracle.tables.crg import parse_levels, score_crg
 from metric_oracle.tables.views import crg_table
 

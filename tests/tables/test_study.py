@@ -15,9 +15,9 @@ import pytest
 from metric_oracle import api, sealed
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sampled
-from metric_oracle.retrieval.results import read_results, read_scores
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_steps
 from metric_oracle.tables.comparison_layout import markdown

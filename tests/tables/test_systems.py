@@ -9,9 +9,9 @@ import pytest
 from metric_oracle import api
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.errors import InputError
+from metric_oracle.findings.results import Scores, read_results
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.retrieval.expectation import read_expectation
-from metric_oracle.retrieval.results import Scores, read_results
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import layout

@@ -12,7 +12,7 @@ from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.exhibits import kinds_of
 from metric_oracle.explorer.pages import Explorer
 from metric_oracle.explorer.report import write_report
-from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.findings.results import Results, Scores
 from metric_oracle.web import server
 from metric_oracle.web.render import visible
 from support.browser import asked, browser, look, problems, said

@@ -11,8 +11,8 @@ import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.copied_cases import CopiedCases, read_copies
+from metric_oracle.findings.results import Results
 from metric_oracle.indexes.ngrams import tokenize_rouge
-from metric_oracle.retrieval.results import Results
 from metric_oracle.web.render import visible
 from support.pages import NASTY, bare, client_of, made_up, written
 

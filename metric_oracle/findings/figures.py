@@ -9,16 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.choices import FIGURES
 from metric_oracle.errors import not_installed
 from metric_oracle.files import replacing
-from metric_oracle.retrieval.results import check_out
-
-ENDINGS = (".png", ".svg", ".pdf")
+from metric_oracle.findings.writing import check_out
 
 
 def check_plot(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Raise an error unless a figure can be drawn and written to `path`, which must not be one of the `inputs`."""
-    check_out(path, inputs, argument="plot", endings=ENDINGS)
+    check_out(path, inputs, argument="plot", endings=FIGURES)
     new_figure(1, 1)
 
 

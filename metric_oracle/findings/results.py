@@ -5,34 +5,28 @@ The signature of a table is a dictionary that records everything needed to compu
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError, as_called, called
-from metric_oracle.files import replacing, without_nan
-from metric_oracle.indexes.manifest import check_outside
+from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.sealed import (
     METADATA,
     SIGNATURE,
     TABLE,
-    has_signature_file,
     hash_table,
-    is_ours,
     opened,
     read_signature,
-    replacing_signed,
-    seal,
     signature_path,
 )
 from metric_oracle.statistics import LEVEL, Interval, intervals
@@ -72,78 +66,6 @@ PUBLISHED_NAMES = {
 }
 
 
-def check_out(
-    path: Path, inputs: Sequence[str | Path | None] = (), *, argument: str = "out", endings: Sequence[str] = RESULTS
-) -> None:
-    """Raise InputError, before any work, unless a result can be written to `path`, which may have one of the endings.
-
-    `path` may be a file that metric-oracle wrote, but none of `inputs`, all arguments of the command, of which those
-    that are not files are ignored. The signature file of an input must not be overwritten either, nor an input by the
-    signature file of the result. `argument` is the option that `path` was given by.
-    """
-    if path.suffix.lower() not in endings:
-        named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
-        raise InputError(argument, f"must end with {named}", path, f"{step}.")
-    if not path.parent.is_dir():
-        raise InputError(argument, "must be in an existing folder", path, "Make the folder first.")
-    check_outside(path, argument)
-    if path.is_dir():
-        raise InputError(argument, "must be a file", f"the folder {path}", "Name a file in it.")
-    for out in [path, signature_path(path)] if has_signature_file(path) else [path]:
-        for given in [Path(given) for given in inputs if given]:
-            # "." and "/" have no name, so they have no signature file.
-            if _is_same(out, given) or (given.name and _is_same(out, signature_path(given))):
-                raise InputError(
-                    argument,
-                    "must be another file than the inputs",
-                    f"{path}, which is one{'' if out == path else f' by its signature file {out}'}",
-                    "Name another file.",
-                )
-        if out.is_symlink() or (out.exists() and not out.is_file()):
-            raise InputError(
-                argument, "must be a new name or a regular file", f"{out}, a link, pipe or device", "Name another file."
-            )
-    if path.exists() and not is_ours(path):
-        raise InputError(
-            argument,
-            "must be a new name, or a file that metric-oracle wrote",
-            f"{path}, another file",
-            "Name another file, or move this one.",
-        )
-
-
-def _is_same(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to the same existing file or folder."""
-    return os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)
-
-
-class Frames:
-    """Base of results that have a `table`: frames of other libraries, and a view in a notebook."""
-
-    if TYPE_CHECKING:  # a field or a property of the class
-
-        @property
-        def table(self) -> pa.Table:
-            """All rows."""
-
-    def to_polars(self) -> Any:
-        """Return the table as a Polars frame."""
-        import polars
-
-        return polars.from_arrow(self.table)
-
-    def to_pandas(self) -> Any:
-        """Return the table as a pandas frame."""
-        return self.table.to_pandas()
-
-    def _repr_html_(self) -> str:
-        """Return the first rows as a table; classes whose `table` has texts of reports have a view of their own."""
-        rows = self.table.slice(0, 20).to_pylist()
-        shown = ([f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
-        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, shown)
-
-
 @dataclass(frozen=True)
 class Results(Frames):
     """Ranked candidates of every query.
@@ -159,6 +81,11 @@ class Results(Frames):
 
     table: pa.Table
     signature: dict[str, Any]
+
+    @property
+    def numbers(self) -> pa.Table:
+        """The table."""
+        return self.table
 
     @property
     def components(self) -> list[str]:
@@ -195,11 +122,7 @@ class Results(Frames):
         ``<path>.signature.json``. In files the signature has two more fields, the checksums of the table and of itself:
         ``table_sha256`` and ``signature_sha256``.
         """
-        _write(Path(path), self.table, self.signature)
-
-    def json_lines(self) -> Iterator[str]:
-        """Yield one line of JSON per line of the table."""
-        return _json_lines(self.table)
+        write_numbers(Path(path), self.table, self.signature)
 
 
 @dataclass(frozen=True)
@@ -219,6 +142,11 @@ class Scores(Frames):
 
     table: pa.Table
     signature: dict[str, Any]
+
+    @property
+    def numbers(self) -> pa.Table:
+        """The table."""
+        return self.table
 
     @property
     def metrics(self) -> list[str]:
@@ -279,38 +207,7 @@ class Scores(Frames):
             names = [*(name for name in PUBLISHED_NAMES if name in table.column_names)]
             table = table.select([*names, *(name for name in table.column_names if name not in names)])
             table = table.rename_columns([PUBLISHED_NAMES.get(name, name) for name in table.column_names])
-        _write(path, table, self.signature)
-
-    def json_lines(self) -> Iterator[str]:
-        """Yield one line of JSON per pair."""
-        return _json_lines(self.table)
-
-
-def _write(path: Path, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write a table and its signature, as `Results.write` does; raise InputError for what `check_out` refuses."""
-    check_out(path)
-    table, ending = without_nan(table), path.suffix.lower()
-    if ending == ".parquet":
-        from pyarrow import parquet
-
-        described = table.replace_schema_metadata({METADATA: json.dumps(seal(signature, hash_table(table)))})
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            parquet.write_table(described, file, write_page_checksum=True)
-        return
-    with replacing_signed(path, signature) as temporary, temporary.open("wb") as file:
-        if ending == ".csv":
-            from pyarrow import csv
-
-            csv.write_csv(table, file)
-        else:
-            file.writelines(f"{line}\n".encode() for line in _json_lines(table))
-
-
-def _json_lines(table: pa.Table) -> Iterator[str]:
-    """Yield one line of JSON per row of a table."""
-    for batch in without_nan(table).to_batches(max_chunksize=4096):
-        for record in batch.to_pylist():
-            yield json.dumps(record, ensure_ascii=False)
+        write_numbers(path, table, self.signature)
 
 
 def read_results(path: str | Path) -> Results:

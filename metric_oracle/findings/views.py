@@ -12,12 +12,11 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from metric_oracle.presentation.paper_table import PaperTable, entry, plain
-from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval import corpus_bleu
-from metric_oracle.retrieval.expectation import Expectation
-from metric_oracle.retrieval.options import RESTRICTIONS
-from metric_oracle.retrieval.results import Results, Scores
+from metric_oracle.choices import RESTRICTIONS
+from metric_oracle.findings import corpus_bleu
+from metric_oracle.findings.results import Results, Scores
+from metric_oracle.findings.signature import signature_line
+from metric_oracle.findings.tables import PaperTable, entry, plain
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
 SHOWN_QUERIES = 20
@@ -26,11 +25,6 @@ SHOWN_QUERIES = 20
 def one_line(text: str) -> Text:
     """Return a report or an id as one line of plain text, without markup, line breaks or control characters."""
     return Text(plain(text), overflow="fold")
-
-
-def signed(signature: Mapping[str, Any]) -> str:
-    """Return the line under a table with its short signature."""
-    return f"signature: {short_signature(signature)}"
 
 
 def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
@@ -113,7 +107,7 @@ def _result_lines(results: Results) -> list[str]:
     best = scores[results.table["rank"].to_numpy() == 1]  # lists may have fewer than k, or none
     n = len(best)
     if not n:
-        return ["no test report has an answer", signed(signature)]
+        return ["no test report has an answer", signature_line(signature)]
     mean = f"mean best score {best.mean():.4f}" if baseline is None else f"mean score {scores.mean():.4f}"
     answered = " with answers" if set(RESTRICTIONS) & set(signature) else ""
     lines = [f"{n:,} test report{'s' if n > 1 else ''}{answered}, {mean}"]
@@ -130,7 +124,7 @@ def _result_lines(results: Results) -> list[str]:
         lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []
     if n > SHOWN_QUERIES:
         lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
-    return ["; ".join(lines), signed(signature)]
+    return ["; ".join(lines), signature_line(signature)]
 
 
 def scores_table(scores: Scores) -> Group:
@@ -166,26 +160,7 @@ def scores_table(scores: Scores) -> Group:
     if any(ends.degenerate for ends in intervals.values()):
         lines.append("† all values are equal, or nearly, or fewer than two: the interval says nothing")
     heads = ["pairs", "scored", "mean", "95 % CI", "better"]
-    return Group(PaperTable(signature["system"], heads, rows, [*lines, signed(signature)], "metric"))
-
-
-def expectation_table(expectation: Expectation) -> Group:
-    """Return the score distributions of the first queries, and the mean over all queries."""
-    signature = expectation.signature
-    names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
-    rows = [
-        (plain(record["query_id"]), [entry(f"{record[name]:z.4f}") for name in names])
-        for record in expectation.table.slice(0, SHOWN_QUERIES).to_pylist()
-    ]
-    n = expectation.table.num_rows
-    mean = expectation.table["mean"].to_numpy().mean()
-    lines = [f"{n:,} test reports x {expectation.table['n'][0].as_py():,} reports, mean score {mean:.4f}"]
-    if signature["error"] > 0:
-        lines.append(f"error of a score at most {signature['error']:.1e}")
-    if n > SHOWN_QUERIES:
-        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
-    title = f"{signature['metric']} of a random report: exact over the corpus"
-    return Group(PaperTable(title, names, rows, ["; ".join(lines), signed(signature)], "query"))
+    return Group(PaperTable(signature["system"], heads, rows, [*lines, signature_line(signature)], "metric"))
 
 
 def info_table(index: Any) -> Group:
@@ -233,3 +208,26 @@ def _shown(name: str, value: Any) -> str:
 def _number(value: float) -> str:
     """Return a component as text; counts have no decimals."""
     return f"{value:,}" if isinstance(value, int) else f"{value:z.3f}"
+
+
+def metrics_view(records: Sequence[Mapping[str, str]]) -> list[Any]:
+    """Return a view of the metrics that fits a screen: their names, grouped by what they read.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals`` (published tool).
+    """
+    names_of: dict[str, list[str]] = {}
+    for record in records:
+        also = f" (also {record['also']})" if record["also"] else ""
+        low = " ↓" if record["better"] == "lower" else ""
+        names_of.setdefault(record["reads"], []).append(record["metric"] + also + low)
+    shown: list[Any] = []
+    for reads, names in names_of.items():
+        shown += [
+            Text(f"reads {reads}", style="bold", overflow="fold"),
+            Padding(Text(", ".join(names), overflow="fold"), (0, 0, 0, 2)),
+        ]
+    last = "↓: lower is better. The published tool that each equals: --format jsonl or csv, and docs/metrics.md."
+    return [*shown, Text(last, style="dim")]

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from typing import Any
+
+from metric_oracle.statistics import LEVEL
 
 _SETTINGS = ("idf", "rescaled", "uncertain", "frequencies")
 _HEX = 8  # characters of a checksum
@@ -23,6 +26,21 @@ def short_signature(signature: Mapping[str, Any]) -> str:
         characters of the checksums of index, references and ratings, bootstrap, version.
     """
     return "|".join(re.sub(r"[\s|]+", "-", part) for part in _parts(signature) if part)
+
+
+def signature_line(signature: Mapping[str, Any]) -> str:
+    """Return the line with the short signature that stands below a table."""
+    return f"signature: {short_signature(signature)}"
+
+
+def signed(**fields: Any) -> dict[str, Any]:
+    """Return a signature: what reproduces a result, and the version of this package."""
+    return {**fields, "version": version("metric-oracle")}
+
+
+def bootstrap(unit: str, resamples: int, seed: int) -> dict[str, Any]:
+    """Return the entry of a signature for intervals from resamples of a unit, such as "study"."""
+    return {"unit": unit, "resamples": resamples, "seed": seed, "level": LEVEL}
 
 
 def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
@@ -83,3 +101,11 @@ def _settings(record: Mapping[str, Any]) -> Iterator[str]:
             value = value.get("name", value.get("sha256", ""))[:_HEX] or "+".join(value)
         if value is not None:
             yield f"{name}:{'yes' if value is True else 'no' if value is False else value}"
+
+
+def sources_line(signature: dict[str, Any]) -> str:
+    """Return one line that names the input files of a result by name and checksum, and the version."""
+    sets = signature["sets"].values() if "sets" in signature else [signature]
+    files = [file for each in sets for file in (each["ratings"], each.get("samples"), *each.get("scores", [])) if file]
+    names = [f"{file['file']} ({file['sha256'][:12]})" if isinstance(file, dict) else file for file in files]
+    return "; ".join([*names, f"metric-oracle {signature['version']}"])

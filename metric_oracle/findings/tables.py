@@ -8,19 +8,12 @@ parts, one below the other, each with the names of the rows.
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.files import replacing
-from metric_oracle.presentation.short_signature import short_signature
-from metric_oracle.retrieval.results import Results, check_out
-
-NOTHING = "–"
+from metric_oracle.findings.cells import NOTHING, Cell, Record
+from metric_oracle.findings.signature import short_signature
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,46 @@ class PaperTable:
 def entry(text: str, best: bool = False) -> Entry:
     """Return a cell with the lines of a text."""
     return Entry(tuple(text.split("\n")), best)
+
+
+def listing(
+    title: str,
+    records: Iterable[Record],
+    name: str | Cell,
+    columns: Mapping[str, Cell],
+    notes: Sequence[str] = (),
+    first: str = "",
+) -> PaperTable:
+    """Return a table with a row for each record: its name (a field, or a function of it) and a cell in each column."""
+    rows = [
+        (record[name] if isinstance(name, str) else name(record), [entry(cell(record)) for cell in columns.values()])
+        for record in records
+    ]
+    return PaperTable(title, [*columns], rows, [*notes], first)
+
+
+def pivot(
+    title: str,
+    records: Iterable[Record],
+    row: str,
+    column: str,
+    cell: Cell,
+    notes: Sequence[str] = (),
+    first: str = "",
+    *,
+    named: Callable[[str], str] = str,
+) -> PaperTable:
+    """Return a table with a row and a column for each value of two fields, in the order of the records.
+
+    `named` returns the head of a column. A row and a column without a record have a dash.
+    """
+    found = {(record[row], record[column]): record for record in records}
+    heads = list(dict.fromkeys(head for _, head in found))
+    rows = [
+        (name, [entry(cell(found[name, head]) if (name, head) in found else NOTHING) for head in heads])
+        for name in dict.fromkeys(name for name, _ in found)
+    ]
+    return PaperTable(title, [*map(named, heads)], rows, [*notes], first)
 
 
 def plain(text: str) -> str:
@@ -218,22 +251,3 @@ def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
 
 
 RENDERERS = {"md": markdown, "tex": latex}
-
-
-def write_tables(path: Path, tables: Sequence[PaperTable], data: pa.Table, signature: dict[str, Any]) -> None:
-    """Write tables. The ending of `path` says whether the rounded tables (.md, .tex) or all numbers are written."""
-    check_out(path, endings=TABLES)
-    if path.suffix.lower() in RESULTS:
-        Results(data, signature).write(path)
-        return
-    text = RENDERERS[path.suffix.lower()[1:]](tables, signature)
-    with replacing(path) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
-
-
-def sources_line(signature: dict[str, Any]) -> str:
-    """Return one line that names the input files of a result by name and checksum, and the version."""
-    sets = signature["sets"].values() if "sets" in signature else [signature]
-    files = [file for each in sets for file in (each["ratings"], each.get("samples"), *each.get("scores", [])) if file]
-    names = [f"{file['file']} ({file['sha256'][:12]})" if isinstance(file, dict) else file for file in files]
-    return "; ".join([*names, f"metric-oracle {signature['version']}"])

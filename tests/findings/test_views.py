@@ -11,9 +11,9 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.bench.view import bench_tables
 from metric_oracle.commands.search import metric_record
+from metric_oracle.findings.results import Scores
+from metric_oracle.findings.views import answers_table, info_table, metrics_view, scores_table
 from metric_oracle.metrics import METRICS
-from metric_oracle.presentation.metrics_view import metrics_view
-from metric_oracle.presentation.terminal import answers_table, expectation_table, info_table, scores_table
 from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.interrater import agreement
@@ -29,7 +29,6 @@ from metric_oracle.raters.layout import (
 )
 from metric_oracle.raters.metric_agreement import align
 from metric_oracle.raters.metric_agreement_layout import alignment_tables
-from metric_oracle.retrieval.results import Scores
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables
 from metric_oracle.tables.comparison import compare
@@ -104,7 +103,7 @@ def test_one_answer_of_one_query_is_what_a_person_reads_first(world):
 def test_expectation(world, width):
     index, queries = world
     found = api.expectation(index, queries, "bleu")
-    text = shown(width, expectation_table(found))
+    text = shown(width, *found.view())
     names = [name for name in found.table.column_names if name not in ("query_id", "n")]
     whole(text, [*names, *queries.ids])
     for record in found.table.to_pylist():

@@ -4,8 +4,8 @@ import re
 import pytest
 
 from metric_oracle import api
+from metric_oracle.findings.signature import short_signature
 from metric_oracle.metrics import METRICS
-from metric_oracle.presentation.short_signature import short_signature
 from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import latex, markdown
 

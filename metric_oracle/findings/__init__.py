@@ -1,0 +1,1 @@
+"""Results -> people and files: numbers, signature, cells, tables, figures, and reading them back."""

@@ -1,0 +1,154 @@
+"""What every subject's result is: numbers, a signature, notes; shown as tables and a figure, written as any of them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metric_oracle.choices import FIGURES, RESULTS, TABLES
+from metric_oracle.corpora.shown import OneLine, html_table
+from metric_oracle.errors import InputError
+from metric_oracle.files import replacing
+from metric_oracle.findings.figures import write_figure
+from metric_oracle.findings.signature import signature_line
+from metric_oracle.findings.tables import RENDERERS, PaperTable
+from metric_oracle.findings.writing import check_out, csv_text, json_lines, write_numbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Frames:
+    """Base of results with `numbers`: frames of other libraries, and a view in a notebook."""
+
+    if TYPE_CHECKING:  # fields or properties of the class
+
+        @property
+        def numbers(self) -> pa.Table:
+            """All numbers, one row for each record."""
+
+        @property
+        def signature(self) -> dict[str, Any]:
+            """What is needed to compute the same numbers again."""
+
+    def to_polars(self) -> Any:
+        """Return the numbers as a Polars frame."""
+        import polars
+
+        return polars.from_arrow(self.numbers)
+
+    def to_pandas(self) -> Any:
+        """Return the numbers as a pandas frame."""
+        return self.numbers.to_pandas()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of the numbers."""
+        return self.numbers.to_pylist()
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield one line of JSON for each row of the numbers."""
+        return json_lines(self.numbers)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table; classes whose numbers have texts of reports have a view of their own."""
+        rows = self.numbers.slice(0, 20).to_pylist()
+        shown = ([f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
+        return html_table(f"{repr(self)[1:-1]}; {self.numbers.num_rows:,} rows", self.numbers.column_names, shown)
+
+
+class Finding(Frames, OneLine):
+    """Base of the results of a subject, dataclasses with ``repr=False``.
+
+    A subclass has `numbers`, which a file of numbers holds, and `signature`, which `signed` makes; `summary()`, one
+    line; `tables()`, made by `listing` and `pivot` from cells of `findings.cells`; and `figure()`, if it has one.
+    """
+
+    def tables(self) -> list[PaperTable]:
+        """Return the printed tables, with the notes below them."""
+        raise NotImplementedError
+
+    def figure(self) -> Any:
+        """Return the Matplotlib figure."""
+        raise InputError(f"{type(self).__name__} has no figure.", f"Write tables or numbers: {', '.join(TABLES)}.")
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the numbers with care."""
+        return []
+
+    def view(self) -> list[Any]:
+        """Return what a terminal shows: the tables and the line of the signature."""
+        from rich.text import Text
+
+        return [*self.tables(), Text(signature_line(self.signature), style="dim", overflow="fold")]
+
+    def text(self, form: str) -> str:
+        """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""
+        if form in RENDERERS:
+            return RENDERERS[form](self.tables(), self.signature)
+        return csv_text(self.numbers) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
+
+    def write(self, path: str | Path) -> None:
+        """Write the tables, all numbers or the figure, by the ending of the path.
+
+        Parameters
+        ----------
+        path : str or path
+            File that ends in ``.md`` or ``.tex`` (tables, rounded), ``.csv``, ``.parquet`` or ``.jsonl`` (numbers,
+            unrounded), or ``.png``, ``.svg`` or ``.pdf`` (the figure). An existing one is replaced only when the new
+            one is complete. The signature is in the file, or beside it in ``<path>.signature.json``.
+        """
+        path = Path(path)
+        ending = path.suffix.lower()
+        if ending in FIGURES:
+            write_figure(path, self.figure())
+            return
+        check_out(path, endings=TABLES)
+        if ending in RESULTS:
+            write_numbers(path, self.numbers, self.signature)
+        else:
+            with replacing(path) as temporary:
+                temporary.write_bytes(self.text(ending[1:]).encode("utf-8", "surrogateescape"))
+
+
+def write_finding(finding: Finding, path: str | Path) -> None:
+    """Write a result: its tables, all numbers or its figure, by the ending of the path.
+
+    The same as ``finding.write(path)``; ``write_overlap``, ``write_best_of``, ``write_table`` and the functions
+    ``plot_...`` are other names of it.
+
+    Parameters
+    ----------
+    finding : Comparison, BestOf, Overlap, Alignment, FailureModes or Expectation
+        What [`compare`][metric_oracle.compare], [`best_of`][metric_oracle.best_of],
+        [`overlap`][metric_oracle.overlap], [`align`][metric_oracle.align],
+        [`failure_modes`][metric_oracle.failure_modes], [`expectation`][metric_oracle.expectation] or another function
+        with a result of this kind returned.
+    path : str or path
+        File that ends in ``.md`` or ``.tex`` (tables), ``.csv``, ``.parquet`` or ``.jsonl`` (numbers, unrounded), or
+        ``.png``, ``.svg`` or ``.pdf`` (the figure). An existing one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, the result has no figure, or the file cannot be written.
+    BackendError
+        If a figure is asked for and Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> best = mo.best_of("samples.jsonl", "test.csv", "rouge-l")
+    >>> best.write("best.md")
+    >>> mo.write_best_of(best, "best.csv")
+    >>> mo.plot_best_of(best, "curve.png")
+    """
+    finding.write(path)
+
+
+def write_tables(path: Path, tables: Sequence[PaperTable], data: "pa.Table", signature: dict[str, Any]) -> None:
+    """Write tables. The ending of `path` says whether the rounded tables (.md, .tex) or all numbers are written."""
+    check_out(path, endings=TABLES)
+    if path.suffix.lower() in RESULTS:
+        write_numbers(path, data, signature)
+        return
+    text = RENDERERS[path.suffix.lower()[1:]](tables, signature)
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))

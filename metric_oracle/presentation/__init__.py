@@ -1,1 +1,0 @@
-"""Results -> people: views for a terminal, Markdown and LaTeX, pictures."""
