@@ -107,6 +107,7 @@ class AttachedReports:
         return self._loaded[key]
 
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
+        """Return what `load` stores: the reports with their sources."""
         check_left_out(self.encoding, "for test reports, whose index says it", allowed=("encoder",))
         reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
         is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
@@ -176,7 +177,7 @@ class AttachedReports:
         return samples
 
     def beside(self, references: "AttachedReports") -> "AttachedReports":
-        """Return these predictions; the columns that are named for the references count if this file has them, too.
+        """Return these predictions, to be read by the columns named for the references too, if this file has them.
 
         A column that is called `prediction` or the like is before the references' column of texts, and that of the
         same file is not taken at all.
@@ -196,7 +197,7 @@ class AttachedReports:
         return replace(self, reading={**self.reading, **in_both}, _loaded={})
 
     def with_ids(self, column: str) -> "AttachedReports":
-        """Return the same reports, read by this column of ids."""
+        """Return the same reports, to be read by this column of ids."""
         return replace(self, reading={**self.reading, "id_column": column}, _loaded={})
 
     def column_names(self) -> list[str]:
@@ -208,7 +209,7 @@ class AttachedReports:
         return column_names(self.data, **given_of(self.reading, ("encoding", "separator")))
 
     def open_encoding(self, progress: Progress | None = None, **more: Any) -> Encoding | None:
-        """Open the encoder of token states; return None if none was given."""
+        """Return the encoder of token states, opened with the further options `more`; None if none was given."""
         if not self.encoding:
             return None
         of_models = given_of(self.models, ("device", "tell"))
@@ -216,7 +217,7 @@ class AttachedReports:
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Return `inputs` with the sources that are stored in a prepared folder.
+    """Return `inputs` with the sources and columns of `prepared`, from a prepared folder, if that is not None.
 
     A source that `inputs` already has is kept.
     """
@@ -232,7 +233,10 @@ def read_joined(
     other: AttachedReports,
     read_other: Callable[[AttachedReports, _One | None], _Other],
 ) -> tuple[_One, _Other]:
-    """Return both sides as their functions read them, the second after the first, by the column of ids of both."""
+    """Return both sides as their functions read them, the second after the first, of which it gets the result.
+
+    Where both have one column of ids in common, they are read again by that column.
+    """
     first, second = together(lambda: read(one), lambda found: read_other(other, found))
     names = shared_column(*((side[0] if isinstance(side, tuple) else side).ids_from for side in (first, second)))
     if names is None:
@@ -244,7 +248,10 @@ def read_joined(
 def pairs_of_one_table(
     references: AttachedReports, predictions: AttachedReports
 ) -> tuple[AttachedReports, AttachedReports]:
-    """Return both sides with the rows of their table as ids, if they are two columns of one table without ids."""
+    """Return both sides, with rows as ids if they are two columns of one table without ids.
+
+    Raise InputError if the two columns of such a table are not named.
+    """
     both = (references, predictions)
     is_file = all(isinstance(side.data, str | Path) for side in both)
     is_told = any(name in side.reading for side in both for name in ("id_column", "ids"))
@@ -274,7 +281,7 @@ def pairs_of_one_table(
 
 
 def attached(given: Any) -> AttachedReports:
-    """Return reports in any form as `AttachedReports`."""
+    """Return reports in any form as `AttachedReports`, which are returned unchanged."""
     return given if isinstance(given, AttachedReports) else AttachedReports(in_order(given), {}, {}, {}, {})
 
 

@@ -41,12 +41,12 @@ MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncerta
 
 
 def given_of(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return those arguments that are not None, only from `names` if names are given."""
+    """Return those of the arguments `given`, by name, that are not None: of `names`, or of all if that is None."""
     return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
 
 
 def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
-    """Return a list of metric names from a name, several names separated by commas, or a sequence."""
+    """Return a list of metric names from a name, several names separated by commas, or a sequence; None from None."""
     if metrics is None:
         return None
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
@@ -67,7 +67,7 @@ def say(line: str, tell: Callable[[str], None] | None) -> None:
 def say_wordless(
     metrics: Iterable[Metric], sides: Mapping[str, Sequence[str]], tell: Callable[[str], None] | None
 ) -> None:
-    """Tell how many texts have no word under those metrics that read the letters a to z and digits alone."""
+    """Tell how many texts of each side, by its noun, have no word under those metrics that read letters and digits."""
     names = [metric.name for metric in metrics if "words" in metric.representations]
     for noun, texts in sides.items() if names else ():
         n = n_wordless(texts)
@@ -91,7 +91,7 @@ def is_prepared(given: Any) -> bool:
 
 
 def section_of(*others: Any) -> str | None:
-    """Return the section of the first argument (index, prepared folder or result) that has one, else None."""
+    """Return the section of the first of `others` (index, prepared folder or result) that has one, else None."""
     for other in others:
         if is_prepared(other):
             other = open_index(other)
@@ -109,20 +109,10 @@ def reports_of(
     keep_empty: bool = False,
     default_section: str | None = None,
 ) -> tuple[Reports, Inputs | None]:
-    """Return reports, and for a prepared folder the inputs that are stored in it.
+    """Return reports, and for a prepared folder, an index or Inputs the inputs that are stored in it, else None.
 
-    Parameters
-    ----------
-    given : path, container, Reports, Inputs or Index
-        The reports.
-    reading : mapping
-        Options of the reader.
-    predictions : bool
-        Whether they are predictions of a model, of which empty ones are kept.
-    keep_empty : bool
-        Whether empty reports are kept that are not predictions.
-    default_section : str or None
-        Section of the reports that they are compared with, which is the default of `section`.
+    `reading` has the options of the reader. Empty reports are kept of predictions, and of others with `keep_empty`.
+    `default_section` is the section of the reports that they are compared with, which is the default of `section`.
     """
     prepared = given if isinstance(given, Inputs) else None
     source = ""
@@ -153,7 +143,7 @@ def reports_of(
 
 
 def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the columns that a prepared folder keeps, by default all of them."""
+    """Return those columns of a prepared folder that `names` asks for, by default all; raise InputError for another."""
     wanted = check_kept(names) or tuple(prepared.columns)
     for name in wanted:
         if name not in prepared.columns:

@@ -29,15 +29,16 @@ class Groups:
     """
 
     reports: AttachedReports
-    keys: list[Any] | None = None
-    sizes: np.ndarray | None = None
-    is_keyed: bool = False
+    keys: list[Any] | None = None  # key of each group; None for the reports of one group
+    sizes: np.ndarray | None = None  # int64[G], number of reports of each group; None for the reports of one group
+    is_keyed: bool = False  # whether the groups were given as a dict
 
 
 def groups_of(given: Given, argument: str, other: Groups | None = None) -> Groups:
-    """Return the groups in a list of lists of texts or a dict of lists.
+    """Return the groups in a list of lists of texts or a dict of lists; anything else is the reports of one group.
 
-    Any other argument is the reports of one group.
+    Groups are in the order of those of `other`, with the same keys, if that is not None. Raise InputError for groups
+    that hold no texts or have other keys; `argument` names them.
     """
     side = attached(given)
     data = side.data
@@ -57,7 +58,7 @@ def groups_of(given: Given, argument: str, other: Groups | None = None) -> Group
     if keys is None:
         return Groups(side)
     for key, group in groups.items():
-        if not (isinstance(group, list | tuple) and all(map(_is_text, group))):
+        if not isinstance(group, list | tuple) or any(not isinstance(text, str | None) for text in group):
             step = "Pass a list of texts, a list of lists of texts, or a dict of them."
             value = f"another type in group {key!r}"
             raise InputError(argument, "must be lists of texts", value, step)
@@ -75,15 +76,8 @@ def _distinct(keys: Sequence[Any] | None) -> set[Any] | None:
     return None if keys is None else set(keys)
 
 
-def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
 def _by_text(value: Any, texts: Sequence[str]) -> Any:
-    """Return a function from texts to values if the value is a dict keyed by text.
-
-    Otherwise return the value itself.
-    """
+    """Return the value of a source; if it is a dict with one of `texts` as a key, a function from texts to values."""
     if not isinstance(value, Mapping) or not any(text in value for text in texts):
         return value
 
@@ -170,7 +164,7 @@ def pairwise(
 
 
 def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Inputs, Inputs]:
-    """Return references and candidates with their sources; they are one object if both are the same reports."""
+    """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
     models, encoded = shared_models(references, candidates)
     encoding = None if encoded is None else encoded.open_encoding()
     written, prepared_too = _read(candidates, predictions=True)
@@ -194,10 +188,7 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[I
 def _read(
     side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False
 ) -> tuple[Reports, Inputs | None]:
-    """Return reports, and the inputs stored with them if they are a prepared folder, else None.
-
-    Raise InputError if a report is missing.
-    """
+    """Return what `AttachedReports.read` returns; raise InputError if a report is missing."""
     reports, prepared = side.read(predictions=predictions, keep_empty=keep_empty)
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:

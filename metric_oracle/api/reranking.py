@@ -109,11 +109,7 @@ def plan_rerank(
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
     """Return the metric and the size in an argument such as "bleu:200"; both are None for "all", the whole corpus.
 
-    Parameters
-    ----------
-    pool : str
-    is_chosen : bool
-        Whether an audit chooses the size, so that the argument is a metric only.
+    If `is_chosen`, an audit chooses the size, so that the argument is a metric alone, and the size None.
     """
     if pool == _rerank.ALL:
         return None, None

@@ -132,7 +132,10 @@ def consensus_reward(
 
 
 class _Reward:
-    """A reward function; another process that gets it makes it again from its arguments and opens its own models."""
+    """A reward function; another process that gets it makes it again from its arguments and opens its own models.
+
+    `arguments` are metric, index, column and sources, as `reward` takes them.
+    """
 
     def __init__(self, scorer: "Scorer", arguments: tuple[Any, ...]) -> None:
         self._scorer, self._arguments = scorer, arguments
@@ -166,7 +169,7 @@ class _Reward:
 
 
 class _ConsensusReward(_Reward):
-    """A reward without references."""
+    """A reward without references; `_Reward` says what it is made of."""
 
     _kind = "consensus "
     _make = staticmethod(consensus_reward)
@@ -200,13 +203,16 @@ class Scorer:
     models: dict[str, Any]  # functions from texts to a source's values, by the argument of `reports`
     kept: dict[str, Any]  # the same functions, which keep the values of earlier texts
     settings: dict[str, Any]  # other options of the sources: `uncertain`
-    encoding: Encoding | None  # encoder of BERTScore
-    counted: Index | None  # corpus whose document frequencies count
-    pair_model: PairModel | None  # model of a metric, such as CREPE, that reads reference and candidate together
+    encoding: Encoding | None  # encoder of BERTScore; None if the metric reads no token states
+    counted: Index | None  # corpus whose document frequencies count, None if there is none
+    pair_model: PairModel | None  # model that reads reference and candidate together; None for most metrics
 
     @classmethod
     def open(cls, metric: str, index: str | Path | Index | None, sources: Mapping[str, Any] | None) -> "Scorer":
-        """Check a metric and open its models."""
+        """Return the scorer of a metric, with its models opened; the arguments are those of `reward`.
+
+        Raise InputError if the metric is refused, or lacks a model, an encoder or a corpus.
+        """
         given = dict(sources or {})
         check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
         encoder = given.get("encoder")
@@ -238,8 +244,8 @@ class Scorer:
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
         """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
 
-        Candidates are compared with the references of their group, or with one another if there are none. `sizes` has
-        the number of candidates of each group.
+        Candidates are compared with the references of their group, as many as candidates, or with one another if there
+        are none. `sizes`, int64[G], has the number of candidates of each group.
         """
         sign = 1.0 if self.record.higher_is_better else -1.0
         if not candidates:
@@ -264,6 +270,7 @@ class Scorer:
         return np.array([score_of[pair] for pair in pairs])
 
     def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Inputs, Inputs]:
+        """Return references and candidates with their sources; one object without references."""
         keys = [str(i) for i in range(len(candidates))]
         if references is None:
             inputs = load_inputs(keys, candidates, encoding=self.encoding, **self.settings, **self.models).completed()
@@ -282,7 +289,10 @@ class Scorer:
 
 
 def _texts_of(given: Sequence[Any], what: str) -> list[str]:
-    """Return completions or prompts as texts; `what` names them in messages."""
+    """Return completions or references as texts, "" for a missing one: texts themselves, or the last message of a chat.
+
+    Raise InputError for anything else; `what` names them.
+    """
     texts: list[str] = []
     if isinstance(given, str):
         rule = "must be a list of texts, or of lists of chat messages"
@@ -300,7 +310,10 @@ def _texts_of(given: Sequence[Any], what: str) -> list[str]:
 
 
 def _text_of(value: Any) -> Any:
-    """Return a text itself, or the content of the last chat message, which is a text or has parts with texts."""
+    """Return a text itself, or the text of the last chat message, whose content is a text or has parts with texts.
+
+    Raise TypeError or LookupError for most other values; a content of another type is returned.
+    """
     content = value if isinstance(value, str) else value[-1]["content"]
     if isinstance(content, list | tuple):
         return "".join(part["text"] for part in content if part["type"] == "text")
@@ -308,7 +321,7 @@ def _text_of(value: Any) -> Any:
 
 
 def _column(values: Any, name: str, n: int) -> list[Any]:
-    """Return a column of the data set as a list; raise InputError unless it has one value for each of n completions."""
+    """Return the column `name` of a data set as a list; raise InputError unless it has a value for each completion."""
     is_column = hasattr(values, "__len__") and not isinstance(values, str)
     if not is_column or len(values) != n:
         got = len(values) if is_column else "none" if values is None else type(values).__name__
@@ -318,9 +331,10 @@ def _column(values: Any, name: str, n: int) -> list[Any]:
 
 
 def _key_of(value: Any, name: str) -> Any:
-    """Return what is equal for values of equal content: texts, numbers, messages, arrays and decoded images.
+    """Return what is equal for values of equal content, and only for them: texts, numbers, messages, arrays, images.
 
-    A key of a message that is None is one that the message does not have: tables of messages fill such keys.
+    A key of a message that is None is one that the message does not have: tables of messages fill such keys. Raise
+    InputError for a value without content to compare; `name` is that of its column.
     """
     value = value.as_py() if hasattr(value, "as_py") else value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray) and (value.dtype.hasobject or value.ndim < 2):
@@ -348,7 +362,10 @@ def _key_of(value: Any, name: str) -> Any:
 
 
 def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
-    """Return a function from texts to a source's values: the user's own, or one that runs the user's model."""
+    """Return a function from texts to a source's values: the user's own in `given`, or one that runs the user's model.
+
+    Raise InputError if there is neither.
+    """
     value = given.get(source.argument)
     makers = [source_of(name) for name in (source.name, source.record.made_by) if name]
     if value is None and source.record.made_by:

@@ -142,7 +142,7 @@ def score(
 
 
 def _step_for_sections(section: str, predicted: str) -> str:
-    """Return the advice for references of one section and predictions of another."""
+    """Return the advice for references of the section `section` and predictions of the section `predicted`."""
     step = f"Pass {option('section', predicted, python=f'mo.reports(references, section={predicted})')}"
     by_caller = option("predicted_section", section, python=f"mo.reports(predictions, section={section})")
     return f"{step}, or {by_caller} where that is what the model writes"
@@ -190,9 +190,9 @@ def compute(
 
 
 def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None) -> dict[str, Any]:
-    """Open a checkpoint of CREPE, which is passed as in `score`.
+    """Return the opened model of a checkpoint of CREPE, given as in `score`, by the name of its representation.
 
-    Return the opened model by the name of its representation.
+    It runs on `device` unless the checkpoint names another. Raise InputError if it is none.
     """
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
@@ -211,9 +211,9 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
 def shared_models(
     references: AttachedReports, predictions: AttachedReports
 ) -> tuple[dict[str, Any], AttachedReports | None]:
-    """Return the arguments of models that serve both references and predictions, and the reports that name the encoder.
+    """Return the options of models that serve both sides, and the side that names the encoder, None if neither does.
 
-    The latter are None if neither names one.
+    Raise InputError if the sides differ in one.
     """
     for side in (references, predictions):
         check_left_out({name: side.encoding.get(name) for name in ("states", "bf16")}, "for scores")
@@ -230,7 +230,7 @@ def shared_models(
 
 
 def own_sources(references: AttachedReports, predictions: AttachedReports) -> dict[str, Any]:
-    """Return the sources of the predictions, without models that serve both references and predictions."""
+    """Return the sources of the predictions, without models that the references have too, which serve both."""
     shared = {
         source.argument
         for source in attached_sources()
@@ -241,7 +241,7 @@ def own_sources(references: AttachedReports, predictions: AttachedReports) -> di
 
 
 def _counted(reports: Reports) -> str:
-    """Return a sentence on reports: where they come from, and how many are missing, empty or without a token."""
+    """Return a line on reports: where they come from, and how many are missing, empty or without a token."""
     kept = set(reports.ids)
     notes = []
     for state, studies in reports.states.items():

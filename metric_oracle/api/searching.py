@@ -149,7 +149,7 @@ def loaded(
 ) -> Inputs:
     """Return test reports as Inputs for an index; loaded reports are returned unchanged.
 
-    `keep` names columns to keep, `metrics` are those that will read the reports.
+    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told.
     """
     if isinstance(queries, Inputs):
         return queries

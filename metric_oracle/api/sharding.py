@@ -26,19 +26,23 @@ STATES = ("missing", "empty", "tokenless")
 
 
 def states_of(reports: Reports) -> dict[str, int]:
-    """Return how many reports are missing, are empty, or have no token, by these names."""
+    """Return how many reports are missing, empty and without a token, by the names `STATES`."""
     return {name: reports.counts.get(name, 0) for name in STATES}
 
 
 def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
-    """Return whether reports are a file that can be read in pieces with these options."""
+    """Return whether reports are a file that can be read in pieces with the options `reading`."""
     if not isinstance(reports, str | Path) or reading.keys() - {*STREAMED, "profile"}:
         return False
     return can_stream(Path(reports), encoding=reading.get("encoding"), separator=reading.get("separator"))
 
 
 class SharedSources:
-    """Sources that all shards share, read once; each worker opens the encoder itself."""
+    """Sources that all shards share, read once; each worker opens the encoder itself.
+
+    `files` are sources by the name of the argument, `models` further arguments of `load_inputs`, `encoder` those of
+    `load_encoding`, empty for none.
+    """
 
     def __init__(self, files: dict[str, Any], models: dict[str, Any], encoder: dict[str, Any]) -> None:
         self._files, self._models, self._encoder = files, models, encoder
@@ -56,10 +60,7 @@ class SharedSources:
         return self._encoding
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
-        """Return the reports of a shard with their part of the sources.
-
-        `is_first` says whether it is the first shard.
-        """
+        """Return the reports of a shard with their part of the sources; `is_first` if it is the first shard."""
         inputs = load_inputs(
             reports.ids, reports.texts, is_piece=True, encoding=self.encoding(), **self._models, **self.read
         ).piece(is_first=is_first)
@@ -72,6 +73,7 @@ class SharedSources:
 
 
 def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Inputs:
+    """Return `shared.inputs`, by a function that can be pickled."""
     return shared.inputs(reports, is_first)
 
 
@@ -87,9 +89,10 @@ def build_streamed(
     progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:
-    """Build a shard set, with n reports to a shard, from a file that is read in pieces.
+    """Build a shard set, with n reports to a shard, from a file that is read in pieces by the options `reading`.
 
-    Files of sources are read once; each shard gets its part.
+    Files of sources are read once; each shard gets its part. `files`, `models` and `encoder` are those of
+    `SharedSources`; `runner` runs the work on the shards in other processes, None for this one.
     """
     shared = SharedSources(files, models, encoder)
     encoding = shared.encoding()
@@ -108,6 +111,7 @@ def build_streamed(
     marks: Counter[str] = Counter()
 
     def slices() -> Iterator[Slice]:
+        """Yield the reports of each shard, and count words for missing reports and marks in texts."""
         words.clear()  # the file is read again where other processes build shards, too
         marks.clear()
         for number, reports in enumerate(stream_reports(path, n, **options)):
@@ -143,14 +147,19 @@ def build_cut(
     metrics: Sequence[str] | None,
     progress: Progress | None,
 ) -> ShardSet:
-    """Build a shard set, with n reports to a shard, from reports in memory with their sources."""
+    """Build a shard set, with n reports to a shard, from reports in memory and `inputs`, these with their sources.
+
+    `files` are the sources as they were given, by the name of the argument.
+    """
     of_models = {name: _described(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
     def make(first: int, shared: Any) -> Inputs:
+        """Return the reports of the shard that begins at position `first`, with their sources."""
         return inputs.take(np.arange(first, min(first + n, len(inputs.ids)))).piece(is_first=first == 0)
 
     def slices() -> Iterator[Slice]:
+        """Yield the reports of each shard."""
         for first in range(0, len(inputs.ids), n):
             states = states_of(reports) if first == 0 else dict.fromkeys(STATES, 0)
             run = slice(first, first + n)
@@ -174,5 +183,6 @@ def _described(value: Any) -> Any:
 
 
 def _settings(encoding: Encoding) -> list[Any]:
+    """Return what tells an encoder from another: its signature without its name, type of its states, and baseline."""
     signature = {name: value for name, value in encoding.encoder.signature.items() if name != "model"}
     return [signature, encoding.storage.name, encoding.baseline]
