@@ -5,7 +5,7 @@ Columns of equal length are resampled with the same draws, so that a table does 
 computed from several means (a share, a change, CRG) has an interval of its own from the same resamples.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -87,6 +87,15 @@ def difference(a: Any, b: Any) -> Any:
 def varies(values: Array, size: float = 0.0) -> bool:
     """Return whether values differ by more than rounding; `size` is that of the numbers whose differences they are."""
     return bool(difference(size + values.max(), size + values.min()) > 0)
+
+
+def few_studies(studies: Mapping[str, int], effect: str = "the intervals are too short") -> list[str]:
+    """Return the warning that sets have fewer than `FEW` studies, or no warning.
+
+    `studies` has the number of studies by name of the set; the name of an only set is "".
+    """
+    few = [f"{name} {n}".strip() for name, n in studies.items() if n < FEW]
+    return [f"Fewer than {FEW} studies ({', '.join(few)}): {effect}."] if few else []
 
 
 def checked_values(values: Sequence[float] | np.ndarray) -> Array:

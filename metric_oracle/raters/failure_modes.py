@@ -28,7 +28,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, LEVEL, Array, adjusted, benjamini_hochberg, difference, varies
+from metric_oracle.statistics import LEVEL, Array, adjusted, benjamini_hochberg, difference, few_studies, varies
 
 DIRECTIONS = {"more": ">", "less": "<"}
 
@@ -75,9 +75,7 @@ class FailureModes(OneLine):
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the tests with care."""
-        if self.signature["studies"] >= FEW:
-            return []
-        return [f"Fewer than {FEW} studies ({self.signature['studies']}): intervals and tests say little."]
+        return few_studies({"": self.signature["studies"]}, "intervals and tests say little")
 
 
 @called("failure_modes")

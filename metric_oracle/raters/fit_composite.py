@@ -27,7 +27,7 @@ from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.sealed import seal
-from metric_oracle.statistics import FEW, LEVEL, Array, varies
+from metric_oracle.statistics import LEVEL, Array, few_studies, varies
 from metric_oracle.tables.score_names import direction_of
 
 _SEED = 0
@@ -61,9 +61,9 @@ class Composite(OneLine):
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read intervals and standard errors with care."""
         fit = self.content["fit"]
-        few = f"Fewer than {FEW} studies ({fit['studies']}): intervals and standard errors are too small."
+        few = few_studies({"": fit["studies"]}, "intervals and standard errors are too small")
         equal = "The fits without the studies of two reports predict equal errors for both: held out is undefined."
-        return [*[few] * (fit["studies"] < FEW), *[equal] * (fit["tau_b_held_out"] is None)]
+        return [*few, *[equal] * (fit["tau_b_held_out"] is None)]
 
     def summary(self) -> str:
         """Return one line that describes terms and fit."""

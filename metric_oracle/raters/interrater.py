@@ -35,7 +35,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_within,
 )
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference
+from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference, few_studies
 
 RESAMPLES = 1000  # as in Yu et al.
 ICC = ("ICC(A,1)", "ICC(A,k)")
@@ -84,8 +84,8 @@ class Agreement(OneLine):
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the numbers with care."""
-        if self.signature["studies"] < FEW:
-            return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
+        if warning := few_studies({"": self.signature["studies"]}):
+            return warning
         few = [record["effective"] for record in self.records() if 0 < (record["effective"] or 0) < FEW]
         if not few:
             return []

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
@@ -54,7 +55,7 @@ from metric_oracle.raters.rank_correlation import (
 from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated, score_texts
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.machine import machine
-from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference, varies
+from metric_oracle.statistics import LEVEL, Array, checked_resamples, difference, few_studies, varies
 
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
@@ -63,24 +64,17 @@ ABLATION, TIME = "ablation", "time"
 IDENTICAL = "*"  # after the name of a set: without pairs of equal texts
 _COMPARE, _ALIGN = "compare_metrics", "align"
 _INTERVAL = ("value", "low", "high", "bca_low", "bca_high")
-
-
-def _schema(texts: Sequence[str], numbers: Sequence[str], *more: tuple[str, pa.DataType]) -> pa.Schema:
-    """Return the Arrow schema of a table with these columns of strings and of numbers."""
-    columns = [*((name, pa.large_string()) for name in texts), *((name, pa.float64()) for name in numbers)]
-    return pa.schema([*columns, ("degenerate", pa.int64()), *more])
-
-
-_BY_RATER = _schema(("metric", "errors", "rater", "statistic"), _INTERVAL)
-_OF_METRICS = _schema(("statistic", "errors", "a", "b"), ("difference", "low", "high", "p_value", "p_adjusted"))
-_OF_RATERS = _schema(("errors", "statistic"), ("value", "low", "high"))
-_ALIGNED = _schema(("metric", "versus", "errors", "rater", "statistic"), (*_INTERVAL, "p_value", "p_adjusted"))
-_COMPARED = _schema(
-    ("what", "set", "metric", "versus", "errors", "statistic"),
-    (*_INTERVAL, "p_value", "p_adjusted"),
-    ("device", pa.large_string()),
+# One flat record for each number. `align` writes it without what, set and device, `compare_metrics` without rater.
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.large_string()) for name in ("what", "set", "metric", "versus", "errors", "rater", "statistic")),
+        *((name, pa.float64()) for name in (*_INTERVAL, "p_value", "p_adjusted")),
+        ("degenerate", pa.int64()),
+        ("device", pa.large_string()),
+    ]
 )
-_Values = dict[tuple[str, str, str], Array]  # (statistic, kind, metric) -> values on all resamples
+_Record = dict[str, Any]
+_Values = dict[tuple[str, str, str], Array]  # (statistic, kind, metric) -> agreement with the mean on all resamples
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,15 +83,9 @@ class Alignment(OneLine):
 
     Attributes
     ----------
-    table : pyarrow.Table
-        One row for each metric, kind of errors, rater and statistic: the value, its percentile and BCa intervals, and
-        ``degenerate``, the number of resamples without a value. A value or an end that does not exist is null.
-    differences : pyarrow.Table
-        One row for each statistic, kind of errors and pair of metrics, with the mean of raters: ``difference`` is a - b
-        (positive: a agrees more), with its percentile interval, its two-sided p-value from the same resamples, and the
-        p-value adjusted over the pairs and kinds of that statistic (Benjamini and Hochberg).
-    raters : pyarrow.Table
-        One row for each kind of errors and statistic of the raters' agreement with one another. Empty for one rater.
+    numbers : pyarrow.Table
+        All numbers, as they are written to a file: the rows of `table`, of `raters` (without a metric), and of
+        `differences` (``versus`` is the second metric, ``value`` the difference).
     signature : dict
         What is needed to compute the same numbers again.
     scores : dict of float64[P]
@@ -106,31 +94,55 @@ class Alignment(OneLine):
         Mean of the raters for each kind of errors.
     """
 
-    table: pa.Table
-    differences: pa.Table
-    raters: pa.Table
+    numbers: pa.Table
     signature: dict[str, Any]
     scores: dict[str, Array]
     errors: dict[str, Array]
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return one flat record for each number: of the table, of the raters' agreement, of the differences.
+    @property
+    def table(self) -> pa.Table:
+        """One row for each metric, kind of errors, rater and statistic: the value and its percentile and BCa intervals.
 
-        In the record of a difference `versus` names the second metric and `value` is the difference. The records of the
-        raters' agreement with one another have no metric.
+        ``degenerate`` is the number of resamples without a value. A value or an end that does not exist is null.
         """
-        empty = dict.fromkeys(_ALIGNED.names)
-        records = [{**empty, **record} for record in self.table.to_pylist()]
-        records += [{**empty, "rater": AMONG, **record} for record in self.raters.to_pylist()]
-        for record in self.differences.to_pylist():
-            names = {"metric": record.pop("a"), "versus": record.pop("b"), "rater": MEAN}
-            records.append({**empty, **names, "value": record.pop("difference"), **record})
-        return records
+        rows = self.numbers.filter(pc.field("metric").is_valid() & pc.field("versus").is_null())
+        return rows.select(["metric", "errors", "rater", "statistic", *_INTERVAL, "degenerate"])
 
     @property
-    def numbers(self) -> pa.Table:
-        """The records as a table, as they are written to a file."""
-        return pa.Table.from_pylist(self.records(), _ALIGNED)
+    def raters(self) -> pa.Table:
+        """One row for each kind of errors and statistic of the raters' agreement with one another.
+
+        It is empty for one rater.
+        """
+        rows = self.numbers.filter(pc.field("metric").is_null())
+        return rows.select(["errors", "statistic", "value", "low", "high", "degenerate"])
+
+    @property
+    def differences(self) -> pa.Table:
+        """One row for each statistic, kind of errors and pair of metrics, with the mean of raters.
+
+        ``difference`` is a - b (positive: a agrees more), with its percentile interval, its two-sided p-value from the
+        same resamples, and the p-value adjusted over the pairs and kinds of that statistic (Benjamini and Hochberg).
+        """
+        name_of = {"metric": "a", "versus": "b", "value": "difference"}
+        names = [
+            "statistic",
+            "errors",
+            "metric",
+            "versus",
+            "value",
+            "low",
+            "high",
+            "p_value",
+            "p_adjusted",
+            "degenerate",
+        ]
+        rows = self.numbers.filter(pc.field("versus").is_valid()).select(names)
+        return rows.rename_columns([name_of.get(name, name) for name in names])
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of `numbers`."""
+        return self.numbers.to_pylist()
 
     def summary(self) -> str:
         """Return one line that says what was compared."""
@@ -139,9 +151,7 @@ class Alignment(OneLine):
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the intervals with care."""
-        if self.signature["studies"] >= FEW:
-            return []
-        return [f"Fewer than {FEW} studies ({self.signature['studies']}): the intervals are too short."]
+        return few_studies({"": self.signature["studies"]})
 
 
 @dataclass(frozen=True)
@@ -227,8 +237,7 @@ class MetricComparison(OneLine):
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the intervals with care."""
-        few = [f"{view.name} {view.studies}" for view in self.views if view.studies < FEW]
-        return [f"Fewer than {FEW} studies ({', '.join(few)}): the intervals are too short."] if few else []
+        return few_studies({view.name: view.studies for view in self.views})
 
 
 @dataclass(frozen=True)
@@ -251,25 +260,43 @@ class _Scored:
         signed = ((name, -values if name in self.lower else values) for name, values in self.scores.items())
         return {name: side(values, self.drawn) for name, values in signed}
 
-    def agreement(self) -> _Values:
-        """Return the agreement with the mean of raters on all resamples, followed by what `other_raters` needs."""
-        n_left_out = self.drawn.studies.shape[1] + 1
-        goodness, left_out = self.goodness(), self.drawn.left_out
-        values: _Values = {}
+    def agreement(self, by: str) -> tuple[list[_Record], _Values]:
+        """Return how well each metric agrees with the mean of raters; if `by` is "rater", also with each rater.
+
+        The second result has the agreement with the mean on all resamples, followed by what `other_raters` needs.
+        """
+        records: list[_Record] = []
+        of_mean: _Values = {}
+        n_left_out, left_out = self.drawn.studies.shape[1] + 1, self.drawn.left_out
+        # Negative numbers make agreement positive. Sums over raters have the ranks of the means.
+        worse: dict[tuple[str, str], npt.NDArray[Any]] = {}
+        panels: dict[str, list[Side]] = {}
         for kind in self.rated.kinds:
             by_rater = self.rated.by_rater(kind)
-            whole = side(-sum_of_raters(by_rater), self.drawn)
-            panels = (
-                [] if self.deviations is None else [side(-others, left_out) for _, others in each_left_out(by_rater)]
-            )
-            for (name, x), statistic in product(goodness.items(), self.rated.statistics):
+            worse |= {
+                (kind, rater): -own for rater, own in zip(self.rated.raters, by_rater, strict=True) if by == "rater"
+            }
+            worse[kind, MEAN] = -sum_of_raters(by_rater)
+            each = () if self.deviations is None else each_left_out(by_rater)
+            panels[kind] = [side(-others, left_out) for _, others in each]
+        sides = {key: side(column, self.drawn) for key, column in worse.items()}
+        for metric, x in self.goodness().items():
+            for (kind, rater), statistic in product(worse, self.rated.statistics):
                 function = STATISTICS[statistic]
-                parts = [
-                    function(x, whole, self.drawn),
-                    *(function(x.last(n_left_out), panel, left_out) for panel in panels),
-                ]
-                values[statistic, kind, name] = np.concatenate(parts)
-        return {key: values[key] for key in product(self.rated.statistics, self.rated.kinds, goodness)}
+                whole = function(x, sides[kind, rater], self.drawn)
+                without = [function(x.last(n_left_out), panel, left_out) for panel in panels[kind]]
+                values = np.concatenate([whole, *without])
+                record = self.record(values, statistic)
+                if by == "rater" and record["value"] is not None and statistic in (TAU, SPEARMAN):
+                    record["value"] = _of_scipy(statistic, -x.ranks[-1], worse[kind, rater])
+                records.append({"metric": metric, "errors": kind, "rater": rater, **record})
+                if rater == MEAN:
+                    of_mean[statistic, kind, metric] = values
+        return records, of_mean
+
+    def place(self, record: _Record) -> tuple[int, int]:
+        """Return the key by which records are sorted: by statistic, then by kind of errors."""
+        return self.rated.statistics.index(record["statistic"]), self.rated.kinds.index(record["errors"])
 
     def resampled(self, values: Array, statistic: str, *, is_difference: bool = False) -> Array:
         """Return a statistic over the resamples of studies; also over those of raters if the caller requested it."""
@@ -287,7 +314,7 @@ class _Scored:
             record.update(bca_low=None, bca_high=None)
         return record
 
-    def difference(self, values: Array, statistic: str) -> dict[str, Any] | None:
+    def difference(self, values: Array, statistic: str) -> _Record | None:
         """Return the difference of two metrics with its interval and p-value."""
         resampled = self.resampled(values, statistic, is_difference=True)
         record = difference_record(resampled, len(self.drawn.studies) - self.drawn.studies.shape[1] - 1)
@@ -355,8 +382,6 @@ def align(
     <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
     """
     resamples = check_resampling(resamples, seed)
-    from scipy.stats import kendalltau, spearmanr
-
     rated, columns, sources = read_rated(ratings, scores, samples, metrics)
     lower = lower_is_better(list(columns), directions or {})
     pairs = pairs_to_compare(list(columns), paired)
@@ -365,37 +390,15 @@ def align(
         rated, columns, left_out = drop_identical(rated, columns)
     check_varied(rated, columns)
     part = _Scored(rated, columns, lower, _draw(rated, resamples, seed))
-    by_rater = {kind: rated.by_rater(kind) for kind in rated.kinds}
-    # Negative counts make agreement positive. Sums over raters have the ranks of the means.
-    counts = {
-        (kind, rater): -count
-        for kind in rated.kinds
-        for rater, count in zip([*rated.raters, MEAN], [*by_rater[kind], sum_of_raters(by_rater[kind])], strict=True)
-    }
-    sides = {key: side(count, part.drawn) for key, count in counts.items()}
-    records: list[dict[str, Any]] = []
-    values: _Values = {}
-    for name, goodness in part.goodness().items():
-        for (kind, rater), statistic in product(counts, rated.statistics):
-            on_resamples = STATISTICS[statistic](goodness, sides[kind, rater], part.drawn)
-            record = interval_record(statistic, on_resamples, part.drawn)
-            if record["value"] is not None and statistic in (TAU, SPEARMAN):  # equal to SciPy in the last bit
-                of_scipy = kendalltau if statistic == TAU else spearmanr
-                record["value"] = float(of_scipy(-goodness.ranks[-1], counts[kind, rater]).statistic)
-            records.append({"metric": name, "errors": kind, "rater": rater, **record})
-            if rater == MEAN:
-                values[statistic, kind, name] = on_resamples
-    differences = [
-        {**record, "a": record["metric"], "b": record["versus"], "difference": record["value"]}
-        for record in _differences({"": part}, {"": values}, pairs)
-    ]
-    differences.sort(key=lambda r: (rated.statistics.index(r["statistic"]), rated.kinds.index(r["errors"])))
-    among = [
-        {"errors": kind, **record}
+    records, values = part.agreement("rater")
+    records += [
+        {"errors": kind, "rater": AMONG, **record, "bca_low": None, "bca_high": None}
         for kind in rated.kinds
         if len(rated.raters) > 1
-        for record in raters_among_themselves(by_rater[kind], part.drawn, rated.statistics)
+        for record in raters_among_themselves(rated.by_rater(kind), part.drawn, rated.statistics)
     ]
+    differences = _differences({"": part}, {"": values}, pairs)
+    records += [{**record, "rater": MEAN} for record in sorted(differences, key=part.place)]
     signature: dict[str, Any] = {
         "command": _ALIGN,
         **sources,
@@ -409,14 +412,8 @@ def align(
         "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
         "version": version("metric-oracle"),
     }
-    return Alignment(
-        pa.Table.from_pylist(records, _BY_RATER),
-        pa.Table.from_pylist(differences, _OF_METRICS),
-        pa.Table.from_pylist(among, _OF_RATERS),
-        signature,
-        columns,
-        {kind: by_rater[kind].mean(axis=0) for kind in rated.kinds},
-    )
+    numbers = pa.Table.from_pylist(records, _SCHEMA).drop_columns(["what", "set", "device"])
+    return Alignment(numbers, signature, columns, _view("", "", part).errors)
 
 
 @called(_COMPARE)
@@ -514,11 +511,14 @@ def compare_metrics(
         for view, part in _parts(name, whole):
             parts[view] = part
             views.append(_view(view, name, part))
-    values = {view: part.agreement() for view, part in parts.items()}
+    records: list[_Record] = []
+    values: dict[str, _Values] = {}
+    for view, part in parts.items():
+        found, values[view] = part.agreement("mean")
+        records += [{"what": AGREEMENT, "set": view, **record} for record in sorted(found, key=part.place)]
     first = next(iter(read))
     variants = _read_variants(ablations or {}, parts[first], names)
-    records = [
-        *_agreements(parts, values),
+    records += [
         *_changes(parts, values, views),
         *({"what": DIFFERENCE, **record} for record in _differences(parts, values, pairs)),
         *(record for view in views if view.raters > 1 for record in _ceilings(view.name, parts[view.name])),
@@ -542,7 +542,7 @@ def compare_metrics(
         },
         "version": version("metric-oracle"),
     }
-    return MetricComparison(views, pa.Table.from_pylist(records, _COMPARED), signature)
+    return MetricComparison(views, pa.Table.from_pylist(records, _SCHEMA).drop_columns(["rater"]), signature)
 
 
 def check_resampling(resamples: int, seed: int) -> int:
@@ -589,6 +589,13 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
     return [(a, b) for a, b in paired]
 
 
+def _of_scipy(statistic: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
+    """Return Kendall's tau-b or Spearman's correlation of two columns of numbers, to the last bit as SciPy has it."""
+    from scipy.stats import kendalltau, spearmanr
+
+    return float((kendalltau if statistic == TAU else spearmanr)(x, y).statistic)
+
+
 def _draw(rated: Rated, resamples: int, seed: int) -> Resamples:
     """Draw the resamples of a rated set's studies."""
     return draw(rated.studies, resamples, seed, rated.groups, is_pooled=TAU in rated.statistics)
@@ -612,29 +619,18 @@ def _view(name: str, base: str, part: _Scored) -> View:
     return View(name, base, rated.kinds, rated.statistics, part.scores, errors, *sizes)
 
 
-def _agreements(parts: Mapping[str, _Scored], values: Mapping[str, _Values]) -> Iterator[dict[str, Any]]:
-    """Yield one record for each agreement of a metric with the raters."""
-    for view, part in parts.items():
-        for (statistic, kind, metric), on_resamples in values[view].items():
-            keys = {"what": AGREEMENT, "set": view, "metric": metric, "errors": kind}
-            yield {**keys, **part.record(on_resamples, statistic)}
-
-
-def _changes(
-    parts: Mapping[str, _Scored], values: Mapping[str, _Values], views: Sequence[View]
-) -> Iterator[dict[str, Any]]:
+def _changes(parts: Mapping[str, _Scored], values: Mapping[str, _Values], views: Sequence[View]) -> Iterator[_Record]:
     """Yield the agreement without pairs of equal texts minus the agreement on all pairs."""
-    for view in views:
-        for key, on_resamples in values[view.name].items() if view.name != view.base else ():
-            statistic, kind, metric = key
-            change = difference(on_resamples, values[view.base][key])
+    for view in (view for view in views if view.name != view.base):
+        for statistic, kind, metric in product(view.statistics, view.kinds, view.scores):
+            change = difference(*(values[name][statistic, kind, metric] for name in (view.name, view.base)))
             keys = {"what": CHANGE, "set": view.base, "metric": metric, "versus": view.name, "errors": kind}
             yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
 
 
 def _differences(
     parts: Mapping[str, _Scored], values: Mapping[str, _Values], pairs: Sequence[tuple[str, str]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Record]:
     """Yield the differences of two metrics. All differences of a statistic are one family."""
     for statistic in STATISTICS:
         family = []
@@ -649,7 +645,7 @@ def _differences(
         yield from family
 
 
-def _ceilings(view: str, part: _Scored) -> Iterator[dict[str, Any]]:
+def _ceilings(view: str, part: _Scored) -> Iterator[_Record]:
     """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
 
     There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
@@ -701,18 +697,19 @@ def _read_variants(
 
 def _ablations(
     view: View, parts: Mapping[str, _Scored], values: Mapping[str, _Values], variants: Mapping[str, tuple[str, Array]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Record]:
     """Yield the agreement of each variant and its difference from the metric. The differences are one family."""
     whole, statistic = parts[view.base], view.statistics[0]
     family = []
     for variant, (metric, scores) in variants.items():
         alone = _Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
         part = dict(_parts(view.base, alone))[view.name]
-        of_variant = part.agreement()
+        records, of_variant = part.agreement("mean")
+        of_kind = {r["errors"]: r for r in records if r["statistic"] == statistic}
         for kind in view.kinds:
             key = statistic, kind, metric
             names = {"what": ABLATION, "set": view.name, "metric": variant, "errors": kind}
-            yield {**names, **part.record(of_variant[key], statistic)}
+            yield {**of_kind[kind], **names}
             record = part.difference(difference(of_variant[key], values[view.name][key]), statistic)
             if record is not None:
                 family.append({**names, "versus": metric, **record})
@@ -730,7 +727,7 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
     return measured
 
 
-def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[_Record]:
     """Yield the time per pair of each metric, as measured in this call or as a table states it for other tools."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
