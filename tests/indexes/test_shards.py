@@ -158,7 +158,8 @@ def test_a_killed_build_goes_on(table, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         make(table, tmp_path)
     with pytest.raises(
-        IndexFormatError, match=r"^open_index: index must be finished; got .*, a set of shards under way"
+        IndexFormatError,
+        match=r"^open_index: index must be finished; got .*, a set of shards whose build is running",
     ):
         mo.open_index(tmp_path / "set")
     found = make(table, tmp_path)
