@@ -14,24 +14,11 @@ _LETTER = re.compile(r"\w")
 
 
 def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cross: bool = True) -> list[dict[str, Any]]:
-    """Return the candidates of all files for a test report and those that radiologists rated, grouped by text.
+    """Return the candidates of all files for test report `q` at a rank from 1, and the rated ones, grouped by text.
 
-    Parameters
-    ----------
-    cases : Cases
-    q : int
-        Position of the test report.
-    rank : int
-        Rank of the candidates, from 1.
-    kind : str or None
-        Metric whose evidence is shown, or "diff". By default, the evidence of every metric that chose the candidate.
-    cross : bool
-        Whether to score each candidate under every metric that index and queries allow.
-
-    Returns
-    -------
-    list of dict
-        One group per text: what a page shows of it.
+    Each group is what a page shows of one text. `kind` is the metric whose evidence it has, or "diff"; by default these
+    are the metrics that chose the candidate. With `cross`, reports of the corpus are scored under every metric that
+    index and queries allow.
     """
     together: dict[Any, list[Candidate]] = {}
     for candidate in cases.candidates(q, rank):
@@ -49,7 +36,7 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
 
 
 def without_reports(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Split groups into those with a text or a corpus row, and those of which only the scores are known."""
+    """Split the groups of `groups` into those with a text or a corpus row, and those with scores only."""
     is_known = [group["text"] is not None or group["row"] >= 0 for group in shown]
     return (
         [group for group, known in zip(shown, is_known, strict=True) if known],
@@ -60,9 +47,9 @@ def without_reports(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any
 def _group(
     cases: Cases, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str | None, rated: list[Counted]
 ) -> dict[str, Any]:
-    """Return what the page shows of candidates that have the same text.
+    """Return what the page shows of candidates and rated candidates for test report `q` that have the same text.
 
-    `scores` are by corpus row, as `Cases.cross_scores` returns them.
+    `scores` are by corpus row, as `Cases.cross_scores` returns them; `kind` is that of `groups`.
     """
     columns = cases.columns
     row = next((candidate.row for candidate in group if candidate.row >= 0), -1)
@@ -94,13 +81,10 @@ def _group(
 
 
 def display(reference: str | None, text: str | None, evidence: list[tuple[str, Evidence | str]]) -> dict[str, Any]:
-    """Return what a page shows of the evidence of a pair.
+    """Return what a page shows of the evidence of a pair, a list of metrics with their evidence or why there is none.
 
-    Returns
-    -------
-    dict
-        evidence, as passed; is_same, whether both texts are identical; and marks, None if there are none, else the
-        first metric with marked texts: its name, its colour scale, and the phrases of both sides.
+    The dict has `evidence` as passed; `is_same`, whether both texts are identical; and `marks` of the first metric with
+    marked words: its name, its colour scale and the phrases of both sides; None if nothing is marked or `is_same`.
     """
     is_same = text is not None and text == reference
     marks = None
@@ -114,11 +98,8 @@ def display(reference: str | None, text: str | None, evidence: list[tuple[str, E
 def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[str, Any]]:
     """Merge segments into phrases: neighbours with the same match number, and the blanks and signs between them.
 
-    Returns
-    -------
-    list of dict
-        kind, number or None, opposite, and pieces: pairs of text and step of the colour scale or 0. All pieces joined
-        are the text.
+    A phrase has its kind, its match number or None, its opposite, and pieces: pairs of a text and its step on the
+    colour scale, or 0. The pieces of all phrases, joined, are the text.
     """
     merged: list[dict[str, Any]] = []
     for segment in side:
@@ -143,10 +124,7 @@ def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[s
 def _evidence_of_files(
     cases: Cases, q: int, text: str | None, row: int, chosen_by: Iterable[str]
 ) -> list[tuple[str, Any]]:
-    """Return the evidence of the metrics that chose a candidate.
-
-    If none of them has evidence, return a diff of the words.
-    """
+    """Return the metrics among `chosen_by` that have evidence for a candidate, with it; or else a diff of the words."""
     names = [name for name in dict.fromkeys(chosen_by) if cases.record(name) is not None]
     exhibits = [(name, exhibit(cases, q, text, row, name)) for name in names]
     shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
@@ -154,7 +132,10 @@ def _evidence_of_files(
 
 
 def _counts(cases: Cases, counted: Counted) -> dict[str, Any]:
-    """Return the error counts of a candidate: for each category and for all, the mean and each rater's count."""
+    """Return the errors counted in a candidate, as a page shows them: its name, the raters, and rows.
+
+    A row has a category or "All", then the mean and each rater's count of significant errors, and of insignificant.
+    """
     ratings = cases.rated.ratings  # type: ignore[union-attr]
     cells = [*counted.counts.transpose(1, 2, 0), counted.counts.sum(axis=1).T]
     names = [*map(category_title, ratings.categories), "All"]

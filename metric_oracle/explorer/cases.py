@@ -92,56 +92,51 @@ class Candidate:
 class Chosen:
     """Filters and order of the test reports on a page."""
 
-    # Column to sort by. None sorts by disagreement: the number of different reports that the oracles chose, then
-    # how few words these reports share.
+    # Position of the column to sort by. None sorts by disagreement: the number of different reports that the oracles
+    # chose, then how few words these reports share.
     sort: int | None = None
-    # Sort by how much better this column is than the column `sort`, the worst difference first.
-    minus: int | None = None
+    minus: int | None = None  # sort by how much better this column is than the column `sort`, the worst first
     is_file_order: bool = False  # keep the order of the files
     is_reversed: bool = False  # reverse the order
-    # Show only test reports with a fallback, with an unproven best candidate, or with ratings.
-    only_fallback: bool = False
-    only_inexact: bool = False
-    only_rated: bool = False
+    only_fallback: bool = False  # show only test reports for which a best candidate is a fallback
+    only_inexact: bool = False  # show only test reports for which a best candidate is not proven to be the best
+    only_rated: bool = False  # show only test reports with a candidate that radiologists rated
     ties_over: int | None = None  # show only test reports for which more corpus rows than this share a best score
-    column: int | None = None  # show only test reports whose value in this column lies in [low, high]
-    low: float | None = None
-    high: float | None = None
-    # Show only test reports that contain this string, or for which a file's best candidate does, ignoring case.
-    words: str = ""
+    column: int | None = None  # show only test reports whose value in this column is from `low` to `high`
+    low: float | None = None  # None for no limit
+    high: float | None = None  # None for no limit
+    words: str = ""  # show only test reports that have this string, or for which a best candidate has it, in any case
     label: int | None = None  # show only test reports for which this CheXbert label is positive
-    # Metric whose scores the list shows, by its position in `Cases.metric_names`. By default, that of `sort`, or
-    # all metrics if they fit.
+    # Position in `Cases.metric_names` of the metric whose scores the list shows. None for all metrics if they fit, or
+    # else that of `sort`.
     under: int | None = None
     is_every_column: bool = False  # show the scores of all systems under all metrics
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A result file: its table, and the first and last + 1 row of each test report in it (-1 if it has none).
-
-    `columns` are those of its candidates, also of the scores of an oracle that are in another file.
-    """
+    """A result file, with the rows of each test report in it."""
 
     table: pa.Table
     signature: dict[str, Any]
-    first: np.ndarray
-    last: np.ndarray
+    first: np.ndarray  # int64[Q], first row of each test report; -1 if it has none
+    last: np.ndarray  # int64[Q], one after its last row; -1 if it has none
+    # Positions in `Cases.columns` of the scores of its candidates, also of an oracle's scores in another file.
     columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Cases:
-    """Test reports, joined with the result files."""
+    """Test reports, joined with the result files. Methods name a test report by its position `q` in `ids`."""
 
     ids: list[str]  # ids of the Q test reports
     columns: list[Column]
     sources: list[_Source]  # the files with the rows of each test report
     index: Index | None = None  # index of the candidates
     queries: Inputs | None = None  # the test reports with their sources
-    files: list[Read] = field(default_factory=list)
+    files: list[Read] = field(default_factory=list)  # the files as they were read, in the order of `sources`
     rated: RatedCases | None = None  # error counts of radiologists for candidates of these test reports
-    _position: dict[str, int] = field(default_factory=dict, repr=False)
+    _position: dict[str, int] = field(default_factory=dict, repr=False)  # of each id in `queries`
     sampled: SampledCases | None = None  # several reports of a model for these test reports
     # What these test reports and reports of models for them share with training reports.
     copied: CopiedCases | None = None
@@ -157,7 +152,7 @@ class Cases:
         return [source.signature for source in self.sources]
 
     def reference(self, q: int) -> str | None:
-        """Return the text of a test report, None if no file has it."""
+        """Return the text of test report `q`, None if it is not known."""
         if self.queries is not None:
             position = self._position.get(self.ids[q])
             return None if position is None else self.queries.texts[position]
@@ -167,20 +162,20 @@ class Cases:
         return None
 
     def query(self, q: int) -> int | None:
-        """Return the position of a test report in `queries`, None if it is not there."""
+        """Return the position in `queries` of test report `q`, None if it is not there."""
         return self._position.get(self.ids[q])
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
-        """Return the candidates of all files for a test report at a rank; for random retrieval the rank is the draw."""
+        """Return each file's candidate for test report `q` at a rank; for random retrieval the rank is the draw."""
         shown = [s for s, source in enumerate(self.sources) if source.columns]
         return [candidate for s in shown if (candidate := self.candidate_of(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
-        """Return the largest number of candidates that any file has for a test report."""
+        """Return the largest number of candidates that any file has for test report `q`."""
         return max((int(source.last[q] - source.first[q]) for source in self.sources), default=0)
 
     def candidate_of(self, s: int, q: int, rank: int = 1) -> Candidate | None:
-        """Return the candidate of one file for a test report at a rank, None if the file has none."""
+        """Return the candidate of file `s` of `sources` for test report `q` at a rank, None if the file has none."""
         source = self.sources[s]
         i = int(source.first[q]) + rank - 1
         if source.first[q] < 0 or i >= source.last[q] or source.signature.get("baseline") == "expectation":
@@ -351,13 +346,9 @@ class Cases:
         return contains
 
     def cross_scores(self, q: int, rows: Sequence[int]) -> dict[int, dict[str, float | None]]:
-        """Score corpus rows against a test report under every metric of `metrics`.
+        """Return the scores of corpus rows with test report `q`: row -> metric of `metrics` -> score or None.
 
-        Returns
-        -------
-        dict of int to dict of str to float
-            Corpus row -> metric -> score, None if unscorable. BERTScore needs stored token states and uses no idf
-            weights.
+        The dict is empty without the index or the test report's text. BERTScore is computed without idf weights.
         """
         position = self.query(q)
         if self.index is None or self.queries is None or position is None or not rows:
@@ -398,13 +389,13 @@ class Cases:
         return get_metric(metric_of(signatures[0])) if signatures else None
 
     def samples_of(self, q: int) -> dict[str, Any] | None:
-        """Return the samples of a test report, None if there are none; see `SampledCases.of`."""
+        """Return the samples of test report `q`, None if there are none; see `SampledCases.of`."""
         if self.sampled is None:
             return None
         return self.sampled.of(self.ids[q], self.reference(q), [column.metric for column in self.columns])
 
     def copies_of(self, q: int) -> list[dict[str, Any]]:
-        """Return what each set's report for a test report shares with training reports; see `CopiedCases.of`."""
+        """Return what each set's report for test report `q` shares with training reports; see `CopiedCases.of`."""
         if self.copied is None:
             return []
         texts = {HUMAN: self.reference(q)}
@@ -429,27 +420,9 @@ def read_cases(
     sampled: SampledCases | None = None,
     copied: CopiedCases | None = None,
 ) -> Cases:
-    """Read result files and join them on the ids of the test reports.
+    """Read files of `retrieve`, `baseline` or `score`, and join them on the ids of the test reports, `queries`.
 
-    Parameters
-    ----------
-    files : sequence of paths, Results, Scores or Expectation
-        Files of `retrieve`, `baseline` or `score`.
-    index : Index
-        Index from which all candidates come.
-    queries : Inputs
-        The test reports.
-    rated : RatedCases
-        Ratings of candidates for some of the test reports.
-    sampled : SampledCases
-        Several reports of a model for some of the test reports.
-    copied : CopiedCases
-        A file of ``oracle overlap --pairs`` about these test reports.
-
-    Raises
-    ------
-    InputError
-        If a file is no result, or the files, the index and the test reports do not belong together.
+    All candidates come from `index`. Raise InputError if a file is no result, or the arguments do not belong together.
     """
     read = [read_result(file) for file in files]
     _check_same(read, index, queries)

@@ -31,9 +31,9 @@ _KINDS = {
 class CopiedCases:
     """Reports of several sets, each with the training reports that are nearest to it."""
 
-    table: pa.Table  # the table of `Overlap.pairs`, the longest runs first
-    signature: dict[str, Any]  # the signature of the file
-    _rows: dict[str, list[int]] = field(init=False, repr=False)
+    table: pa.Table  # that of `Overlap.pairs`, the longest runs first
+    signature: dict[str, Any]  # signature of the file
+    _rows: dict[str, list[int]] = field(init=False, repr=False)  # rows of the table by the ids of the test reports
 
     def __post_init__(self) -> None:
         rows: dict[str, list[int]] = {}
@@ -42,7 +42,7 @@ class CopiedCases:
         object.__setattr__(self, "_rows", rows)
 
     def check(self, ids: list[str], index: Index | None) -> None:
-        """Raise unless a test report is in the file, and the file was made with the index."""
+        """Raise InputError unless the file has one of the test reports `ids` and, if an index is given, is of it."""
         if self._rows.keys().isdisjoint(ids):
             raise InputError(
                 "copies",
@@ -65,7 +65,7 @@ class CopiedCases:
         return sorted(set(self.table["set"].to_pylist()), key=lambda name: (name != HUMAN, name))
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return the numbers of each set, each as the line of the same name in the table of `overlap`."""
+        """Return a dict for each set with its name and the numbers of its column in the table of `overlap`."""
         names = np.array(self.table["set"].to_pylist(), object)
         summed = []
         for name in self.sets:
@@ -86,29 +86,20 @@ class CopiedCases:
         return summed
 
     def worst(self, name: str | None, first: int, count: int) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of reports of a set, or of all sets, and `count` of them from number `first` on."""
+        """Return the number of reports of the set `name`, or of all sets if it is None, and some of them as `_shown`.
+
+        These are `count` reports from position `first` on, in the order of the table.
+        """
         table = self.table
         if name is not None:
             table = table.filter(pa.array(np.array(table["set"].to_pylist(), object) == name))
         return table.num_rows, [_shown(row) for row in table.slice(first, count).to_pylist()]
 
     def of(self, study: str, texts: Mapping[str, str | None], index: Index | None) -> list[dict[str, Any]]:
-        """Return the rows of a test report with both texts, in which the longest shared run is marked.
+        """Return for each set what pages show of its report for the test report with the id `study`, in table order.
 
-        Parameters
-        ----------
-        study : str
-            Id of the test report.
-        texts : mapping of str to str
-            Text of each set for this test report, where it is known; texts of the file take precedence.
-        index : Index or None
-            Index of the training reports.
-
-        Returns
-        -------
-        list of dict
-            Of each set, in the order of the file: the numbers of the row; the segments of the report and of the
-            training report with the run, empty where a text is not known; and a note that says why nothing is marked.
+        That is what `_shown` and `_marked` return. `texts` has the reports by the names of their sets, as far as they
+        are known, for a file without texts; `index` has the training reports.
         """
         shown = []
         for i in self._rows.get(study, ()):
@@ -129,7 +120,7 @@ def read_copies(path: str | Path) -> CopiedCases:
 
 
 def _checked(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
-    """Return the table with the right column types; raise an error if it is another table."""
+    """Return the table of `Overlap.pairs` with the right column types; raise any error if it is another table."""
     if signature["command"] != "overlap":
         raise ValueError
     for name, kind in _KINDS.items():
@@ -141,7 +132,7 @@ def _checked(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what pages show of a row, without its text."""
+    """Return what pages show of a row of the table, without its text."""
     same = [name.removeprefix("same_") for name, value in row.items() if name.startswith("same_") and value is True]
     return {
         "set": row["set"],
@@ -159,7 +150,10 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marked(text: str | None, other: str | None, n: int) -> dict[str, Any]:
-    """Return both texts as segments with their longest shared run marked, and a note."""
+    """Return a report and a training report as segments with their longest shared run marked, which has `n` words.
+
+    A text that is not known has no segments. The note says why nothing is marked; it is empty otherwise.
+    """
     sides = [[] if one is None else [Segment(one)] for one in (text, other)]
     note = ""
     if text is None:

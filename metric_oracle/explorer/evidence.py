@@ -39,16 +39,12 @@ class Segment:
     """A piece of a text."""
 
     text: str
-    # `WHOLE` ("matched"), `PARTLY`, `LACKING`; in a diff "same" or "only"; "" for text that the metric does not
-    # mark.
-    kind: str = ""
-    # Number of the match, from 1; the same in both texts. Of sequences (BLEU, ROUGE-L, BERTScore) all words of a
-    # run that follow one another in both texts have one number.
+    kind: str = ""  # `WHOLE`, `PARTLY` or `LACKING`; in a diff "same" or "only"; "" for text that is not marked
+    # Number of the match, from 1; the same in both texts. Under metrics of sequences (BLEU, ROUGE-L, BERTScore) words
+    # that follow one another in both texts have one number.
     partner: int | None = None
     weight: float | None = None  # for BERTScore, the cosine with the best partner
-    # What the other text says instead, such as "absent", "right" or "severe"; "" if it does not contradict. Set
-    # by `opposites.mark`.
-    opposite: str = ""
+    opposite: str = ""  # what the other text says instead, such as "absent" or "right"; "" if it does not contradict
 
 
 @dataclass(frozen=True)
@@ -59,17 +55,19 @@ class Evidence:
     candidate: list[Segment]
     score: float | None = None  # score by the metric's formula from the counts; None for a diff
     counts: dict[str, float] = field(default_factory=dict)  # inputs of the formula
-    # Table of features without a position in the text: entities and relations, labels, terms of a composite,
-    # pairs of words.
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    rows: list[tuple[Any, ...]] = field(
+        default_factory=list
+    )  # table of what has no position in the text, such as labels
     header: tuple[str, ...] = ()  # column names of `rows`
     note: str = ""  # sentence for the reader, such as why nothing is marked
-    # For BERTScore, the cosines at which the steps of the colour scale begin; see `step_of`.
-    scale: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()  # cosines at which the steps of the colour scale begin; empty but for BERTScore
 
 
 def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
-    """Return the segments of a text: the marked spans, which must not overlap, and the text between them."""
+    """Return the segments of a text: the marked spans, which must not overlap, and the text between them.
+
+    The segment that comes with a span says how it is marked; its own text is not used.
+    """
     segments, end = [], 0
     for (begin, stop), mark in sorted(marks, key=lambda item: item[0]):
         if begin > end:
@@ -285,19 +283,10 @@ def temporal(reference: str, candidate: str, metric: Metric) -> Evidence:
 def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph, Graph]) -> Evidence:
     """Return the entities and relations that a RadGraph F1 compares, and mark the words of the entities.
 
-    Parameters
-    ----------
-    reference, candidate : str
-    metric : Metric
-    graphs : (Graph, Graph)
-        Graphs of the reference and of the candidate.
-
-    Returns
-    -------
-    Evidence
-        Counts: ``shared``, ``in_candidate`` and ``in_reference`` of each family, such as ``entities shared``. Rows: the
-        features of both graphs, shared ones first. A stored graph has no positions, so every occurrence of an entity's
-        words is marked; it is "partly" matched if only some of the entities with these words are shared.
+    `graphs` are those of the reference and of the candidate. A stored graph has no positions, so every occurrence of an
+    entity's words is marked; it is "partly" matched if only some of the entities with these words are shared. Counts:
+    ``shared``, ``in_candidate`` and ``in_reference`` of each family, such as ``entities shared``. Rows: the features of
+    both graphs, shared ones first.
     """
     reference_graph, candidate_graph = graphs
     families = [int(str(metric.options[name])) for name in ("family_a", "family_b")]
@@ -358,18 +347,10 @@ def find_phrases(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Se
 
 
 def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
-    """Return CheXbert's 14 findings on both sides.
+    """Return CheXbert's 14 findings on both sides, given as int8[14]: 1 positive, -1 negative, 0 blank.
 
-    Parameters
-    ----------
-    reference, candidate : int8[14]
-        1 positive, -1 negative, 0 blank. Uncertain labels have the value that the index counts them as.
-
-    Returns
-    -------
-    Evidence
-        No segments. Counts: ``product``, the dot product of both, and ``squares``, the sum of squares of each. Rows:
-        finding, both values in words, and whether they agree, differ, or are opposite: one positive, one negative.
+    There are no segments. Counts: ``product``, the dot product of both, and ``squares``, the sum of squares of each.
+    Rows: finding, both values in words, and whether they agree, differ, or are opposite: one positive, one negative.
     """
     of_reference, of_candidate = reference.astype(np.int64), candidate.astype(np.int64)
     words = {1: "positive", -1: "negative", 0: "blank"}
@@ -384,18 +365,10 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
 
 
 def agreement(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
-    """Return the labels on which two reports agree and differ.
+    """Return the labels on which two reports agree and differ; both are encoded as `AgreementIndex` does, int8[2 L].
 
-    Parameters
-    ----------
-    reference, candidate : int8[2 L]
-        Encoded labels as in `indexes.agreement.AgreementIndex`; the first L tell whether each label is positive.
-
-    Returns
-    -------
-    Evidence
-        No segments. Counts: ``equal`` labels, and the number of all ``labels``. Rows: finding, both values in words,
-        and whether they are equal.
+    The first L numbers tell whether each label is positive. There are no segments. Counts: ``equal`` labels, and the
+    number of all ``labels``. Rows: finding, both values in words, and whether they agree or differ.
     """
     n = len(reference) // 2
     words = ("not positive", "positive")
@@ -423,23 +396,11 @@ def bertscore(
     """Return each token's highest cosine with the other text, and number the words that are each other's best match.
 
     Words are "matched" if they are each other's best match with at least the mean cosine of all pairs of words; the
-    others are "lacking". Each token's cosine counts in the score, whatever its mark.
-
-    Parameters
-    ----------
-    reference, candidate : str
-    items : (item, item)
-        Token states and weights of the reference and of the candidate, as the reference scorer takes them.
-    spans : (sequence of Span, sequence of Span) or None
-        Span of each token in both texts, empty for special tokens; None if not known.
-    part : {0, 1, 2}
-        Precision, recall or F1.
-
-    Returns
-    -------
-    Evidence
-        Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each token of the candidate with its best
-        partner and their cosine, lowest first.
+    others are "lacking". Each token's cosine counts in the score, whatever its mark. `items` have the token states and
+    weights of reference and candidate, as the reference scorer takes them; `spans` is the span of each token in both
+    texts, empty for special tokens, or None if that is not known; `part` is 0 for precision, 1 for recall, 2 for F1.
+    Counts: ``precision``, ``recall`` and ``f1``, before rescaling. Rows: each token of the candidate with its best
+    partner and their cosine, lowest first.
     """
     of_reference, of_candidate = items
     plain = precision_recall(of_candidate.states, of_candidate.weights, of_reference.states, of_reference.weights)
@@ -530,19 +491,10 @@ def _without_overlaps(marks: Iterable[tuple[Span, Segment]]) -> list[tuple[Span,
 
 
 def composite(values: Mapping[str, float], metric: Metric) -> Evidence:
-    """Return the contribution of each term to the score of a composite.
+    """Return the contribution of each term to the score of a composite; `values` has the pair's score under each term.
 
-    Parameters
-    ----------
-    values : mapping of str to float
-        Score of the pair under the metric of each term.
-    metric : Metric
-
-    Returns
-    -------
-    Evidence
-        No segments. Counts: ``intercept``, then the contribution of each term; their sum is the score. Rows: name of
-        the term, its value, its contribution.
+    There are no segments. Counts: ``intercept``, then the contribution of each term; their sum is the score. Rows: name
+    of the term, its value, its contribution.
     """
     counts = {"intercept": float(str(metric.options["intercept"]))}
     counts |= {name: term(values[name], t.mean, t.scale, t.weight) for name, t in metric.terms.items()}

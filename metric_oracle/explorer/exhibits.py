@@ -40,19 +40,9 @@ def exhibit_texts(reference: str, text: str, metric: Metric) -> Evidence | str:
 
 
 def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evidence | str:
-    """Return the evidence of a pair, or a sentence that says why there is none.
+    """Return the evidence of a metric, or of "diff", for test report `q` and a candidate, or why there is none.
 
-    Parameters
-    ----------
-    cases : Cases
-    q : int
-        Position of the test report.
-    text : str or None
-        Text of the candidate, None if it is not known.
-    row : int
-        Corpus row of the candidate, -1 if it is not from the corpus.
-    name : str
-        Name of a metric, or "diff".
+    `text` of the candidate is None if it is not known, and `row` is -1 if it is not from the corpus.
     """
     reference = cases.reference(q)
     if reference is None:
@@ -94,22 +84,21 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
 class Opposites(NamedTuple):
     """The contradictions between a test report and a candidate."""
 
-    # Each with its origin, "RadGraph" or "CheXbert". Graphs of RadGraph show contradictions in presence, side,
-    # severity and change, CheXbert's labels those between positive and negative findings.
+    # Each with its origin: "RadGraph" for presence, side, severity and change, "CheXbert" for positive and negative
+    # findings.
     known: list[tuple[str, Opposite]]
-    # Of the reference and of the candidate: spans in the text, and what the other text says there. None if a text
-    # is not known.
+    # Of reference and candidate: spans in the text, and what the other one says there. None if a text is not known.
     places: list[dict[Span, str]] | None = None
 
     def mark(self, shown: Evidence | str) -> Evidence | str:
-        """Return the evidence of any metric with its words marked that the other text contradicts."""
+        """Return evidence with the words marked that the other text contradicts; a sentence is returned unchanged."""
         if isinstance(shown, str) or self.places is None or not any(self.places):
             return shown
         return mark(shown, self.places)
 
 
 def opposites(cases: Cases, q: int, row: int, text: str | None) -> Opposites:
-    """Return the contradictions between a test report and a row of the corpus with this text."""
+    """Return the contradictions between test report `q` and a row of the corpus, whose text may be unknown (None)."""
     position = cases.query(q)
     if cases.index is None or cases.queries is None or position is None or row < 0:
         return Opposites([])
@@ -158,8 +147,8 @@ def _radgraph(cases: Cases, metric: Metric, position: int, row: int, reference: 
 def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: Any) -> tuple[Any, Any] | None:
     """Return test report and candidate in the form that the metric's reference scorer takes.
 
-    Return None if either has no representation. `position` is the position of the test report in `Cases.queries`, `row`
-    the corpus row of the candidate.
+    Return None if either has no representation. `position` is that of the test report in `Cases.queries`, `row` the
+    corpus row of the candidate.
     """
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     queries = cases.queries.take(np.array([position]))  # type: ignore[union-attr]

@@ -24,9 +24,9 @@ class Section:
     key: str  # name in the figure's address, such as "align"
     title: str
     tables: list[PaperTable] = field(default_factory=list)
-    alt: str = ""  # Alternative text of the figure. The numbers are in the tables.
+    alt: str = ""  # alternative text of the figure; its numbers are in the tables
     svg: bytes = b""  # the figure; empty if it could not be drawn
-    lines: list[str] = field(default_factory=list)  # reasons why tables or the figure are missing
+    lines: list[str] = field(default_factory=list)  # why tables or the figure are missing
 
     @property
     def source(self) -> str:

@@ -50,7 +50,7 @@ class Strip:
     high: float
     # The oracle over the test reports that have no copy in the corpus; None if there are no copies.
     without_copies: Mark | None = None
-    reason: str = ""  # why there are no intervals; empty if there are
+    reason: str = ""  # why there are no intervals; "" if there are
 
     @property
     def title(self) -> str:

@@ -12,9 +12,7 @@ TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".web
 class Images:
     """Images whose names are ids of reports."""
 
-    # It has a file ID.png (.jpg, .jpeg, .webp), or a folder ID of such files, of which the first by name is
-    # shown.
-    folder: Path
+    folder: Path  # has a file ID.png (.jpg, .jpeg, .webp), or a folder ID of such files, of which the first is shown
 
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
@@ -26,7 +24,7 @@ class Images:
             )
 
     def of(self, study: str) -> Path | None:
-        """Return the file of a study's image; None if there is none, or if the path leaves the folder."""
+        """Return the file of the image for an id; None if there is none, or if the path leaves the folder."""
         if not study or "\0" in study:
             return None
         inside = self.folder.resolve()

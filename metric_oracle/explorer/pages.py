@@ -81,14 +81,13 @@ def _number(text: str, name: str) -> float:
 class Explorer:
     """The explorer's pages."""
 
-    cases: Cases  # Test reports and files. Without files there are only live queries, which need its index.
-    # Search strings that were entered. Addresses contain their positions in this list.
-    searched: list[str] = field(default_factory=list)
+    cases: Cases  # without files there are only live queries, which need an index
+    searched: list[str] = field(default_factory=list)  # words that were searched for; addresses have their positions
     images: Images | None = None  # images of the studies
-    _working: threading.Lock = field(default_factory=threading.Lock)  # kernels use every core already
+    _working: threading.Lock = field(default_factory=threading.Lock)  # one request at a time: kernels use every core
 
     def routes(self) -> list[BaseRoute]:
-        """Return the routes of the server, after preparing the data of the first page."""
+        """Return the routes of the server, after the data of the first page is prepared."""
         for name in templates.list_templates(["html"]):
             templates.get_template(name)
         self.cases.prepare()
@@ -137,7 +136,7 @@ class Explorer:
     # List of test reports
 
     def _read_filters(self, query: dict[str, str]) -> Chosen:
-        """Return the filters and the order from the parameters of an address."""
+        """Return the filters and the order from the parameters of an address; raise InputError for a wrong value."""
         last = len(self.cases.columns) - 1
         filters: dict[str, Any] = {name: query.get(key) == "1" for key, name in _FLAGS.items()}
         filters |= {name: _integer(query[key], key, last) for key, name in _COLUMNS.items() if query.get(key)}

@@ -29,10 +29,11 @@ class Counted:
 class RatedCases:
     """Ratings of candidates for test reports."""
 
-    ratings: Ratings  # ratings, with the texts of the rated pairs
-    # Tables with the pairs' scores, in the format of `align`. Without a table, the texts are scored.
-    scores: tuple[Path, ...] = ()
-    _pairs: dict[str, list[int]] = field(init=False, repr=False)
+    ratings: Ratings  # with the texts of the rated pairs
+    scores: tuple[
+        Path, ...
+    ] = ()  # tables of the pairs' scores, as `align` takes them; without any the texts are scored
+    _pairs: dict[str, list[int]] = field(init=False, repr=False)  # positions of the pairs of each study
 
     def __post_init__(self) -> None:
         pairs: dict[str, list[int]] = {}
@@ -41,7 +42,7 @@ class RatedCases:
         object.__setattr__(self, "_pairs", pairs)
 
     def check(self, ids: Sequence[str]) -> None:
-        """Raise unless the ratings have texts and at least one rated study is among the test reports."""
+        """Raise InputError unless the ratings have texts and a rated study is among the test reports `ids`."""
         if self.ratings.predictions is None:
             raise InputError("ratings need the texts that were rated.", f"Add {option('samples', 'FILE')}.")
         if self._pairs.keys().isdisjoint(_ids(ids)):
@@ -51,11 +52,11 @@ class RatedCases:
             )
 
     def has(self, ids: Sequence[str]) -> np.ndarray:
-        """Return, for each test report, whether any candidate for it was rated: bool[Q]."""
+        """Return, for each of the test reports `ids`, whether any candidate for it was rated: bool[Q]."""
         return np.array([study in self._pairs for study in _ids(ids)], bool)
 
     def of(self, study: str) -> list[Counted]:
-        """Return the rated candidates for a test report, with their error counts."""
+        """Return the rated candidates for the test report with the id `study`, with their error counts."""
         rated = self.ratings
         counted = []
         for position in self._pairs.get(_ids([study])[0], ()):

@@ -21,15 +21,10 @@ from metric_oracle.web.render import STATIC, templates
 
 
 def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
-    """Write the scores and texts of all test reports as one HTML page that loads nothing from elsewhere.
+    """Write the scores and texts of all test reports as one HTML page, an .html file that loads nothing from elsewhere.
 
-    Parameters
-    ----------
-    cases : Cases
-    out : Path
-        File that ends in .html. Only its owner may read it, because it contains report text; its first line says so.
-    text : bool
-        Whether to write reports, evidence and ids; otherwise positions and scores only.
+    Only its owner may read it, because it contains report text; its first line says so. Without `text` it has positions
+    and scores only: no reports, evidence or ids.
     """
     check_out(out, endings=(".html",))
     rows = [_row(cases, q, text) for q in range(len(cases.ids))]
@@ -67,7 +62,7 @@ def _hash(content: str) -> str:
 
 
 def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
-    """Return the data of a row of the page; ids and texts only if `text` is true."""
+    """Return the data of test report `q` on the page; its id, text and candidates only if `text` is true."""
     scores = [float(cases.columns[i].values[q]) for i in informative(cases)]
     row: dict[str, Any] = {"place": q + 1, "scores": scores}
     row["differ"] = int(cases.disagreement[q]) or ""

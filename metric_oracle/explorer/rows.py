@@ -76,13 +76,7 @@ def systems(cases: Cases, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
 def headings(cases: Cases, chosen: Chosen, link: Link) -> list[dict[str, Any]]:
     """Return the systems, each with its columns: metric, link that sorts by it, and direction of the order.
 
-    Parameters
-    ----------
-    cases : Cases
-    chosen : Chosen
-        Present order.
-    link : callable
-        Called with parameters of the address, None for those to remove; returns the address of the table.
+    `link` returns the address of the table with other parameters, None for those to remove.
     """
 
     def heading(i: int) -> dict[str, Any]:
@@ -102,18 +96,10 @@ def headings(cases: Cases, chosen: Chosen, link: Link) -> list[dict[str, Any]]:
 
 
 def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Return what the table shows of the test reports at these positions: one dict for each.
+    """Return what the table shows of the test reports at the positions `shown`: one dict for each.
 
-    Parameters
-    ----------
-    cases : Cases
-    shown : sequence of int
-        Positions of the test reports.
-    chosen : Chosen
-        Order of the table. If it is sorted by an oracle, the report that this oracle found is shown, otherwise the one
-        of the first oracle.
-    link : callable
-        Returns the address of a test report's page.
+    A row shows the report that an oracle found: the one by which the table is sorted, or else the first. `link` returns
+    the address of a test report's page.
     """
     oracles = [i for i, column in enumerate(cases.columns) if column.role == ORACLE]
     oracle = chosen.sort if chosen.sort in oracles else oracles[0] if oracles else None

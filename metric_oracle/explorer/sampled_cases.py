@@ -19,13 +19,13 @@ class SampledCases:
     """Reports that a model sampled for the test reports."""
 
     samples: Samples
-    _position: dict[str, int] = field(init=False, repr=False)
+    _position: dict[str, int] = field(init=False, repr=False)  # of each id in `samples`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_position", {study: i for i, study in enumerate(self.samples.ids)})
 
     def check(self, ids: Sequence[str]) -> None:
-        """Raise InputError if none of the test reports has samples."""
+        """Raise InputError if none of the test reports `ids` has samples."""
         if not any(study in self._position for study in ids):
             raise InputError(
                 "sampled",
@@ -35,23 +35,11 @@ class SampledCases:
             )
 
     def of(self, study: str, reference: str | None, metrics: Sequence[str]) -> dict[str, Any] | None:
-        """Return the samples of a test report, as its page shows them.
+        """Return the samples of the test report with the id `study`, as its page shows them; None if it has none.
 
-        Parameters
-        ----------
-        study : str
-            Id of the test report.
-        reference : str or None
-            Its text. Without it there are no scores.
-        metrics : sequence of str
-            Of these, the metrics that read nothing but the texts are scored.
-
-        Returns
-        -------
-        dict or None
-            ``metrics`` and ``rows``, in the order of the samples: name, log-probability or None, text, the scores, each
-            with whether it is the best of this study, and the metrics for which the sample is the consensus, as
-            ``consensus`` chooses it. None if the test report has no samples.
+        They are scored with `reference`, its text, under those of `metrics` that read only texts; without a text there
+        are no scores. A row has a sample's name, its log-probability or None, its text, its scores, each with whether
+        it is the best of this study, and the metrics under which `consensus` chooses it.
         """
         place = self._position.get(study)
         if place is None:
