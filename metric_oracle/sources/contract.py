@@ -1,4 +1,8 @@
-"""The base class of sources, and `Attachment`: the values of a source joined to reports."""
+"""The base class of sources, and `Attachment`: the values of a source joined to reports.
+
+What a method takes, gives and promises is said in the base class. A source says only what is particular to it. N is the
+number of reports.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -22,22 +26,20 @@ def ignore(*values: Any) -> None:
 class Attachment:
     """The values of a source, and for each report the index of its value."""
 
-    # GraphTable, EntityTable, float32[n, d], uint8[n, L] or TokenStateIndex. The distinct or listed values.
-    # CheXbert labels: 0 blank, 1 positive, 2 negative, 3 uncertain. Sets of labels: 1 for labels in the set.
+    # GraphTable, EntityTable, SentenceTable, TokenStateIndex, vectors float32[n, d], or labels uint8[n, L]: of CheXbert
+    # 0 blank, 1 positive, 2 negative, 3 uncertain; of a set, 1 for the labels in it. They need not be distinct.
     values: Any
     of_row: np.ndarray  # int64[N], index in `values` of each report's value, -1 for none
-    # Options that change the meaning of the values, such as `uncertain` of CheXbert labels and `schema` of sets
-    # of labels.
+    # What changes the meaning of the values, such as `uncertain` of CheXbert labels and `schema` of sets of labels.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # Signature of the model that computed the values from the texts in this run; empty if the values were given.
+    # Signature of the model that computed the values from the texts; empty if the values were given without it.
     made_by: Mapping[str, Any] = field(default_factory=dict)
     are_unit: bool = False  # whether the values are vectors from an index, which have length 1 up to rounding
-    # Checksum of the index whose documents, in their order, the values are; empty if they come from elsewhere.
-    stored_in: str = ""
+    stored_in: str = ""  # checksum of the index whose documents, in their order, the values are; empty for none
 
     @property
     def both(self) -> tuple[Any, np.ndarray]:
-        """`values` and `of_row`: the values, and for each report the index of its value, -1 for none."""
+        """The pair of `values` and `of_row`."""
         return self.values, self.of_row
 
     def take(self, chosen: np.ndarray) -> "Attachment":
@@ -45,7 +47,7 @@ class Attachment:
         return replace(self, of_row=self.of_row[chosen])
 
     def parts(self) -> list[Any]:
-        """Return all arrays, and lists of strings, of the attachment, for a checksum of it."""
+        """Return all arrays, lists of strings and other fields of the attachment, for a checksum of it."""
         values = (
             [getattr(self.values, f.name) for f in fields(self.values)] if is_dataclass(self.values) else [self.values]
         )
@@ -57,15 +59,10 @@ class Source:
 
     A subclass reads them from files and from memory. If a model can compute them, the subclass also opens and runs that
     model. The record in `metrics.SOURCES` has the names: arguments, nouns, options.
-
-    Attributes
-    ----------
-    record : SourceRecord
-    endings : mapping of str to function
-        File endings that ``oracle annotate`` can write. The function of each, ``(made, ids) -> bytes``, gets the return
-        value of `run` and returns the content of the file.
     """
 
+    # File endings that ``oracle annotate`` can write. The function of each gets the output of `run` and the ids of the
+    # reports, and returns the content of the file.
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {}
 
     def __init__(self, record: SourceRecord) -> None:
@@ -75,47 +72,38 @@ class Source:
 
     # Files and containers
 
-    def read(self, value: Any, value_ids: Any) -> Any:
-        """Read a file or a container; a table that was read before is returned unchanged.
+    def read(self, file_or_data: Any, data_ids: Any) -> Any:
+        """Return the table in a file or a container in memory; one that was read before is returned unchanged.
 
-        Parameters
-        ----------
-        value : path or container
-        value_ids : path, sequence or None
-            Ids of the values if `value` has none; only for sources with an argument for ids.
+        `data_ids`, a file or a container, has the ids of its values if it has none itself; None if the source has no
+        argument for ids, or no ids were given. Raise InputError if the layout is not one of the source's.
         """
         raise NotImplementedError
 
     def attach(
         self,
-        value: Any,
-        value_ids: Any,
+        file_or_data: Any,
+        data_ids: Any,
         reports: tuple[Sequence[str], Sequence[str]],
         settings: Mapping[str, Any],
         *,
         is_piece: bool = False,
     ) -> Attachment:
-        """Read a file or a container and join its values to reports on their ids.
+        """Read a file or a container, see `read`, and join its values to reports, given by their ids and texts.
 
-        Parameters
-        ----------
-        value, value_ids
-            See `read`.
-        reports : (ids, texts)
-        settings : mapping
-            Values of the options that the record's `settings` names.
-        is_piece : bool
-            Whether the reports are only a part of those that the values belong to, so that none of them need have a
-            value.
+        `settings` has the options that the record's `settings` names. With `is_piece`, the reports are only a part of
+        those that the values belong to, so that none of them need have a value.
         """
-        table = self.read(value, value_ids)
-        of_row = self.join(table, reports, name_of(value), is_piece)
+        table = self.read(file_or_data, data_ids)
+        of_row = self.join(table, reports, name_of(file_or_data), is_piece)
         return Attachment(self.values_of(table, settings), of_row, self.settings_of(table, settings))
 
-    def join(self, table: Any, reports: tuple[Sequence[str], Sequence[str]], name: str, is_piece: bool) -> np.ndarray:
-        """Return the index in a table of the value of each report, -1 for none: int64[N].
+    def join(
+        self, table: Any, reports: tuple[Sequence[str], Sequence[str]], table_name: str, is_piece: bool
+    ) -> np.ndarray:
+        """Return the index in a table of the value of each report, found by its id, -1 for none: int64[N].
 
-        Raise InputError if no id matches, unless `is_piece`. `name` is that of the table in the message.
+        Raise InputError if no id matches, unless `is_piece`; see `attach`. `table_name` is for the message.
         """
         ids = reports[0]
         place = {key: i for i, key in enumerate(table.ids)}
@@ -124,17 +112,17 @@ class Source:
             raise InputError(
                 self.record.plural,
                 "must share ids with the reports",
-                f"none of {len(ids)} report ids among {len(table.ids)} in {name}",
+                f"none of {len(ids)} report ids among {len(table.ids)} in {table_name}",
                 f"Pass the file that belongs to these reports.{ids_hint(ids, table.ids)}",
             )
         return joined
 
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> Any:
-        """Return the values of a table that `read` returned, as `Attachment.values` has them."""
+        """Return the values of a table of `read`, as `Attachment.values` has them under these settings."""
         return table.values
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that change the meaning of a table's values, for `Attachment.settings`."""
+        """Return what changes the meaning of a table's values, for `Attachment.settings`."""
         return {name: settings.get(name) for name in self.record.settings}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
@@ -143,7 +131,10 @@ class Source:
     # Functions of texts
 
     def attach_answer(self, answer: Any, n_texts: int, settings: Mapping[str, Any]) -> Attachment:
-        """Return as attachment the values that a user's function returned, one for each text in their order."""
+        """Return the values that a user's function returned, one for each text in their order, as their attachment.
+
+        Raise InputError if they are not as many as the texts.
+        """
         if len(answer) != n_texts:
             raise InputError(
                 f"{self.record.plural} that a function returned",
@@ -156,19 +147,15 @@ class Source:
 
     # Models
 
-    def is_model(self, value: Any) -> bool:
-        """Return whether a value of the argument names a model to run, not a file of values."""
+    def is_model(self, file_or_model: Any) -> bool:
+        """Return whether what was given for the source names a model to run, not a file or container of values."""
         return False
 
-    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open the model that a path names.
+    def open(self, model_path: Any, model_options: Mapping[str, Any]) -> Any:
+        """Open the model at a path for which `is_model` is true.
 
-        Parameters
-        ----------
-        value : path
-            A path for which `is_model` is true.
-        files : mapping
-            Further files of the model, by the names in the record's `model_arguments`, and `device`.
+        `model_options` may have `device` and further files of the model, by the names in the record's
+        `model_arguments`; other entries are ignored.
         """
         raise NotImplementedError
 
@@ -181,73 +168,54 @@ class Source:
         progress: Count | None = None,
         scratch: Path | None = None,
     ) -> Any:
-        """Run a model on texts. `attachment`, `answer` and `endings` take the return value.
+        """Run a model that `open` returned on texts; `attachment`, `answer` and `endings` take its output.
 
-        Parameters
-        ----------
-        model : object
-            Return value of `open`.
-        texts : sequence of str
-        tell : function
-            Called with a line for the user if texts were too long and cut off.
-        progress : function
-            Called with the number of texts finished since the last call.
-        scratch : path
-            Folder for results of finished blocks of texts, files called ``NAME-000000.part`` with the name of this
-            source. The same call after an interruption resumes from them.
+        `tell` is called with a line for the user if texts were too long and cut off, and `progress` with the number of
+        texts finished since its last call. `scratch` is a folder for the output of finished blocks of texts, in files
+        called ``NAME-000000.part`` with the name of this source; the same call after an interruption resumes from them.
         """
-        made = self.call(model, texts, progress=progress, scratch=scratch)
-        note = self.cut_off(made, len(texts))
+        output = self.call(model, texts, progress=progress, scratch=scratch)
+        note = self.cut_off(output, len(texts))
         if note:
             tell(note)
-        return made
+        return output
 
     def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> Any:
-        """Call the method of an opened model; the keywords are `progress` and `scratch`, see `run`."""
+        """Return the output of a model for texts; the keywords are `progress` and `scratch` of `run`."""
         raise NotImplementedError
 
-    def cut_off(self, made: Any, n_texts: int) -> str:
+    def cut_off(self, output: Any, n_texts: int) -> str:
         """Return a line for the user if texts were too long for the model and cut off; otherwise an empty string."""
         return ""
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
+        self, output: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return what a model returned for texts as their attachment.
+        """Return the output of a model for texts, with the model's signature, as their attachment.
 
-        One model may compute several sources, see `made_by`.
+        The model may be that of another source, which the record's `made_by` names.
         """
         raise NotImplementedError
 
-    def answer(self, made: Any) -> Any:
-        """Return what a model returned for texts in the form in which a user's function would return it."""
+    def answer(self, output: Any) -> Any:
+        """Return the output of a model for texts in the form in which a user's function would return it."""
         raise NotImplementedError
 
     # Prepared folders, and pieces of reports
 
-    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
-        """Return the attachment from which a stored representation was built, or an equivalent one.
+    def restore(
+        self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
+    ) -> Attachment | None:
+        """Return the attachment from which an opened representation of an index was built, or an equivalent one.
 
-        Parameters
-        ----------
-        part : Representation
-            The opened representation.
-        of_row : int64[N]
-            Document of each report in it, -1 for none.
-        recorded : mapping
-            The manifest's entry for the representation.
-        index : Index
-            The opened index.
-
-        Returns
-        -------
-        Attachment or None
-            None if the index does not hold enough, so that a model has to run again.
+        `document_of_row` has the document of each report in it, -1 for none: int64[N]. `manifest_entry` is what the
+        manifest records of the representation. None means that the index does not hold enough, so that a model has to
+        run again.
         """
         raise NotImplementedError
 
     def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
-        """Return an attachment with only the values that its reports use; for one shard of a corpus.
+        """Return an attachment with only the values that its reports use, each once, for one shard of a corpus.
 
         `is_first` is true for the first shard, which gets the counts that belong to the whole file.
         """
@@ -261,20 +229,20 @@ class Source:
 
 @cache
 def source_of(name: str) -> Source:
-    """Return the source with this name in the registry."""
+    """Return the source with this name in the registry, one object for all calls."""
     record = SOURCES[name]
     return record.load_class()(record)
 
 
-def name_of(value: Any) -> str:
-    """Return how an error message names a value: its path, or that it is in memory."""
-    return str(value) if isinstance(value, str | Path) else f"the {type(value).__name__} in memory"
+def name_of(file_or_data: Any) -> str:
+    """Return how an error message names a file or a container: its path, or its type and that it is in memory."""
+    return str(file_or_data) if isinstance(file_or_data, str | Path) else f"the {type(file_or_data).__name__} in memory"
 
 
 def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) -> None:
     """Raise InputError if a string contains half of a surrogate pair, which the files of an index cannot hold.
 
-    `ids` and `what` name the string in the message.
+    The message names the strings by `what`, and the wrong one by its report if `ids` has the ids of the reports.
     """
     if all(map(str.isascii, strings)):
         return

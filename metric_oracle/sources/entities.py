@@ -17,22 +17,19 @@ from metric_oracle.sources.contract import Attachment, Source
 _COLUMNS = ("types", "vectors")
 
 
-def as_entities(given: Any) -> EntityTable:
-    """Return the entities of reports from a file or from a table in memory.
+def as_entities(file_or_data: Any) -> EntityTable:
+    """Return the entities of reports from a table in a file (Parquet, JSON, JSON Lines) or in memory.
 
-    Parameters
-    ----------
-    given : EntityTable, path or container
-        A table (Parquet, JSON, JSON Lines) with an id and two columns of lists: ``types``, of `TYPES` in any case, and
-        ``vectors``, one for each type. A report without entities has empty lists. A table without ids has one row per
-        report, in their order.
+    The table has two columns of lists: ``types``, of `TYPES` in upper or lower case, and ``vectors``, one for each
+    type. A report without entities has empty lists. A table without ids has one row per report, in their order. Raise
+    InputError for anything else.
     """
-    if isinstance(given, EntityTable):
-        return given
-    if isinstance(given, str | Path):
-        table: Table | None = read_table(Path(given))
+    if isinstance(file_or_data, EntityTable):
+        return file_or_data
+    if isinstance(file_or_data, str | Path):
+        table: Table | None = read_table(Path(file_or_data))
     else:
-        table, _ = in_memory(given)
+        table, _ = in_memory(file_or_data)
     if table is None or not set(_COLUMNS) <= set(table.names):
         got = "a list" if table is None else f"columns {table.header}"
         raise InputError(
@@ -79,9 +76,12 @@ def as_entities(given: Any) -> EntityTable:
     return EntityTable(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), kinds, vectors)
 
 
-def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
-    """Return the lengths of the nested lists of a column, level by level to `depth`, and the innermost values."""
-    column = table.columns[table.names.index(name)]
+def flat_lists(table: Table, column_name: str, depth: int) -> list[Any]:
+    """Return the lengths of the nested lists of a column, level by level to `depth`, and the innermost values.
+
+    Raise ValueError, or an error of Arrow, if a cell is not such a list.
+    """
+    column = table.columns[table.names.index(column_name)]
     levels: list[Any] = []
     if not isinstance(column, list):  # Arrow, without an object for each number
         import pyarrow.compute as pc
@@ -102,20 +102,20 @@ def flat_lists(table: Table, name: str, depth: int) -> list[Any]:
     return [*levels, cells]
 
 
-def _parquet(made: Any, ids: Sequence[str]) -> bytes:
+def _parquet(output: Any, ids: Sequence[str]) -> bytes:
     """Return the content of a Parquet file with lists of the words, types and vectors of each report's entities."""
     import pyarrow.parquet as pq
 
     # One list for each distinct report, taken by row.
-    ptr, width = pa.array(made.table.ptr), made.table.vectors.shape[1]
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(made.table.vectors.reshape(-1)), width)
+    ptr, width = pa.array(output.table.ptr), output.table.vectors.shape[1]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(output.table.vectors.reshape(-1)), width)
     columns = {
-        "entities": pa.array(made.words, pa.string()),
-        "types": pa.array([TYPES[kind] for kind in made.table.kinds], pa.string()),
+        "entities": pa.array(output.words, pa.string()),
+        "types": pa.array([TYPES[kind] for kind in output.table.kinds], pa.string()),
         "vectors": vectors.cast(pa.list_(pa.float32())),
     }
     lists = {name: pa.LargeListArray.from_arrays(ptr, values) for name, values in columns.items()}
-    of_row = pa.array(made.of_row)
+    of_row = pa.array(output.of_row)
     table = pa.table(
         {"study_id": pa.array(list(ids), pa.string()), **{n: values.take(of_row) for n, values in lists.items()}}
     )
@@ -125,47 +125,52 @@ def _parquet(made: Any, ids: Sequence[str]) -> bytes:
 
 
 class EntitySource(Source):
-    """Entities with vectors, from tables, or found by the model RaTE-NER and encoded by an encoder."""
+    """Entities with vectors, from tables, or found by the model RaTE-NER and encoded by an encoder.
+
+    The output of `run` is a `Recognised` of `encoders.ratescore`.
+    """
 
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
-    def read(self, value: Any, value_ids: Any) -> EntityTable:
-        """Read entities; see `as_entities`."""
-        return as_entities(value)
+    def read(self, file_or_data: Any, data_ids: Any) -> EntityTable:
+        """Return entities; see `as_entities`."""
+        return as_entities(file_or_data)
 
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> EntityTable:
         """Return the table unchanged."""
         return table
 
-    def is_model(self, value: Any) -> bool:
-        """Return whether a value is the folder of the model RaTE-NER, not a table of entities."""
-        return isinstance(value, str | Path) and Path(value).is_dir()
+    def is_model(self, file_or_model: Any) -> bool:
+        """Return whether it is the path of a folder, that of RaTE-NER."""
+        return isinstance(file_or_model, str | Path) and Path(file_or_model).is_dir()
 
-    def open(self, value: Any, files: Mapping[str, Any]) -> Any:
-        """Open RaTE-NER, and the encoder of entities that the argument `entity_encoder` names."""
+    def open(self, model_path: Any, model_options: Mapping[str, Any]) -> Any:
+        """Open RaTE-NER in its folder; `model_options` may have `entity_encoder`, a path, and `device`."""
         from metric_oracle.encoders.ratescore import EntityModels
 
-        device = files.get("device") or "auto"
-        return EntityModels(value, encoder=files.get("entity_encoder"), device=device)
+        device = model_options.get("device") or "auto"
+        return EntityModels(model_path, encoder=model_options.get("entity_encoder"), device=device)
 
     def call(self, model: Any, texts: Sequence[str], **keywords: Any) -> Any:
-        """Return the entities of texts and their vectors, a `Recognised` of `encoders.ratescore`."""
+        """Return the entities of texts and their vectors; see the class."""
         return model.recognise(texts, **keywords)
 
-    def cut_off(self, made: Any, n_texts: int) -> str:
-        """Return a line for the user if texts were cut off."""
-        return made.cut_off() if made.n_truncated else ""
+    def cut_off(self, output: Any, n_texts: int) -> str:
+        """Return a line about the texts or words that were cut off, "" for none."""
+        return output.cut_off() if output.n_truncated else ""
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
+        self, output: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the entities that the models found as the attachment of the texts."""
-        return Attachment(made.table, made.of_row, made_by=signature)
+        """Return the entities, a list for each distinct text."""
+        return Attachment(output.table, output.of_row, made_by=signature)
 
-    def answer(self, made: Any) -> Any:
+    def answer(self, output: Any) -> Any:
         """Return the types and vectors of the entities of each text, as a table without ids."""
-        return made.records()
+        return output.records()
 
-    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the lists of entities that an index stores."""
-        return Attachment(part.table(), of_row, made_by=recorded.get("encoder", {}))
+    def restore(
+        self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
+    ) -> Attachment:
+        """Return the lists of entities that the documents are."""
+        return Attachment(representation.table(), document_of_row, made_by=manifest_entry.get("encoder", {}))

@@ -35,24 +35,20 @@ class Inputs:
 
     ids: Sequence[str]
     texts: Sequence[str]
-    # Attachments by the name of the source. For token states from a prepared folder: their `TokenStateIndex`, and
-    # the document of each report.
-    attached: dict[str, Attachment] = field(default_factory=dict)
+    attached: dict[str, Attachment] = field(default_factory=dict)  # by the name of the source
     encoding: Encoding | None = None  # encoder and settings with which token states of a corpus are computed
-    # Name or present folder of the encoder of an index, if the folder moved since the index was built; for
-    # queries.
+    # Of queries: the name or present folder of the encoder of an index, if it is not where the index says.
     encoder: str | Path | None = None
     models: tuple[Model, ...] = ()  # models that `completed` still has to run
     scratch: Path | None = None  # folder for intermediate results, set while an index is built
-    # (str or None, str), section of the reports and how it is known, see `corpora.reports.Reports`.
+    # Section of the reports, None if it is not known, and how it is known; see `corpora.reports.Reports`.
     section: tuple[str | None, str] = (None, "")
     # Columns that are kept with the reports: the value of each report, "" if it has none.
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # Token states of queries that are kept for later searches and scores, see
-    # `encoders.token_states.encode_once`; None if each search encodes the queries anew.
+    # Token states of queries that are kept for later searches and scores, see `encoders.token_states.encode_once`; None
+    # if each search encodes the queries anew.
     kept: dict[str, Any] | None = None
-    # (str, int64[Q]) or None, checksum of the index from which the reports were read, and the row of each; None
-    # if they come from elsewhere.
+    # Checksum of the index from which the reports were read, and the row of each, int64[N]; None if from elsewhere.
     stored: tuple[str, np.ndarray] | None = None
     ids_from: IdSource = UNKNOWN  # where the ids come from, see `corpora.joining`
 
@@ -74,7 +70,7 @@ class Inputs:
         return replace(self, ids=ids, texts=texts, attached=attached, columns=columns, stored=stored)
 
     def piece(self, *, is_first: bool = True) -> "Inputs":
-        """Return the reports with only the values that they use, for one shard of a corpus; see `Source.piece`."""
+        """Return all reports, with only the values that they use, for one shard of a corpus; see `Source.piece`."""
         attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in self.attached.items()}
         return replace(self, attached=attached)
 
@@ -103,46 +99,24 @@ def load_inputs(
     is_piece: bool = False,
     tell: Callable[[str], None] = ignore,
     progress: Progress = silent,
-    **given: Any,
+    **sources: Any,
 ) -> Inputs:
-    """Join sources to reports, and open the models that compute further sources.
+    """Join sources to reports, and open the models that compute further sources, see `Inputs.completed`.
 
-    Parameters
-    ----------
-    ids, texts : sequences of str
-    uncertain : {"positive", "negative", "blank"}
-        Value that an uncertain label counts as; required with CheXbert labels.
-    encoding, encoder
-        See the attributes of `Inputs`.
-    radgraph_encoder, vocabulary, entity_encoder : path
-        Further files of the models of RadGraph, CheXbert and RaTEScore, see `encoders.radgraph`, `encoders.chexbert`
-        and `encoders.ratescore`.
-    device : {"cpu", "cuda"}
-        Device on which models run; by default a GPU if there is one.
-    is_piece : bool
-        Whether the reports are only a part of those that the files belong to, so that none of them need have a value.
-    tell : function
-        Called with lines for the user.
-    progress : function
-        Called as ``progress(source, done, total)`` with numbers of reports, while a model runs.
-    **given
-        Values by the arguments of the registry's sources (`radgraph`, `chexbert`, `chexbert_ids`, ...): a file, a
-        container, a model, or a function that takes texts and returns one value per text, in their order.
+    `sources` has by argument (`radgraph`, `chexbert`, `chexbert_ids`, ...) a file, a container, a model, or a function
+    that takes texts and returns one value per text, in their order; None is ignored. `uncertain` is what an uncertain
+    label counts as, "positive", "negative" or "blank". `encoding` and `encoder` are those of `Inputs`.
+    `radgraph_encoder`, `vocabulary` and `entity_encoder` are further files of the models of RadGraph, CheXbert and
+    RaTEScore. Models run on `device`, by default a GPU if there is one. With `is_piece`, the reports are only a part of
+    those that the files belong to, so that none of them need have a value. `tell` is called with lines for the user,
+    and while a model runs ``progress(source, done, total)`` with numbers of reports.
 
-    Returns
-    -------
-    Inputs
-        The reports. Models are opened but not run yet, see `Inputs.completed`.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, shares no id with the reports, or an option is missing.
+    Raise InputError if a file cannot be read or shares no id with the reports, or an option is missing.
     """
-    check_options(given, ARGUMENTS)
-    given = {name: value for name, value in given.items() if value is not None}
+    check_options(sources, ARGUMENTS)
+    sources = {name: value for name, value in sources.items() if value is not None}
     settings = {"uncertain": uncertain}
-    files = {
+    model_options = {
         "radgraph_encoder": radgraph_encoder, "vocabulary": vocabulary, "entity_encoder": entity_encoder,
         "device": device,
     }  # fmt: skip
@@ -151,18 +125,18 @@ def load_inputs(
     attached: dict[str, Attachment] = {}
     models: list[Model] = []
     for source in attached_sources():
-        value, value_ids = _value(source, given)
+        value, data_ids = _value(source, sources)
         if value is None:
             continue
         if source.is_model(value):
-            opened = source.open(value, files)
-            made = (source, *_made_too(source, given, settings))
+            opened = source.open(value, model_options)
+            made = (source, *_made_too(source, sources, settings))
             run = partial(_run, opened, made, settings, tell, progress)
             models.append(Model(tuple(one.name for one in made), run))
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings)))
         else:
-            attached[source.name] = source.attach(value, value_ids, (ids, texts), settings, is_piece=is_piece)
+            attached[source.name] = source.attach(value, data_ids, (ids, texts), settings, is_piece=is_piece)
     for kind in (*attached, *(kind for model in models for kind in model.kinds)):
         source_of(kind).check_settings(settings)
     return Inputs(list(ids), list(texts), attached, encoding, encoder, tuple(models))
@@ -173,50 +147,53 @@ def attached_sources() -> list[Source]:
     return [source_of(record.name) for record in ATTACHED]
 
 
-def is_model(argument: str, value: Any) -> bool:
-    """Return whether the value of an argument of the public functions names a model to run, not a file of values."""
-    return any(source.is_model(value) for source in attached_sources() if source.argument == argument)
+def is_model(argument: str, file_or_model: Any) -> bool:
+    """Return whether what was given for the argument of a source names a model to run; False for other arguments."""
+    return any(source.is_model(file_or_model) for source in attached_sources() if source.argument == argument)
 
 
-def read_sources(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of sources with all files read; models and functions stay as they are."""
-    read = dict(given)
+def read_sources(by_argument: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given for the arguments of sources with all files read; models and functions stay as they are.
+
+    Ids that were given apart are then in the table of their source.
+    """
+    read = dict(by_argument)
     for source in attached_sources():
-        value, value_ids = _value(source, given)
+        value, data_ids = _value(source, by_argument)
         if value is None or callable(value) or source.is_model(value):
             continue
         for name in source.record.arguments[1:]:
             read.pop(name, None)
-        read[source.argument] = source.read(value, value_ids)
+        read[source.argument] = source.read(value, data_ids)
     return read
 
 
-def _value(source: Source, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the value that was given for a source, and its ids; (None, None) if none was given."""
-    value = given.get(source.argument)
+def _value(source: Source, by_argument: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what was given for a source and for its ids, None where nothing was; InputError for ids alone."""
+    value = by_argument.get(source.argument)
     for name in source.record.arguments[1:]:
-        value_ids = given.get(name)
-        if value is None and value_ids is not None:
+        data_ids = by_argument.get(name)
+        if value is None and data_ids is not None:
             raise InputError(
                 source.argument,
                 f"must be given with {option(name)}",
                 "None",
-                f"Add the {source.record.plural} of {name_of(value_ids)}.",
+                f"Add the {source.record.plural} of {name_of(data_ids)}.",
             )
-        return value, value_ids
+        return value, data_ids
     return value, None
 
 
-def _made_too(source: Source, given: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Source]:
+def _made_too(source: Source, by_argument: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Source]:
     """Return the other sources that a source's model computes as well, so that the model runs once.
 
-    They are those that were not given by themselves and whose required options were given.
+    They are those for which nothing else was given and whose settings were given.
     """
     return [
         other
         for other in attached_sources()
         if other.record.made_by == source.name
-        and other.argument not in given
+        and other.argument not in by_argument
         and all(settings.get(name) is not None for name in other.record.settings)
     ]
 
@@ -230,10 +207,10 @@ def _run(
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a model; return an attachment for each of the sources `made`, the first of which opened the model."""
+    """Run a model; return an attachment by name for each of the sources `made`, the first of which opened it."""
     count = counter(progress, made[0].name, len(texts))
-    answer = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
-    return {source.name: source.attachment(answer, len(texts), settings, model.signature) for source in made}
+    output = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
+    return {source.name: source.attachment(output, len(texts), settings, model.signature) for source in made}
 
 
 def _call(
@@ -243,9 +220,9 @@ def _call(
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Call a user's function with the distinct texts, in the order of their first appearance.
+    """Call a user's function with the distinct texts, in the order of first appearance; return the attachment by name.
 
-    Return the attachments.
+    `scratch` is not used: what such a function has answered is not kept.
     """
     place: dict[str, int] = {}
     of_text = np.array([place.setdefault(text, len(place)) for text in texts], np.int64)

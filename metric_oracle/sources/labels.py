@@ -39,22 +39,22 @@ class LabelSets:
     schema: str  # identifies the list of label names: equal for equal names
 
 
-def as_labels(given: Any) -> Labels:
+def as_labels(file_or_data: Any) -> Labels:
     """Return CheXbert labels from a file or table, a dict id -> 14 classes, or an array int[n, 14] of classes 0 to 3.
 
-    Rows of an array belong to the reports in their order.
+    Rows of an array belong to the reports in their order. Raise InputError for anything else.
     """
-    if isinstance(given, Labels):
-        return given
-    if isinstance(given, str | Path):
-        return read_labels(given)
-    ids, values = None, given
-    if isinstance(given, Mapping) and not set(LABELS) <= given.keys():
-        ids = canonical_ids(list(given), "the ids of the labels")
+    if isinstance(file_or_data, Labels):
+        return file_or_data
+    if isinstance(file_or_data, str | Path):
+        return read_labels(file_or_data)
+    ids, values = None, file_or_data
+    if isinstance(file_or_data, Mapping) and not set(LABELS) <= file_or_data.keys():
+        ids = canonical_ids(list(file_or_data), "the ids of the labels")
         check_unique(ids, "the ids of the labels")
-        values = list(given.values())
-    elif hasattr(given, "columns"):
-        table, _ = in_memory(given)
+        values = list(file_or_data.values())
+    elif hasattr(file_or_data, "columns"):
+        table, _ = in_memory(file_or_data)
         if table is not None:
             return labels_of_table(table)
     try:
@@ -68,31 +68,26 @@ def as_labels(given: Any) -> Labels:
         raise InputError(
             "labels",
             f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report",
-            f"{name_of(given)} with other values",
+            f"{name_of(file_or_data)} with other values",
             "Pass 0 blank, 1 positive, 2 negative, 3 uncertain.",
         )
     return Labels(ids, classes.astype(np.uint8))
 
 
-def as_label_table(given: Any, plural: str = "labels") -> LabelTable:
-    """Return labels with any names, columns sorted by name.
+def as_label_table(file_or_data: Any, plural: str = "labels") -> LabelTable:
+    """Return labels with any names, columns sorted by name, from a table in a file or in memory.
 
-    Parameters
-    ----------
-    given : LabelTable, path or container
-        A table with a column for each label, whose cells are 1, 0, -1 (uncertain) or empty: a file, or a container that
-        `corpora.containers.in_memory` accepts. Rows without ids belong to the reports in their order.
-    plural : str
-        Word for these labels in error messages.
+    It has a column for each label, whose cells are 1, 0, -1 (uncertain) or empty. Rows without ids belong to the
+    reports in their order. Raise InputError for anything else, which calls these labels `plural`.
     """
-    if isinstance(given, LabelTable):
-        return given
-    if isinstance(given, str | Path):
-        table = read_label_table(given)
+    if isinstance(file_or_data, LabelTable):
+        return file_or_data
+    if isinstance(file_or_data, str | Path):
+        table = read_label_table(file_or_data)
     else:
-        container, _ = in_memory(given)
+        container, _ = in_memory(file_or_data)
         if container is None:
-            raise InputError(plural, "must be a table with a column for each label", name_of(given), "Pass one.")
+            raise InputError(plural, "must be a table with a column for each label", name_of(file_or_data), "Pass one.")
         table = label_table_of(container, by_place=True)
     order = sorted(range(len(table.names)), key=table.names.__getitem__)
     return LabelTable(table.ids, [table.names[place] for place in order], table.values[:, order])
@@ -104,27 +99,27 @@ def _schema(names: Sequence[str]) -> str:
     return f"{len(names)} labels, sha256 {digest[:12]}"
 
 
-def as_label_sets(given: Any) -> LabelSets:
+def as_label_sets(file_or_data: Any) -> LabelSets:
     """Return the set of labels of each report, from a table with a column for each label, 1 or 0, such as SRR-BERT's.
 
-    An empty cell counts as 0; see `as_label_table`.
+    An empty cell counts as 0. Raise InputError for an uncertain label, and as `as_label_table` does.
     """
-    if isinstance(given, LabelSets):
-        return given
-    table = as_label_table(given, "SRR labels")
+    if isinstance(file_or_data, LabelSets):
+        return file_or_data
+    table = as_label_table(file_or_data, "SRR labels")
     is_uncertain = (table.values == 3).any(axis=0)
     if is_uncertain.any():
         raise InputError(
             "SRR labels",
             "must be 1, 0 or empty",
-            f"-1 in {int(is_uncertain.sum())} of {len(table.names)} columns of {name_of(given)}",
+            f"-1 in {int(is_uncertain.sum())} of {len(table.names)} columns of {name_of(file_or_data)}",
             "Write a column of 1 and 0 for each finding and status, such as Edema (Uncertain).",
         )
     return LabelSets(table.ids, (table.values == 1).astype(np.uint8), _schema(table.names))
 
 
 def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
-    """Return the content of a CSV file of CheXbert classes, uint8[n, 14], that `corpora.vectors.read_labels` reads."""
+    """Return the content of a CSV file of CheXbert classes, uint8[n, 14], and ids, which `read_labels` reads."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["study_id", *LABELS])
@@ -135,20 +130,22 @@ def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
 class CheXbertLabelSource(Source):
     """CheXbert's labels, from files, or predicted by the checkpoint that the argument `chexbert` names."""
 
-    def read(self, value: Any, value_ids: Any) -> Labels:
-        """Read labels; see `as_labels`."""
-        return as_labels(value)
+    def read(self, file_or_data: Any, data_ids: Any) -> Labels:
+        """Return labels; see `as_labels`."""
+        return as_labels(file_or_data)
 
-    def join(self, table: Any, reports: tuple[Sequence[str], Sequence[str]], name: str, is_piece: bool) -> np.ndarray:
-        """Join labels to reports on their ids, or row by row if the labels have no ids."""
+    def join(
+        self, table: Any, reports: tuple[Sequence[str], Sequence[str]], table_name: str, is_piece: bool
+    ) -> np.ndarray:
+        """Join labels to reports on their ids, or row by row if the labels have no ids; then they are equally many."""
         if table.ids is not None:
-            return super().join(table, reports, name, is_piece)
+            return super().join(table, reports, table_name, is_piece)
         n_reports = len(reports[0])
         if len(table.values) != n_reports:
             raise InputError(
                 "labels without ids",
                 f"must be as many as the reports, {n_reports}",
-                f"{len(table.values)} in {name}",
+                f"{len(table.values)} in {table_name}",
                 "Add a study_id column.",
             )
         return np.arange(n_reports)
@@ -165,36 +162,33 @@ class CheXbertLabelSource(Source):
             )
 
     def attachment(
-        self, made: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
+        self, output: Any, n_texts: int, settings: Mapping[str, Any], signature: Mapping[str, Any]
     ) -> Attachment:
-        """Return the classes that CheXbert predicted as the attachment of the texts.
+        """Return the classes in the output of `sources.embeddings.CheXbertSource`, a row for each text."""
+        return Attachment(output[1], np.arange(n_texts), self.settings_of(None, settings), signature)
 
-        See `sources.embeddings.CheXbertSource`.
-        """
-        return Attachment(made[1], np.arange(n_texts), self.settings_of(None, settings), signature)
-
-    def answer(self, made: Any) -> Any:
+    def answer(self, output: Any) -> Any:
         """Return the classes that CheXbert predicted, uint8[n, 14]."""
-        return made[1]
+        return output[1]
 
-    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the classes that an index stores.
-
-        An uncertain label was stored as the value that `uncertain` gave it.
-        """
-        classes = np.select([part.vectors == 1, part.vectors == -1], [1, 2], 0).astype(np.uint8)
-        return Attachment(classes, of_row, {part.setting: part.meaning}, recorded.get("encoder", {}))
+    def restore(
+        self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
+    ) -> Attachment:
+        """Return the classes of the documents; none is uncertain, because `uncertain` gave such labels a value."""
+        vectors, settings = representation.vectors, {representation.setting: representation.meaning}
+        classes = np.select([vectors == 1, vectors == -1], [1, 2], 0).astype(np.uint8)
+        return Attachment(classes, document_of_row, settings, manifest_entry.get("encoder", {}))
 
 
 class LabelSetSource(CheXbertLabelSource):
     """Sets of labels with any names, from tables with a column for each label."""
 
-    def read(self, value: Any, value_ids: Any) -> Any:
-        """Read sets of labels; see `as_label_sets`."""
-        return as_label_sets(value)
+    def read(self, file_or_data: Any, data_ids: Any) -> Any:
+        """Return sets of labels; see `as_label_sets`."""
+        return as_label_sets(file_or_data)
 
     def settings_of(self, table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the schema of the label names, for `Attachment.settings`."""
+        """Return the schema of the label names."""
         return {"schema": table.schema}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
@@ -204,12 +198,15 @@ class LabelSetSource(CheXbertLabelSource):
 class LabelTableSource(CheXbertLabelSource):
     """Labels with any names whose cells may be missing."""
 
-    def read(self, value: Any, value_ids: Any) -> Any:
-        """Read a table of labels; see `as_label_table`."""
-        return as_label_table(value)
+    def read(self, file_or_data: Any, data_ids: Any) -> Any:
+        """Return a table of labels; see `as_label_table`."""
+        return as_label_table(file_or_data)
 
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
-        """Return the labels; an uncertain one becomes what `uncertain` says, missing if "blank"."""
+        """Return the classes, uint8[n, L]; an uncertain one becomes what `uncertain` says, missing if "blank".
+
+        Raise InputError if a label is uncertain and `uncertain` does not say what it becomes.
+        """
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):
             raise InputError(

@@ -8,14 +8,14 @@ if TYPE_CHECKING:  # models are imported by what opens them
     from metric_oracle.encoders.crepe import Crepe
 
 
-def open_pair_models(given: Mapping[str, str | Path], device: str | None = None) -> "dict[str, Crepe]":
+def open_pair_models(model_paths: Mapping[str, str | Path], device: str | None = None) -> "dict[str, Crepe]":
     """Open the models that read both reports of a pair at once; return them by the name of their representation.
 
-    `given` has the path of each model, by the argument of its source.
+    `model_paths` has the path of a model, and of its further files, by the arguments of its source; it may be empty.
     """
-    if not given:
+    if not model_paths:
         return {}
     from metric_oracle.encoders.crepe import Crepe
 
-    named = {name.removeprefix("crepe_"): path for name, path in given.items() if name != "crepe"}
-    return {"crepe": Crepe(given["crepe"], **named, device=device or "auto")}
+    named = {name.removeprefix("crepe_"): path for name, path in model_paths.items() if name != "crepe"}
+    return {"crepe": Crepe(model_paths["crepe"], **named, device=device or "auto")}

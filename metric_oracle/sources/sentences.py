@@ -30,7 +30,7 @@ class SentenceTable:
     """Sentence vectors of reports; those of report `i` are `vectors[ptr[i]:ptr[i + 1]]`."""
 
     ids: list[str]
-    ptr: npt.NDArray[np.int64]  # int64[n + 1]
+    ptr: npt.NDArray[np.int64]  # int64[n + 1], offsets of the vectors of each report
     vectors: npt.NDArray[np.float32]  # float32[m, d], finite, none of them zero, of any length
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "SentenceTable":
@@ -41,63 +41,56 @@ class SentenceTable:
         return SentenceTable([self.ids[i] for i in chosen.tolist()], ptr, self.vectors[source])
 
 
-def as_sentences(given: Any) -> SentenceTable:
-    """Read sentence vectors from a file or from memory.
+def as_sentences(file_or_data: Any) -> SentenceTable:
+    """Return sentence vectors from a file or from memory, in one of these layouts.
 
-    Parameters
-    ----------
-    given : SentenceTable, path or container
-        One of:
+    - An ``.npz`` file with ``ids``, the report of each sentence, and an array float[m, d] of vectors.
+    - A table (Parquet, JSON, JSON Lines, or in memory) with a column ``vectors`` that holds a list of vectors for each
+      report, an empty one for a report without sentences. Without ids, rows are in the order of the reports.
+    - A dict of id -> float[n, d], or a list of float[n, d] in the order of the reports.
 
-        - an ``.npz`` file with ``ids``, the report of each sentence, and an array float[m, d] of vectors;
-        - a table (Parquet, JSON, JSON Lines, or in memory) with an id and a column ``vectors`` that holds a list of
-          vectors for each report, an empty one for a report without sentences;
-        - a dict of id -> float[n, d], or a list of float[n, d] in the order of the reports.
-
-    Raises
-    ------
-    InputError
-        If the layout is another, vectors differ in width, or a vector is zero or not finite.
+    Raise InputError if the layout is another, vectors differ in width, or a vector is zero or not finite.
     """
-    if isinstance(given, SentenceTable):
-        return given
-    if isinstance(given, str | Path):
-        path = existing_file(Path(given))
-        if path.suffix.lower() == ".npz":
-            return _of_sentences(*read_npz(path), given)
-        return _of_table(read_table(path), given)
-    if isinstance(given, Mapping) and not (
-        are_columns(given) or any(isinstance(value, Mapping) for value in given.values())
+    if isinstance(file_or_data, SentenceTable):
+        return file_or_data
+    name = name_of(file_or_data)
+    if isinstance(file_or_data, str | Path):
+        path = existing_file(Path(file_or_data))
+        return (
+            _of_sentences(*read_npz(path), name) if path.suffix.lower() == ".npz" else _of_table(read_table(path), name)
+        )
+    if isinstance(file_or_data, Mapping) and not (
+        are_columns(file_or_data) or any(isinstance(value, Mapping) for value in file_or_data.values())
     ):
-        return _of_arrays(list(given), list(given.values()), given)
-    if isinstance(given, list | tuple) and not any(isinstance(value, Mapping) for value in given):
-        return _of_arrays(list(map(str, range(len(given)))), list(given), given)
-    table, _ = in_memory(given)
-    return _of_table(table, given)
+        return _of_arrays(list(file_or_data), list(file_or_data.values()), name)
+    if isinstance(file_or_data, list | tuple) and not any(isinstance(value, Mapping) for value in file_or_data):
+        return _of_arrays(list(map(str, range(len(file_or_data)))), list(file_or_data), name)
+    table, _ = in_memory(file_or_data)
+    return _of_table(table, name)
 
 
-def _of_sentences(ids: list[Any] | None, vectors: Any, given: Any) -> SentenceTable:
-    """Return a table from one vector per sentence; `ids` has the report of each.
+def _of_sentences(ids: list[Any] | None, vectors: Any, name: str) -> SentenceTable:
+    """Return a table from one vector per sentence, float[m, d]; `ids` has the report of each.
 
-    Reports keep the order of first sentences.
+    Reports keep the order of their first sentences. `name` is that of the file for error messages, here and below.
     """
     if ids is None or vectors.ndim != 2 or len(ids) != len(vectors):
-        raise _layout(given)
-    keys = canonical_ids(ids, f"the ids of {name_of(given)}")
+        raise _layout(name)
+    keys = canonical_ids(ids, f"the ids of {name}")
     place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     report = np.array([place[key] for key in keys], np.int64)
     order = np.argsort(report, kind="stable")
-    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], given)
+    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], name)
 
 
-def _of_table(table: Table | None, given: Any) -> SentenceTable:
-    """Return a table from the column of a table that holds a list of vectors per report."""
+def _of_table(table: Table | None, name: str) -> SentenceTable:
+    """Return a table from the column of a table that holds a list of vectors per report; InputError if it is None."""
     if table is None or "vectors" not in table.names:
-        raise _layout(given)
+        raise _layout(name)
     ids = [str(row) for row in range(table.n_rows)]
     cells = table.id_cells()
     if cells is not None:
-        ids = canonical_ids(cells[0], f"the ids of {name_of(given)}")
+        ids = canonical_ids(cells[0], f"the ids of {name}")
     try:
         lengths, widths, numbers = flat_lists(table, "vectors", 2)
         if len(set(widths.tolist())) > 1:
@@ -105,11 +98,11 @@ def _of_table(table: Table | None, given: Any) -> SentenceTable:
         width = int(widths[0]) if len(widths) else 1
         vectors = np.asarray(numbers, np.float64).reshape(len(widths), width)
     except (ValueError, TypeError, pa.ArrowException):
-        raise _layout(given) from None
-    return _checked(ids, lengths, vectors, given)
+        raise _layout(name) from None
+    return _checked(ids, lengths, vectors, name)
 
 
-def _of_arrays(ids: list[Any], arrays: list[Any], given: Any) -> SentenceTable:
+def _of_arrays(ids: list[Any], arrays: list[Any], name: str) -> SentenceTable:
     """Return a table from one array of vectors, float[n, d], per report."""
     try:
         values = [np.asarray(array, np.float64) for array in arrays]
@@ -118,14 +111,14 @@ def _of_arrays(ids: list[Any], arrays: list[Any], given: Any) -> SentenceTable:
         if vectors.ndim != 2:
             raise ValueError
     except (ValueError, TypeError):
-        raise _layout(given) from None
-    keys = canonical_ids(ids, f"the ids of {name_of(given)}")
-    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, given)
+        raise _layout(name) from None
+    keys = canonical_ids(ids, f"the ids of {name}")
+    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, name)
 
 
-def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> SentenceTable:
-    """Return the table after checks of its vectors, which are the same for all layouts."""
-    check_unique(ids, f"the ids of {name_of(given)}")
+def _checked(ids: list[str], lengths: Any, vectors: Any, name: str) -> SentenceTable:
+    """Return the table of reports with `lengths` vectors each; InputError for equal ids, and for wrong vectors."""
+    check_unique(ids, f"the ids of {name}")
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(vectors, np.float32)
@@ -135,19 +128,19 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, given: Any) -> Sentence
         raise InputError(
             "sentence vectors",
             "must be finite and not zero",
-            f"one that is not for report {shown_names([ids[report]])} in {name_of(given)}",
+            f"one that is not for report {shown_names([ids[report]])} in {name}",
             "Encode its sentences again, or leave the report out.",
         )
     return SentenceTable(ids, ptr, values)
 
 
-def _layout(given: Any) -> InputError:
-    """Return the error for a file or object in none of the known layouts."""
+def _layout(name: str) -> InputError:
+    """Return the error for a file or container in none of the known layouts."""
     return InputError(
         "sentences",
         "must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
         "a list of vectors of one width for each report, or a dict of id -> array",
-        f"another layout in {name_of(given)}",
+        f"another layout in {name}",
         "Write one of these.",
     )
 
@@ -155,14 +148,16 @@ def _layout(given: Any) -> InputError:
 class SentenceSource(Source):
     """Sets of sentence vectors, from files or from memory."""
 
-    def read(self, value: Any, value_ids: Any) -> SentenceTable:
-        """Read sentence vectors; see `as_sentences`."""
-        return as_sentences(value)
+    def read(self, file_or_data: Any, data_ids: Any) -> SentenceTable:
+        """Return sentence vectors; see `as_sentences`."""
+        return as_sentences(file_or_data)
 
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> SentenceTable:
         """Return the table unchanged."""
         return table
 
-    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment:
-        """Return the sets of sentence vectors that an index stores; they have unit length."""
-        return Attachment(part.table(), of_row, are_unit=True)
+    def restore(
+        self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
+    ) -> Attachment:
+        """Return the sets of sentence vectors that the documents are; the vectors have unit length."""
+        return Attachment(representation.table(), document_of_row, are_unit=True)

@@ -24,8 +24,7 @@ class Encoding:
     """How token states are computed and stored."""
 
     encoder: "TokenEncoder"
-    # Dtype, float16 or float32: dtype of the stored states.
-    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))
+    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))  # of the stored states, or float16
     # (precision, recall, f1) of random pairs of reports under this encoder, or None.
     baseline: tuple[float, float, float] | None = None
     # Memory in GB that a build may use in addition to the model and mapped files; None for no limit.
@@ -47,27 +46,13 @@ def load_encoding(
     tell: Callable[[str], None] = ignore,
     progress: Progress = silent,
 ) -> Encoding:
-    """Open an encoder of token states.
+    """Open an encoder of token states by its Hugging Face name or local folder, and check how its states are stored.
 
-    Parameters
-    ----------
-    encoder : str or path
-        Hugging Face name or local folder.
-    layer : int
-        Hidden layer whose states are used; by default the one that bert_score publishes for the encoder.
-    states : {"float32", "float16"}
-        dtype of the stored states, by default float32; float16 takes half the disk space and moves scores by about
-        1.5e-5.
-    bf16 : bool
-        Whether the encoder runs in bfloat16, which gives other states. It is faster on a GPU and on processors with
-        bfloat16 instructions, and several times slower on others: a note says so.
-    rescale_table : path
-        bert_score's table of baselines of this encoder (LAYER, P, R, F); the published one of distilroberta-base is
-        built in.
-    device : {"cpu", "cuda"}
-        By default "cuda" if there is a GPU.
-    max_memory, tell, progress
-        See `Encoding`.
+    By default `layer` is the one that bert_score publishes for the encoder, `states`, their dtype, is "float32", and
+    `device` is "cuda" if there is a GPU. With `bf16` the encoder runs in bfloat16, which gives other states. This is
+    faster on a GPU or with bfloat16 instructions, and several times slower without. `rescale_table` is bert_score's
+    table of baselines of this encoder, with the columns LAYER, P, R and F; the published one of distilroberta-base is
+    built in. The rest is as in `Encoding`. Raise InputError for wrong options.
     """
     states = states or "float32"
     if states not in STATES:
@@ -96,7 +81,10 @@ def check_max_memory(max_memory: float | None) -> None:
 
 
 def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
-    """Return the baseline values of precision, recall and f1 of a layer from a table of the package bert_score."""
+    """Return the baselines of precision, recall and f1 of a layer from a table of the package bert_score.
+
+    Raise InputError if it has none.
+    """
     lines = read_text(existing_file(path))[0].splitlines()
     # bert_score's .tsv files have commas.
     for row in csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","):
@@ -117,17 +105,19 @@ def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
 class TokenStateSource(Source):
     """Token states. `load_encoding` opens the encoder, which runs when an index is built."""
 
-    def restore(self, part: Any, of_row: np.ndarray, recorded: Mapping[str, Any], index: Any) -> Attachment | None:
-        """Return the token states that an index stores; None if it is not known which texts the encoder cut off.
+    def restore(
+        self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
+    ) -> Attachment | None:
+        """Return the token states of the documents; None if it is not known which texts the encoder cut off.
 
         It is known if the encoder cut off all texts of the greatest length, or none of them.
         """
-        lengths = np.diff(part.ptr)[of_row]
-        longest = int(lengths.max()) if recorded["truncated"] else -1
+        lengths = np.diff(representation.ptr)[document_of_row]
+        longest = int(lengths.max()) if manifest_entry["truncated"] else -1
         cut = len(np.unique(index.reports["distinct_id"].to_numpy()[lengths == longest]))
-        if cut != recorded["truncated"]:
+        if cut != manifest_entry["truncated"]:
             return None
-        return Attachment(part, of_row, {"cut_length": longest}, recorded["encoder"])
+        return Attachment(representation, document_of_row, {"cut_length": longest}, manifest_entry["encoder"])
 
     def piece(self, attachment: Attachment, *, is_first: bool) -> Attachment:
         """Return the attachment unchanged: the states of all reports stay in their file."""
