@@ -19,32 +19,15 @@ _Sequence = TypeVar("_Sequence", str, bytes)
 
 
 class Encoder:
-    """A model read from local files; nothing is downloaded.
+    """A model read from local files; nothing is downloaded. Each subclass says which files.
 
     On one device and with the same libraries, the output for a report has the same bits whatever other reports are
-    given, and for any number of threads.
-
-    Parameters
-    ----------
-    path : path
-        File or folder of the model; each subclass says which.
-    device : {"auto", "cpu", "cuda"}
-        "auto" takes the GPU if there is one.
-    **files : path
-        Further files, as each subclass lists them.
-
-    Attributes
-    ----------
-    signature : dict of str
-        Model, SHA-256 of its files, versions of torch and transformers.
-    environment : dict
-        Device and settings. The last bits of the output may differ between two environments, and nothing else may.
+    given, and for any number of threads. The device "auto" is the GPU if there is one.
     """
 
     title: ClassVar[str]  # name of the model in messages
     part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts
-    # Tokens per batch, see `batches`.
-    batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}
+    batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}  # tokens per batch, see `batches`
     # Size of a part that is kept on disk: about half a minute of work on two cores.
     part_size: ClassVar[dict[str, int]] = {"cpu": 1 << 15, "cuda": 1 << 20}
 
@@ -63,7 +46,7 @@ class Encoder:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Device, versions and settings on which the last bits of the output depend."""
+        """Device, versions and settings on which the last bits of the output depend, and nothing else."""
         return dict(self._environment)
 
     def _open(self, *args: Any, **files: Any) -> dict[str, str]:
@@ -73,7 +56,10 @@ class Encoder:
     def _check_finite(
         self, is_finite: Any, argument: str, path: Path | None = None, value: str = "NaN or infinity"
     ) -> None:
-        """Raise InputError unless `is_finite`: a model with damaged weights can return NaN or infinity."""
+        """Raise InputError unless `is_finite`: a model with damaged weights can return NaN or infinity.
+
+        `argument` and `value` are the words of the error, and `path` is the file at fault, by default the model's.
+        """
         if not is_finite:
             raise InputError(
                 argument, "must give finite numbers", f"{value} from {path or self._path}", "Fetch it again."
@@ -84,7 +70,7 @@ class Encoder:
         return json.dumps(output).encode()
 
     def _unpack(self, content: bytes) -> Any:
-        """Read what `_pack` returned."""
+        """Return the output of a part from the content of its file."""
         return json.loads(content)
 
     def _run_parts(
@@ -96,29 +82,12 @@ class Encoder:
         scratch: Path | None,
         progress: Count | None,
     ) -> Iterator[tuple[slice, Any]]:
-        """Run the model on distinct sequences part by part; parts that an earlier call finished are read from disk.
+        """Run the model on distinct sequences part by part; yield the slice of each part and its output.
 
-        Parameters
-        ----------
-        run : function
-            Slice of sequences -> output; it reports its own progress.
-        ptr : int64[n + 1]
-            Cumulative sizes of the sequences, measured like `part_size`.
-        counts : int[n]
-            Number of texts that have each sequence.
-        key : sequence
-            Everything but the model and its environment that the output depends on: values for JSON, then arrays.
-        scratch : path or None
-            Folder that keeps the parts.
-        progress : function
-            Called with the number of texts of each part that is read from disk.
-
-        Yields
-        ------
-        part : slice
-            Sequences of the part.
-        output
-            Return value of `run`.
+        `run` takes the slice and returns the output. Parts that an earlier call finished are read from the folder
+        `scratch` instead, if it is not None; only of these is `progress` told the numbers of texts, of which each
+        sequence has `counts`. `ptr` are the cumulative sizes of the sequences, measured like `part_size`. `key` is
+        everything but the model and its environment that the output depends on: values for JSON, then arrays.
         """
         size = self.part_size[self._device]
         settings = [value for value in key if not isinstance(value, np.ndarray)]

@@ -28,7 +28,7 @@ RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @contextmanager
 def one_thread_each(device: str) -> Iterator[RunAll]:
-    """Yield a parallel `map`. Each call uses one thread of PyTorch; as many calls run at once as PyTorch had threads.
+    """Yield a parallel `map`: each call uses one thread of PyTorch, and as many run at once as PyTorch had threads.
 
     The caller's number of threads stays as it is. On a GPU the calls run one after the other.
     """
@@ -63,20 +63,10 @@ def run_batches(
 ) -> None:
     """Run a model on sequences, longest first, in batches whose shape depends on the length alone.
 
-    Parameters
-    ----------
-    run : function
-        Called with the positions int64[n] of n sequences of one length L, and with a batch int64[B, L] that has these
-        sequences as its first n rows. It stores its output, and must work in any thread.
-    ids : int32[T]
-    ptr : int64[n + 1]
-        Offsets of the sequences in `ids`; empty sequences are left out.
-    batch_tokens : int
-        Number of ids in a batch; a longer sequence is a batch of its own.
-    device : {"cpu", "cuda"}
-        Device of the model, see `one_thread_each`.
-    finished : function
-        Called with the positions int64[n] of the sequences of each finished batch, in this thread.
+    `ptr` are the offsets of the sequences in `ids`; empty sequences are left out. `run` is called with the positions
+    int64[n] of n sequences of one length L, and with a batch int64[B, L] that has these sequences as its first n rows.
+    It stores its output, and must work in any thread. A batch has at most `batch_tokens` ids, or one sequence.
+    `finished` is called with the positions of each finished batch, in this thread. `device` is that of the model.
     """
     length = np.diff(ptr)
 
@@ -105,15 +95,9 @@ def flatten(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], 
 def store_tokens(
     output: Any, ptr: npt.NDArray[np.int64], run: Callable[[npt.NDArray[np.int64]], Any]
 ) -> Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None]:
-    """Return a function for `run_batches` that stores the output of `run`, one row of `output` per token.
+    """Return a function for `run_batches` that stores what `run` returns in `output`, one row for each token.
 
-    Parameters
-    ----------
-    output : array or tensor [T, ...]
-    ptr : int64[n + 1]
-        Offsets of the sequences in `output`.
-    run : function
-        int64[B, L] -> [B, L, ...].
+    `run` takes a batch int64[B, L] and returns [B, L, ...]; `ptr` are the offsets of the sequences in `output`.
     """
 
     def store(positions: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
@@ -143,12 +127,10 @@ def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:
-    """Divide sequences into parts of at most `part_tokens` tokens, or of one sequence; return the parts' bounds.
+    """Divide sequences into parts of at most `part_tokens` tokens, or of one sequence.
 
-    Returns
-    -------
-    list of int
-        The first sequence of each part, then the number of sequences.
+    `ptr` are the offsets of the sequences. Return the number of the first sequence of each part, then that of all
+    sequences.
     """
     bounds = [0]
     while bounds[-1] < len(ptr) - 1:
@@ -172,7 +154,7 @@ def environment(device: str, batch_tokens: int) -> dict[str, Any]:
 
 
 def digest(settings: Any, *arrays: npt.NDArray[Any]) -> str:
-    """Return the SHA-256 of settings and the bytes of arrays."""
+    """Return the SHA-256, in hexadecimal, of settings as JSON and of arrays: their types, shapes and bytes."""
     hasher = hashlib.sha256(json.dumps(settings).encode())
     for array in arrays:
         hasher.update(f"{array.dtype.name}{array.shape}".encode())

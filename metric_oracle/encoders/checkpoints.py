@@ -11,15 +11,15 @@ from metric_oracle.errors import InputError
 
 
 class Published(NamedTuple):
-    """Words of error messages about a published checkpoint: argument, model, and the file that users should pass."""
+    """Words of error messages about a published checkpoint."""
 
     argument: str
     model: str
-    file: str
+    file: str  # what users should pass
 
 
 def read_torch(path: Path, step: str) -> Any:
-    """Read a file of torch.save that contains tensors and no code; `step` is the next step in the error message."""
+    """Return the content of a file of torch.save; raise InputError, with this step, if it is damaged or has code."""
     import torch
 
     try:
@@ -46,7 +46,7 @@ def named_tensors(content: Any) -> dict[str, Any] | None:
 
 
 def load_strictly(model: Any, tensors: dict[str, Any], path: Path, published: Published) -> None:
-    """Load tensors into a module; raise InputError unless names and shapes are exactly those of the module.
+    """Load tensors, by name, into a module; raise InputError unless names and shapes are exactly the module's.
 
     The constant ``bert.embeddings.position_ids``, which old versions of transformers saved, is ignored.
     """
@@ -59,7 +59,7 @@ def load_strictly(model: Any, tensors: dict[str, Any], path: Path, published: Pu
 def check_tensors(
     tensors: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], path: Path, published: Published
 ) -> None:
-    """Raise InputError unless tensors have exactly the expected names and shapes."""
+    """Raise InputError unless tensors, by name, have exactly the expected names and shapes."""
     check_names(
         path,
         published,
@@ -70,7 +70,7 @@ def check_tensors(
 
 
 def check_names(path: Path, published: Published, **problems: list[str]) -> None:
-    """Raise InputError if any list of tensor names is not empty; the message has the first three of each list."""
+    """Raise InputError if any list of tensor names, by problem, is not empty; the message has three of each list."""
     lists = [
         f"{len(names)} {problem} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
         for problem, names in problems.items()

@@ -30,15 +30,10 @@ _TEXTS_PER_BLOCK = 1_024
 
 
 class CheXbert(Encoder):
-    """CheXbert: reports -> embeddings and classes. `Encoder` describes the other parameters.
+    """CheXbert: reports -> embeddings and classes. Its file is `chexbert.pth` as published.
 
-    Parameters
-    ----------
-    path : path
-        `chexbert.pth` as published.
-    vocabulary : path
-        `vocab.txt` of bert-base-uncased; by default the one in the folder of the checkpoint, otherwise the one in the
-        local Hugging Face cache.
+    The further file `vocabulary` is the `vocab.txt` of bert-base-uncased; by default the one in the folder of the
+    checkpoint, otherwise the one in the local Hugging Face cache.
     """
 
     title, part_name = "CheXbert", "chexbert"
@@ -59,25 +54,14 @@ class CheXbert(Encoder):
     def encode(
         self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Encode reports as the published code does, each distinct sequence of word pieces once.
+        """Encode reports as the published code does; return embeddings, classes and the number of texts that were cut.
 
-        Parameters
-        ----------
-        texts : sequence of str
-            An empty text is encoded as [CLS] [SEP].
-        progress : function
-            Called with the number of texts finished since the last call.
-        scratch : path
-            Folder for finished parts. After a kill, the same call continues from them. The caller removes it.
+        Embeddings are the last hidden states of [CLS], float32[n, d], not normalised. Classes are uint8[n, 14] in the
+        order of `corpora.vectors.LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain. Of a text with more than 512
+        word pieces the first 511 and [SEP] are read; an empty one is [CLS] [SEP]. Distinct sequences are encoded once.
 
-        Returns
-        -------
-        embeddings : float32[n, d]
-            The last hidden state of [CLS], not normalised.
-        classes : uint8[n, 14]
-            0 blank, 1 positive, 2 negative, 3 uncertain, in the order of `corpora.vectors.LABELS`.
-        n_truncated : int
-            Number of texts with more than 512 word pieces, of which the first 511 and [SEP] are read.
+        `progress` is called with the number of texts finished since the last call. The folder `scratch` keeps finished
+        parts: after a kill, the same call continues from them. The caller removes it.
         """
         clean = [" ".join(text.split()) for text in texts]
         pieces, truncated = self._split(dict.fromkeys(clean))
@@ -115,7 +99,7 @@ class CheXbert(Encoder):
         return np.frombuffer(content, self._dtype)
 
     def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
-        """Return the word pieces of each text (int32 ids as bytes, which are hashable) and the texts that are cut."""
+        """Return text -> word pieces (int32 ids as bytes, which are hashable), and the texts that are cut."""
         texts = list(texts)
         pieces: dict[str, bytes] = {}
         truncated = set()
@@ -129,7 +113,7 @@ class CheXbert(Encoder):
         return pieces, truncated
 
     def _run(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return embeddings and classes of one batch, int64[B, L]."""
+        """Return embeddings and classes of a batch int64[B, L], see `encode`."""
         import torch
 
         with torch.inference_mode():
@@ -142,7 +126,7 @@ class CheXbert(Encoder):
 
 
 def _read_tensors(path: Path) -> dict[str, Any]:
-    """Return the tensors of the model by name, without the prefix of DataParallel."""
+    """Return the tensors in the file of a checkpoint by name, without the prefix of DataParallel."""
     checkpoint = read_torch(path, "Fetch chexbert.pth again")
     tensors = named_tensors(checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None)
     if tensors is None:
@@ -154,7 +138,7 @@ def _read_tensors(path: Path) -> dict[str, Any]:
 
 
 def _build_model(tensors: dict[str, Any], path: Path) -> Any:
-    """Return the module with these tensors, whose shapes set its sizes."""
+    """Return the module with these tensors, whose shapes set its sizes; `path` is their file, for messages."""
     from torch import nn
     from transformers import BertConfig, BertModel
 
@@ -185,7 +169,10 @@ def _build_model(tensors: dict[str, Any], path: Path) -> Any:
 
 
 def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: int) -> Path:
-    """Return the file of word pieces, of which there must be one for each embedding of the model."""
+    """Return the file of word pieces: `vocabulary`, or if it is None, one beside the checkpoint or in the cache.
+
+    Raise InputError unless it has `n_pieces`, one for each embedding of the model.
+    """
     default = checkpoint.with_name("vocab.txt")
     if vocabulary is not None:
         path = existing_file(Path(vocabulary))

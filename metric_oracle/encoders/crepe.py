@@ -40,28 +40,23 @@ _SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]")
 
 
 class Crepe(Encoder):
-    """CREPE: pairs of reports -> expected errors. `Encoder` describes the other parameters.
+    """CREPE: pairs of reports -> expected errors.
 
     If the candidate is empty, the model reads the reference alone, ``[CLS] reference [SEP]``, as in the published
     package.
 
-    Parameters
-    ----------
-    path : path
-        Folder with model.safetensors or pytorch_model.bin, or a file of tensors without code: ``.safetensors``,
-        ``.bin``, ``.pt`` or ``.pth``.
-    config : path
-        By default config.json in the folder of the weights.
-    vocabulary : path
-        A tokenizer.json or vocab.txt; by default the one in the folder of the weights, tokenizer.json first. With a
-        vocab.txt, texts are lower-cased unless a tokenizer_config.json in its folder has ``"do_lower_case": false``.
+    The weights are a folder with model.safetensors or pytorch_model.bin, or a file of tensors without code:
+    ``.safetensors``, ``.bin``, ``.pt`` or ``.pth``. Further files are `config`, by default config.json beside them, and
+    `vocabulary`, by default tokenizer.json or else vocab.txt beside them. With a vocab.txt, texts are lower-cased
+    unless a tokenizer_config.json in its folder has ``"do_lower_case": false``.
     """
 
     title = "CREPE"
     batch_tokens: ClassVar = {"cpu": 1, "cuda": 1}  # one pair per batch
 
     def _open(self, *, config: str | Path | None = None, vocabulary: str | Path | None = None) -> dict[str, str]:
-        self._path = _find_weights(self._path.expanduser())
+        weights = self._path.expanduser()
+        self._path = _find(None, weights, WEIGHTS, "crepe") if weights.is_dir() else existing_file(weights)
         config = _find(config, self._path.parent, ("config.json",), "crepe_config")
         vocabulary = _find(vocabulary, self._path.parent, VOCABULARIES, "crepe_vocabulary")
         for path in (self._path, config, vocabulary):
@@ -83,20 +78,11 @@ class Crepe(Encoder):
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[np.ndarray, int]:
-        """Predict the numbers of errors of candidates in float64. Each distinct pair is one batch.
+        """Predict the numbers of errors of pairs (reference, candidate); return them and how many pairs were cut.
 
-        Parameters
-        ----------
-        pairs : sequence of (reference, candidate)
-        progress : function
-            Called with the number of distinct pairs finished since the last call.
-
-        Returns
-        -------
-        counts : float64[n, 6]
-            Not negative, in the order of `CATEGORIES`. The bits of a row do not depend on the other pairs.
-        n_truncated : int
-            Number of pairs that are cut to 512 word pieces; the longer report is cut first.
+        Counts are float64[n, 6], not negative, in the order of `CATEGORIES`. The bits of a row do not depend on the
+        other pairs: each distinct pair is one batch. A pair is cut to 512 word pieces, the longer report first.
+        `progress` is called with the number of distinct pairs finished since the last call.
         """
         position = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         counts, is_cut = np.empty((len(position), len(CATEGORIES))), np.zeros(len(position), bool)
@@ -109,7 +95,7 @@ class Crepe(Encoder):
         return counts[which], int(is_cut[which].sum())
 
     def _count(self, pair: tuple[str, str]) -> tuple[np.ndarray, bool]:
-        """Return the counts of one pair, float64[6], and whether it was cut."""
+        """Return the counts of one pair (reference, candidate), float64[6], and whether it was cut."""
         import torch
 
         # transformers, and thus the published package, encodes no second text if it is empty.
@@ -124,7 +110,7 @@ class Crepe(Encoder):
 
 
 def build_network(config: Any) -> Any:
-    """Return the network for an encoder's configuration. Its tensors have the names that they have in a checkpoint."""
+    """Return a network with random weights for an encoder's configuration; its tensors are named as in a checkpoint."""
     from torch import nn
     from transformers import AutoModel
 
@@ -139,18 +125,8 @@ def build_network(config: Any) -> Any:
 def run_network(network: Any, ids: Any, kinds: Any, mask: Any, drop: Callable[[Any], Any] | None = None) -> Any:
     """Return the outputs of the count heads and of the presence heads for a batch: two tensors [B, 6].
 
-    Parameters
-    ----------
-    network : module
-        Return value of `build_network`.
-    ids : int64[B, L]
-        Word pieces.
-    kinds : int64[B, L]
-        0 for word pieces of the reference, 1 for those of the candidate.
-    mask : int64[B, L]
-        0 for padding, otherwise 1.
-    drop : function
-        Dropout of the pooled state, for training.
+    Word pieces `ids`, `kinds` and `mask` are int64[B, L]: a kind is 0 in the reference and 1 in the candidate, and the
+    mask is 0 for padding, otherwise 1. In training `drop` is the dropout of the pooled state.
     """
     import torch
 
@@ -167,9 +143,10 @@ def run_network(network: Any, ids: Any, kinds: Any, mask: Any, drop: Callable[[A
 
 
 def load_tokenizer(path: Path, config: Any) -> Any:
-    """Return the tokenizer of a tokenizer.json or vocab.txt, which must join two texts as BERT does.
+    """Return the tokenizer of a tokenizer.json or vocab.txt, for the encoder with the configuration `config`.
 
-    It cuts pairs to the maximum length of the encoder with this configuration.
+    It cuts pairs to the encoder's maximum length. Raise InputError unless it has the encoder's number of word pieces
+    and joins two texts as BERT does.
     """
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
@@ -200,20 +177,16 @@ def load_tokenizer(path: Path, config: Any) -> Any:
 
 
 def _is_uncased(vocabulary: Path) -> bool:
-    """Return whether texts are lower-cased, which a tokenizer_config.json in the folder of a vocab.txt can set."""
+    """Return whether texts are lower-cased: unless a tokenizer_config.json beside the vocab.txt says otherwise."""
     path = vocabulary.with_name("tokenizer_config.json")
     return not path.is_file() or json.loads(path.read_text("utf-8")).get("do_lower_case", True) is True
 
 
-def _find_weights(checkpoint: Path) -> Path:
-    """Return the file of weights, which may be given by its folder."""
-    if not checkpoint.is_dir():
-        return existing_file(checkpoint)
-    return _find(None, checkpoint, WEIGHTS, "crepe")
-
-
 def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument: str) -> Path:
-    """Return the path of a file: `path` or, if it is None, the first of `names` that exists in the folder."""
+    """Return `path`, or if it is None, the first of `names` that is a file in the folder.
+
+    Raise InputError, with the name of the argument, if there is none.
+    """
     if path is not None:
         return existing_file(Path(path).expanduser())
     paths = [folder / name for name in names if (folder / name).is_file()]
@@ -225,7 +198,10 @@ def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """Read config.json, which has the keys of the encoder and those that CREPE adds."""
+    """Return the content of a config.json: the keys of the encoder and those that CREPE adds.
+
+    Raise InputError if one is missing or has another value than it can have.
+    """
     try:
         content = json.loads(path.read_text("utf-8"))
         kind, n, is_poisson = content["model_type"], content["num_error_categories"], content["use_poisson_loss"]
@@ -242,7 +218,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _build(settings: dict[str, Any], path: Path) -> Any:
-    """Return the network for the content of a config.json."""
+    """Return the network with random weights for the content of a config.json; `path` is for messages."""
     from transformers import AutoConfig
 
     try:
@@ -263,7 +239,7 @@ def _build(settings: dict[str, Any], path: Path) -> Any:
 
 
 def _read_tensors(path: Path) -> dict[str, Any]:
-    """Read the tensors of a checkpoint."""
+    """Return the tensors of a file of weights by name; raise InputError if it is damaged or has others."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -38,9 +38,9 @@ class Settings:
 
     epochs: int = 10
     batch_size: int = 64
-    learning_rate: float = 2e-5  # the highest learning rate, after the warm-up
+    learning_rate: float = 2e-5  # the highest one, after the warm-up
     presence_weight: float = 0.5  # w of the loss, from 0 to 1
-    seed: int = 0  # seed of the initial heads, the dropout and the order of the pairs
+    seed: int = 0  # of the initial heads, the dropout and the order of the pairs
 
 
 def train(
@@ -53,31 +53,12 @@ def train(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train CREPE and write its checkpoint.
+    """Train CREPE on pairs (reference, candidate) with errors by category, float64[n, 6], and write its checkpoint.
 
-    Parameters
-    ----------
-    pairs : sequence of (reference, candidate)
-    counts : float64[n, 6]
-        Errors by category.
-    base : str or path
-        BERT encoder: a folder, or a name on the Hugging Face hub.
-    out : path
-        New folder.
-    settings : Settings
-    device : {"auto", "cpu", "cuda"}
-    progress : function
-        Called with the name of the epoch, the number of its finished pairs, and the number of all pairs.
-
-    Returns
-    -------
-    dict
-        Content of training.json in the checkpoint: settings, number of pairs, and the mean loss of each epoch.
-
-    Raises
-    ------
-    InputError
-        If pairs, settings or base cannot be used, or the loss is not a finite number.
+    `base` is the BERT encoder to begin with: a folder, or a name on the Hugging Face hub. `out` is a new folder. Return
+    the content of training.json in it: settings, number of pairs, and the mean loss of each epoch. `progress` is called
+    with the name of the epoch, the number of its finished pairs, and the number of all pairs. Raise InputError if an
+    argument cannot be used, or the loss is not a finite number.
     """
     torch, transformers = import_libraries("CREPE")
     _check(pairs, counts, out, settings)
@@ -123,7 +104,7 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
 
 
 def _initial_network(folder: Path) -> tuple[Any, Path]:
-    """Return the network with the encoder's weights and random heads, and the path of the encoder's vocabulary."""
+    """Return the network with random heads for the encoder in a folder, and the path of the encoder's vocabulary."""
     from transformers import AutoConfig, BertModel
 
     vocabularies = [folder / name for name in VOCABULARIES if (folder / name).is_file()]
@@ -154,7 +135,7 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
 def _fit(
     network: Any, encoded: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
 ) -> list[float]:
-    """Train the network; return the mean loss of each epoch."""
+    """Train the network in place on encodings of pairs and their counts; return the mean loss of each epoch."""
     import torch
 
     n = len(encoded)
@@ -199,14 +180,8 @@ def _fit(
 def dual_loss(predicted: Any, presence: Any, targets: Any, weight: float) -> Any:
     """Return the loss of a batch: (1 - w) mean squared error of the counts + w cross-entropy of the presence of errors.
 
-    Parameters
-    ----------
-    predicted, presence : float32[B, 6]
-        Outputs of the count heads and of the presence heads.
-    targets : float32[B, 6]
-        Error counts of the pairs.
-    weight : float
-        w.
+    `predicted` and `presence`, float32[B, 6], are the outputs of the count heads and of the presence heads, `targets`
+    the error counts of the pairs, and `weight` is w.
     """
     from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
@@ -214,19 +189,22 @@ def dual_loss(predicted: Any, presence: Any, targets: Any, weight: float) -> Any
     return (1 - weight) * mse_loss(predicted, targets) + weight * presence_loss
 
 
-def _batches(lengths: Sequence[int], size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the positions of each batch's sequences, in random order. The lengths in a batch are similar."""
-    order = rng.permutation(len(lengths))
+def _batches(n_pieces: Sequence[int], size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Divide pairs of so many word pieces into batches of at most `size`, in random order; return their positions.
+
+    The lengths in a batch are similar.
+    """
+    order = rng.permutation(len(n_pieces))
     batches: list[np.ndarray] = []
     for first in range(0, len(order), size * _SORTED_BATCHES):
         positions = order[first : first + size * _SORTED_BATCHES]
-        positions = positions[np.argsort(np.array(lengths)[positions], kind="stable")]
+        positions = positions[np.argsort(np.array(n_pieces)[positions], kind="stable")]
         batches += [positions[start : start + size] for start in range(0, len(positions), size)]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _padded(encodings: Sequence[Any], device: Any) -> list[Any]:
-    """Return ids, type ids and masks of a batch of encodings as three tensors int64[B, L]."""
+    """Return ids, type ids and masks of encodings, padded with zeros, as three tensors int64[B, L] on a device."""
     import torch
 
     length = max(len(encoding.ids) for encoding in encodings)
@@ -237,7 +215,10 @@ def _padded(encodings: Sequence[Any], device: Any) -> list[Any]:
 
 
 def _write(out: Path, network: Any, vocabulary: Path, description: dict[str, Any]) -> None:
-    """Write the checkpoint as a folder, which appears only when it is complete."""
+    """Write a checkpoint as the folder `out`, which appears only when it is complete.
+
+    `vocabulary` is the file of the encoder's, and `description` the content of training.json.
+    """
     from safetensors.torch import save_file
 
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from metric_oracle.errors import BackendError, InputError, not_installed
 
 
 def import_libraries(model: str) -> tuple[Any, Any]:
-    """Import PyTorch and transformers for a model, which the error names if one of them is not installed."""
+    """Return the modules torch and transformers; raise BackendError, with the model's name, if one is not installed."""
     try:
         import torch
         import transformers
@@ -20,7 +20,10 @@ def import_libraries(model: str) -> tuple[Any, Any]:
 
 
 def choose_device(device: str) -> str:
-    """Return "cpu" or "cuda"; "auto" means "cuda" if a GPU is available."""
+    """Return "cpu" or "cuda" for one of them or "auto", which means "cuda" if there is a GPU.
+
+    Raise InputError for another device, and BackendError for "cuda" without a GPU.
+    """
     import torch
 
     if device not in ("auto", *DEVICES):

@@ -27,10 +27,7 @@ _LINE_BREAK = re.compile("[\r\n]+")  # line ends in Java
 class MeteorJar:
     """METEOR 1.5. The program is started for each call of `score_pairs`.
 
-    Raises
-    ------
-    BackendError
-        If Java or pycocoevalcap is not installed.
+    BackendError is raised if Java or pycocoevalcap is not installed.
     """
 
     def __init__(self) -> None:
@@ -59,26 +56,12 @@ class MeteorJar:
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
-        """Score candidates. Each distinct pair is scored once.
+        """Return the score of each pair (reference, candidate), and the notes on all, whose ``corpus`` is their score.
 
-        Parameters
-        ----------
-        pairs : sequence of (reference, candidate)
-            Line breaks are read as blanks, and ``|||`` is removed.
-        progress : function
-            Called with the number of distinct pairs finished since the last call.
-
-        Returns
-        -------
-        scores : list of (float, dict)
-            The score of each pair, and an empty dict, as METEOR has no components.
-        notes : dict
-            ``corpus``: the score of all pairs together, from the sums of their counts of matches, as papers print it.
-
-        Raises
-        ------
-        BackendError
-            If the program ends early, or its answer is not a number.
+        The score of all pairs is that of the sums of their counts of matches, as papers print it. A score is (float,
+        {}): METEOR has no components. Each distinct pair is scored once; line breaks are read as blanks, and ``|||`` is
+        removed. `progress` is called with the number of distinct pairs finished since the last call. Raise BackendError
+        if the program ends early, or its answer is not a number.
         """
         counts: dict[tuple[str, str], str] = {}
         lines = [(_clean(reference), _clean(candidate)) for reference, candidate in pairs]
@@ -102,7 +85,10 @@ class MeteorJar:
 
     @contextmanager
     def _started(self) -> Iterator[Callable[[str, int], list[str]]]:
-        """Start the program; yield a function (line, n) that sends a line and returns the n lines of the answer."""
+        """Run the program within the block; yield a function (line, n) that sends a line and returns n lines of answer.
+
+        The function raises EOFError if the program has ended.
+        """
         pipe = subprocess.PIPE
         with subprocess.Popen(
             [self._java, *_CALL], cwd=self._folder, encoding="utf-8", stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL

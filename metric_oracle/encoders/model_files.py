@@ -24,7 +24,10 @@ _LAYER_LISTS = ("encoder.layer", "transformer.layer", "layers")
 
 
 def find(model: str | Path) -> tuple[Path, str]:
-    """Return the folder of a model, which may be given by its name on the Hugging Face hub, and its name in results."""
+    """Return the folder of a model, and its name in results. `model` is a folder, or a name on the Hugging Face hub.
+
+    By name it is downloaded, unless it is in the local cache. Raise InputError if it is not whole.
+    """
     folder = Path(model).expanduser()
     if folder.is_dir():
         return whole_folder(folder, "encoder"), str(folder.resolve())
@@ -43,7 +46,7 @@ def find(model: str | Path) -> tuple[Path, str]:
 
 
 def whole_folder(model: str | Path, argument: str) -> Path:
-    """Return a model's folder; raise InputError, with the name of the argument, unless it has all needed files."""
+    """Return the folder `model`; raise InputError, with the name of the argument, unless it has all needed files."""
     folder = Path(model).expanduser()
     lacking = _lacking(folder)
     if lacking:
@@ -57,7 +60,7 @@ def whole_folder(model: str | Path, argument: str) -> Path:
 
 
 def cached_file(model: str, file: str) -> Path | None:
-    """Return the path of a file in the local Hugging Face cache, or None if it is not there."""
+    """Return the path of a file of the model of a name in the local Hugging Face cache, or None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -68,7 +71,10 @@ def cached_file(model: str, file: str) -> Path | None:
 
 
 def _find_on_hub(name: str) -> Path:
-    """Return the folder of a model in the local Hugging Face cache, into which it is downloaded if missing."""
+    """Return the folder of the model of a name in the local Hugging Face cache, into which it is downloaded if missing.
+
+    Raise InputError if it cannot be had whole.
+    """
     from huggingface_hub import constants, snapshot_download
 
     config = cached_file(name, "config.json")
@@ -106,7 +112,7 @@ def _lacking(folder: Path) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Return the names of the files of weights that transformers loads, safetensors first."""
+    """Return the names of the files of weights that transformers loads: safetensors, else PyTorch's; [] without."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [name]
@@ -121,13 +127,13 @@ def weight_files(folder: Path) -> list[str]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """Return the names of the tokenizer's files; `*.model` are files of SentencePiece."""
+    """Return the names of the tokenizer's files in a folder; `*.model` are files of SentencePiece."""
     names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
     return names + sorted(path.name for path in folder.glob("*.model"))
 
 
 def hash_files(folder: Path) -> str:
-    """Return the SHA-256 of the files of a model and its tokenizer; it does not depend on the folder's path."""
+    """Return the SHA-256, in hexadecimal, of the files of a model and its tokenizer; the folder's path has no part."""
     hasher = hashlib.sha256()
     for name in ["config.json", *weight_files(folder), *tokenizer_files(folder)]:
         hasher.update(f"{name} {sha256(folder / name)}\n".encode())
@@ -135,21 +141,10 @@ def hash_files(folder: Path) -> str:
 
 
 def read(folder: Path, kind: Any, argument: str) -> tuple[Any, Any, list[str]]:
-    """Read a model without running its code.
+    """Return tokenizer and model in a folder, without running its code, and the names of the tensors that it lacks.
 
-    Parameters
-    ----------
-    folder : path
-    kind : class
-        Class of transformers that loads the model, such as AutoModel.
-    argument : str
-        Name of the argument for error messages.
-
-    Returns
-    -------
-    tokenizer, model
-    missing : list of str
-        Names of the tensors that the files lack.
+    `kind` is the class of transformers that loads the model, such as AutoModel. Raise InputError, with the name of the
+    argument, if it cannot.
     """
     import torch
     from transformers import AutoTokenizer
@@ -180,7 +175,7 @@ def read(folder: Path, kind: Any, argument: str) -> tuple[Any, Any, list[str]]:
 
 
 def check_weights(model: Any, missing: list[str], folder: Path, argument: str) -> None:
-    """Raise InputError if the files lack a tensor that is used: transformers fills it with random numbers."""
+    """Raise InputError if one of the missing tensors of a model is used: transformers fills it with random numbers."""
     # The pooler does not affect the states.
     random = [name for name in missing if name in model.state_dict() and "pooler" not in name]
     if random:
@@ -193,7 +188,7 @@ def check_weights(model: Any, missing: list[str], folder: Path, argument: str) -
 
 
 def load(folder: Path, layer: int) -> tuple[Any, Any]:
-    """Return the tokenizer and the model, cut to its first `layer` layers."""
+    """Return the tokenizer in a folder, and the model, or its encoder, cut to its first `layer` layers."""
     from transformers import AutoModel
 
     tokenizer, model, missing = read(folder, AutoModel, "encoder")
@@ -206,7 +201,10 @@ def load(folder: Path, layer: int) -> tuple[Any, Any]:
 
 
 def _cut(model: Any, layer: int, folder: Path) -> None:
-    """Remove all layers but the first ones, as bert_score does."""
+    """Remove all but the first `layer` layers of a model, as bert_score does; raise InputError if it cannot be.
+
+    `folder` is for the message.
+    """
     from torch import nn
 
     modules = dict(model.named_modules())
@@ -232,7 +230,7 @@ def _cut(model: Any, layer: int, folder: Path) -> None:
 
 
 def n_positions(model: Any) -> int:
-    """Return the maximum length of a text in tokens; 512 if the model does not limit it."""
+    """Return the maximum length of a text of a model in tokens; 512 if its configuration does not limit it."""
     from torch import nn
 
     limit = model.config.to_dict().get("max_position_embeddings") or 512

@@ -7,19 +7,11 @@ from metric_oracle.files import write_bytes
 
 
 class Parts:
-    """The finished parts of one run, one file per part.
+    """The finished parts of one run, one file per part; their names begin with `name`.
 
-    A file begins with the SHA-256 of the run's digest, the part's number and the content. A file that is damaged, cut
-    off or from another run is ignored.
-
-    Parameters
-    ----------
-    folder : path or None
-        Created if missing. With None, nothing is kept.
-    name : str
-        Prefix of the files' names.
-    digest : str
-        Hash of everything that the contents depend on.
+    A file begins with the SHA-256 of the run's digest, the part's number and the content. `digest` is the hash of all
+    that the contents depend on. A file that is damaged, cut off or from another run is ignored. The folder is created
+    if missing; if it is None, nothing is kept.
     """
 
     def __init__(self, folder: Path | None, name: str, digest: str) -> None:
@@ -28,7 +20,7 @@ class Parts:
             folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, part: int) -> bytes | None:
-        """Return the content of a part, or None if there is no valid file of it."""
+        """Return the content of the part of a number, or None if there is no valid file of it."""
         if self._folder is None:
             return None
         try:
@@ -38,7 +30,7 @@ class Parts:
         return raw[32:] if raw[:32] == self._checksum(part, raw[32:]) else None
 
     def write(self, part: int, content: bytes) -> None:
-        """Write the content of a part, and return when it is on disk."""
+        """Write the content of the part of a number, and return when it is on disk."""
         if self._folder is None:
             return
         write_bytes(self._path(self._folder, part), self._checksum(part, content), content)

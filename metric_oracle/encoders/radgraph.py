@@ -48,13 +48,13 @@ _PAIRS_PER_BATCH = 2_048
 class _Spans:
     """Every span of at most `max_width` words of a report, by start, then end."""
 
-    start: np.ndarray  # int64[spans], first and last word
-    end: np.ndarray  # int64[spans]
+    start: np.ndarray  # int64[spans], first word
+    end: np.ndarray  # int64[spans], last word
     width: np.ndarray  # int64[spans], `end - start`
 
     @classmethod
     def of(cls, n_words: int, max_width: int) -> "_Spans":
-        """Return the spans of a report of `n_words` words."""
+        """Return the spans of at most `max_width` words in a report of `n_words` words."""
         n_of_word = np.minimum(np.arange(n_words, 0, -1), max_width)
         start = np.repeat(np.arange(n_words), n_of_word)
         width = np.arange(len(start)) - np.repeat(np.cumsum(n_of_word) - n_of_word, n_of_word)
@@ -62,17 +62,14 @@ class _Spans:
 
 
 class RadGraph(Encoder):
-    """RadGraph: reports -> graphs. `Encoder` describes the other parameters.
+    """RadGraph: reports -> graphs.
 
-    Parameters
-    ----------
-    path : path
-        `radgraph.tar.gz`, `radgraph-xl.tar.gz`, `modern-radgraph-xl.tar.gz` or `echograph.tar.gz` as published, or the
-        folder with its extracted files. The model type follows from the names of the vocabulary files.
-    encoder : path
-        Folder with `config.json` and tokenizer of the transformer that the archive names (its weights are in the
-        archive); by default the local folder of that name, otherwise the local Hugging Face cache. A wrong tokenizer of
-        the same size is not detected.
+    The model is `radgraph.tar.gz`, `radgraph-xl.tar.gz`, `modern-radgraph-xl.tar.gz` or `echograph.tar.gz` as
+    published, or the folder with its extracted files. Its type follows from the names of the vocabulary files.
+
+    The further folder `encoder` has `config.json` and tokenizer of the transformer that the archive names (its weights
+    are in the archive); by default it is the local folder of that name, otherwise the local Hugging Face cache. A wrong
+    tokenizer of the same size is not detected.
     """
 
     title, part_name = "RadGraph", "radgraph"
@@ -113,23 +110,14 @@ class RadGraph(Encoder):
     def annotate(
         self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Annotate reports as the package does. Each distinct sequence of words is annotated once.
+        """Annotate reports as the package does; return position ("0", "1", ...) -> graph.
 
-        Parameters
-        ----------
-        texts : sequence of str
-            An empty text is read as the report "None", as in the package. So is a text of blanks only, for which the
-            package raises an error.
-        progress : function
-            Called with the number of texts finished since the last call.
-        scratch : path
-            Folder for finished parts. After a kill, the same call continues from them. The caller removes it.
+        A graph is a dict of text, entities, data_source and data_split. Each distinct sequence of words is annotated
+        once, and texts with the same words share one object. An empty text is read as the report "None", as in the
+        package. So is a text of blanks only, for which the package raises an error.
 
-        Returns
-        -------
-        dict
-            Position as a string ("0", "1", ...) -> dict of text, entities, data_source and data_split. Texts with the
-            same words share one object.
+        `progress` is called with the number of texts finished since the last call. The folder `scratch` keeps finished
+        parts: after a kill, the same call continues from them. The caller removes it.
         """
         self._check_texts(texts)
         tokenized = {text: " ".join(split_words(text, self._type)) for text in dict.fromkeys(texts)}
@@ -158,7 +146,7 @@ class RadGraph(Encoder):
         return {str(row): graphs[tokenized[text]] for row, text in enumerate(texts)}
 
     def _head_layers(self) -> dict[str, list[tuple[str, tuple[int, int]]]]:
-        """Return the layers of each head in order: names, and numbers of inputs and outputs."""
+        """Return head -> its layers in order: the name of each, and its numbers of inputs and outputs."""
         hidden = self._settings.hidden
         span = 2 * self._dim + self._settings.n_features
         ner = f"_ner._ner_scorers.{self._type}__ner_labels"
@@ -186,6 +174,7 @@ class RadGraph(Encoder):
         }
 
     def _check_texts(self, texts: Sequence[str]) -> None:
+        """Raise InputError unless texts are strings in valid Unicode, in a container."""
         if isinstance(texts, str):
             raise InputError("texts", "must be a list of texts", "one text", "Put it into a list.")
         for row, text in enumerate(texts):
@@ -204,7 +193,7 @@ class RadGraph(Encoder):
                 ) from None
 
     def _split_pieces(self, words: Iterable[str]) -> dict[str, list[int]]:
-        """Return the ids of the word pieces of each word. Words of invisible characters, for example, have none."""
+        """Return word -> ids of its word pieces. Words of invisible characters, for example, have none."""
         ordered = sorted(words)
         read = [_READ_AS.get(word, word) for word in ordered]
         # Without `verbose=False` a warning is logged for very long words.
@@ -214,7 +203,10 @@ class RadGraph(Encoder):
     def _run_part(
         self, texts: Sequence[str], pieces: Mapping[str, list[int]], run_all: RunAll
     ) -> Iterator[dict[str, Any]]:
-        """Yield the entities of each text, whose words are separated by blanks."""
+        """Return an iterator over the entities of each text, whose words are separated by blanks.
+
+        `pieces` are those of all words in the texts, and `run_all` is the `map` of `one_thread_each`.
+        """
         import torch
 
         window = self._settings.window
@@ -235,7 +227,7 @@ class RadGraph(Encoder):
         return run_all(annotate, range(len(reports)))
 
     def _run(self, words: list[str], n_pieces: list[int], states: Any) -> dict[str, Any]:
-        """Return the entities of a report from the states of its windows.
+        """Return key -> entity of a report from its words, the number of pieces of each, and the states of its windows.
 
         Each report is processed alone, so that the shapes of all products depend on this report only.
         """
@@ -266,7 +258,10 @@ class RadGraph(Encoder):
         return {keys[span]: entity for span, entity in entities.items()}
 
     def _word_states(self, n_pieces: list[int], states: Any) -> Any:
-        """Return the mean state of each word's pieces: float32[words, d], zero for words without pieces."""
+        """Return the mean state of each word's pieces, float32[words, d], zero for words without pieces.
+
+        `n_pieces` has their numbers, `states` are those of the windows of a report.
+        """
         import torch
 
         # The first state is that of the start token.
@@ -281,7 +276,7 @@ class RadGraph(Encoder):
         )
 
     def _with_special(self, pieces: list[int]) -> list[int]:
-        """Return the concatenated windows of a report, each with its special tokens."""
+        """Return the ids of the windows of a report, in one list; special tokens are added unless `_is_legacy`."""
         if self._is_legacy:
             return pieces
         start, end = self._special
@@ -297,7 +292,10 @@ class RadGraph(Encoder):
             return run_model(self._encoder, ids)
 
     def _score_spans(self, head: str, states: Any, spans: "_Spans") -> Any:
-        """Return scores float32[spans, classes]. The first layer is a sum over start word, end word and width."""
+        """Return the scores of a head, float32[spans, classes], for spans of words with these states.
+
+        Its first layer is a sum over start word, end word and width.
+        """
         from torch.nn.functional import linear
 
         weight, bias = self._heads[head][0]
@@ -316,7 +314,10 @@ class RadGraph(Encoder):
         return output
 
     def _is_kept(self, mention: Any, n_words: int) -> np.ndarray:
-        """Return which spans relations may connect: those with the highest mention scores, bool[spans]."""
+        """Return which spans relations may connect, bool[spans]: those with the highest mention scores.
+
+        Their number grows with that of the words of the report.
+        """
         is_kept = np.zeros(len(mention), bool)
         # The package multiplies in float32, in which the product may round up to the next integer.
         k = math.ceil(np.float32(n_words) * np.float32(self._settings.spans_per_word))
@@ -325,7 +326,10 @@ class RadGraph(Encoder):
         return is_kept
 
     def _relate(self, states: Any, spans: "_Spans", mention: Any, related: np.ndarray) -> list[tuple[int, int, int]]:
-        """Return (source span, target span, relation type) for the spans `related`, sorted by source, then target."""
+        """Return (source, target, relation type) for the spans at the positions `related`, by source, then target.
+
+        `states` are those of the words, and `mention` are the mention scores of all spans.
+        """
         import torch
         from torch.nn.functional import linear
 
@@ -347,18 +351,22 @@ class RadGraph(Encoder):
         return relations
 
     def _best(self, scores: Any) -> np.ndarray:
-        """Return the class with the highest score of each row: 0, "none", has score 0. Ties go to the first class."""
+        """Return the class with the highest score of each row, int64[n]: 0, "none", has score 0, and column i is i + 1.
+
+        Ties go to the first class.
+        """
         from torch.nn.functional import pad
 
         return pad(self._finite(scores), (1, 0)).max(dim=1).indices.cpu().numpy()
 
     def _finite(self, scores: Any) -> Any:
+        """Return scores; raise InputError unless all are finite."""
         self._check_finite(scores.isfinite().all(), "archive")
         return scores
 
 
 def split_words(text: str, model_type: str) -> list[str]:
-    """Split a report into words, at least one, as in the training of the models.
+    """Split a report into words, at least one, as in the training of the models of a type.
 
     The package uses NLTK. Later 3.10 versions of NLTK have another tokenizer, which splits some words that are not
     ASCII differently (cm², accents as separate characters). This function splits as the versions before.

@@ -36,14 +36,17 @@ class Settings:
     encoder: str  # name of the transformer
     window: int  # word pieces that the transformer reads at once, special tokens included
     max_width: int  # longest span in words
-    n_widths: int  # rows and columns of the embedding of span widths
-    n_features: int
+    n_widths: int  # rows of the embedding of span widths
+    n_features: int  # columns of that embedding
     hidden: list[int]  # sizes of the hidden layers of the heads
     spans_per_word: float  # spans per word that relations may connect
 
 
 def read_files(path: Path) -> tuple[dict[str, bytes], str]:
-    """Return the files of an archive or folder by name, and the SHA-256 of the archive or of the folder's weights."""
+    """Return the files of an archive or folder by name, and the SHA-256 of the archive or of the folder's weights.
+
+    Raise InputError if a file is missing, damaged or too large.
+    """
     if path.is_dir():
         files = _read_folder(path)
     elif path.is_file():
@@ -56,11 +59,8 @@ def read_files(path: Path) -> tuple[dict[str, bytes], str]:
     return files, sha256(path / "weights.th" if path.is_dir() else path)
 
 
-def _is_needed(name: str) -> bool:
-    return name in ("config.json", "weights.th") or re.fullmatch(r"vocabulary/[^/]+\.txt", name) is not None
-
-
 def _read_whole(file: IO[bytes], size: int, name: str, path: Path) -> bytes:
+    """Return the content of a file of `size` bytes, `name` in the archive; raise InputError if it is too large."""
     most = _MOST_WEIGHT_BYTES if name == "weights.th" else _MOST_BYTES
     if size > most:
         raise InputError("archive", f"must have at most {most} bytes in {name}", f"{size} in {path}", "Fetch it again.")
@@ -68,6 +68,7 @@ def _read_whole(file: IO[bytes], size: int, name: str, path: Path) -> bytes:
 
 
 def _read_folder(path: Path) -> dict[str, bytes]:
+    """Return name -> content of the needed files in a folder."""
     files = {}
     for inner_path in [path / "config.json", path / "weights.th", *sorted(path.glob("vocabulary/*.txt"))]:
         if inner_path.is_file():
@@ -78,13 +79,13 @@ def _read_folder(path: Path) -> dict[str, bytes]:
 
 
 def _read_archive(path: Path) -> dict[str, bytes]:
-    """Read the needed members into memory in one pass."""
+    """Return name -> content of the needed members of an archive, read in one pass; raise InputError if damaged."""
     files = {}
     try:
         with tarfile.open(path, "r:gz") as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
-                if not _is_needed(name):
+                if name not in ("config.json", "weights.th") and not re.fullmatch(r"vocabulary/[^/]+\.txt", name):
                     continue
                 file = tar.extractfile(member) if member.isreg() else None
                 if file is None:
@@ -105,7 +106,10 @@ def _read_archive(path: Path) -> dict[str, bytes]:
 
 
 def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[str], list[str]]:
-    """Return the model type, the entity labels (the first is empty and means no entity) and the relation types."""
+    """Return the model type, the entity labels (the first is empty and means no entity) and the relation types.
+
+    They are in `files`, name -> content. Raise InputError for other vocabularies than published ones.
+    """
     ending = "__ner_labels.txt"
     names = [name[len("vocabulary/") : -len(ending)] for name in files if name.endswith(ending)]
     types = [name for name in MODEL_TYPES if name in names]
@@ -135,7 +139,7 @@ def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[s
 
 
 def read_settings(raw: bytes, path: Path) -> Settings:
-    """Return the settings in `config.json`; raise InputError if one is missing or not supported."""
+    """Return the settings in the content of `config.json`; raise InputError if one is missing or not supported."""
     try:
         config = json.loads(raw)
     except (ValueError, RecursionError):
@@ -168,7 +172,11 @@ def read_settings(raw: bytes, path: Path) -> Settings:
     value("model.modules.coref.coref_prop", "0", lambda n: n == 0, default=0)
     n_layers = count("model.feedforward_params.num_layers")
     sizes = "model.feedforward_params.hidden_dims"
-    hidden = value(sizes, f"an int or {n_layers} of them", lambda n: type(n) is int or _are_counts(n, n_layers))
+    hidden = value(
+        sizes,
+        f"an int or {n_layers} of them",
+        lambda n: type(n) is int or (isinstance(n, list) and [*map(type, n)] == [int] * n_layers),
+    )
     max_width = count("dataset_reader.max_span_width")
     return Settings(
         encoder=encoder,
@@ -183,16 +191,12 @@ def read_settings(raw: bytes, path: Path) -> Settings:
     )
 
 
-def _are_counts(values: object, n: int) -> bool:
-    return isinstance(values, list) and len(values) == n and all(type(value) is int for value in values)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read_weights(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the tensors of `weights.th` without those that are not used."""
+    """Return the tensors in the content of `weights.th` by name, without those that are not used."""
     import torch
 
     try:
@@ -213,7 +217,11 @@ def read_weights(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def find_encoder(encoder: str | Path | None, name: str) -> Path:
-    """Return the folder with configuration and tokenizer of the transformer."""
+    """Return the folder with configuration and tokenizer of the transformer that the archive calls `name`.
+
+    It is `encoder`, or if that is None, the local folder of that name or the one in the Hugging Face cache. Raise
+    InputError if it lacks a file.
+    """
     if encoder is not None:
         folder: Path | None = Path(encoder)
     elif Path(name).is_dir():
@@ -238,7 +246,7 @@ def find_encoder(encoder: str | Path | None, name: str) -> Path:
 
 
 def build_encoder(folder: Path) -> tuple[Any, Any, tuple[int, int]]:
-    """Return the transformer with random weights, its tokenizer, and the ids of its start and end token."""
+    """Return the transformer in a folder with random weights, its tokenizer, and the ids of its start and end token."""
     import transformers
 
     try:

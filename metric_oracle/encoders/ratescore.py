@@ -45,8 +45,7 @@ class Recognised:
     table: EntityTable  # entities of the distinct texts; the ids are the numbers of these texts
     words: list[str]  # words of each entity in the table, as the recogniser's tokenizer spells them
     of_row: np.ndarray  # int64[n], number of each text's distinct text in the table
-    # Number of texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read.
-    n_truncated: int
+    n_truncated: int  # texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read
 
     def cut_off(self) -> str:
         """Return a note for users about the reports that were cut."""
@@ -56,7 +55,7 @@ class Recognised:
         )
 
     def records(self) -> dict[str, dict[str, list[Any]]]:
-        """Return words, types and vectors of the entities of each text by its position, as `corpora.entities` reads."""
+        """Return position ("0", "1", ...) of a text -> dict of words, types and vectors of its entities."""
         spans = [slice(*self.table.ptr[i : i + 2].tolist()) for i in range(len(self.table.ids))]
         kinds = [TYPES[kind] for kind in self.table.kinds]
         records = [
@@ -67,15 +66,11 @@ class Recognised:
 
 
 class EntityModels(Encoder):
-    """RaTE-NER and BioLORD: reports -> entities and their vectors. `Encoder` describes the other parameters.
+    """RaTE-NER and BioLORD: reports -> entities and their vectors.
 
-    Parameters
-    ----------
-    path : path
-        Folder of RaTE-NER-Deberta: a token classifier of transformers with its tokenizer. If the folder has medspaCy's
-        `rush_rules.tsv`, sentences are found by these rules; otherwise medspaCy must be installed.
-    encoder : path
-        Folder of BioLORD-2023-C, or of another BERT model, with its tokenizer.
+    The model is the folder of RaTE-NER-Deberta: a token classifier of transformers with its tokenizer. If the folder
+    has medspaCy's `rush_rules.tsv`, sentences are found by these rules; otherwise medspaCy must be installed. The
+    further folder `encoder`, which is needed, is that of BioLORD-2023-C, or of another BERT model, with its tokenizer.
     """
 
     title, part_name = "RaTE-NER", "entities"  # `part_size` counts characters
@@ -112,14 +107,9 @@ class EntityModels(Encoder):
     ) -> Recognised:
         """Find the entities of reports and their vectors. Distinct sentences and distinct entities are encoded once.
 
-        Parameters
-        ----------
-        texts : sequence of str
-            A text without a sentence of at least three characters has no entities.
-        progress : function
-            Called with the number of texts finished since the last call.
-        scratch : path
-            Folder for finished parts. After a kill, the same call continues from them. The caller removes it.
+        A text without a sentence of at least three characters has no entities. `progress` is called with the number of
+        texts finished since the last call. The folder `scratch` keeps finished parts: after a kill, the same call
+        continues from them. The caller removes it.
         """
         n_rows = Counter(texts)
         distinct, ptr = longest_first({text: len(text) + 1 for text in n_rows})
@@ -151,12 +141,14 @@ class EntityModels(Encoder):
         return Recognised(table, [words for _, words in flat], of_row, n_truncated)
 
     def _load(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
+        """Return tokenizer and model in a folder, see `model_files.read`; raise InputError if it lacks weights."""
         with quiet():
             tokenizer, model, missing = read(folder, kind, argument)
         check_weights(model, missing, folder, argument)
         return tokenizer, model.eval().to(self._device)
 
     def _read_labels(self) -> list[str]:
+        """Return the labels of the recogniser by number; raise InputError for another model."""
         names = self._model.config.id2label
         labels = [str(names[i]) for i in range(len(names))]
         foreign = [label for label in labels if label not in _LABELS]
@@ -174,13 +166,8 @@ class EntityModels(Encoder):
     ) -> list[tuple[list[_Entity], bool]]:
         """Return the entities of each text, and whether it was cut.
 
-        Parameters
-        ----------
-        texts : dict
-            Text -> number of rows that have it, for `progress`.
-        by_sentence : dict
-            Sentence -> its entities. Those of new sentences are added.
-        progress : function
+        `texts` is text -> number of rows that have it, which `progress` is told as they are finished. `by_sentence` is
+        sentence -> entities; this call encodes the other sentences and adds them.
         """
         split = {
             text: [sentence for sentence in self._sentences.split(text) if len(sentence) >= _MIN_CHARACTERS]
@@ -219,7 +206,7 @@ class EntityModels(Encoder):
         ]
 
     def _entities(self, ids: list[int], labels: list[str]) -> list[_Entity]:
-        """Return type and words of each entity of a sentence."""
+        """Return type and words of each entity of a sentence, from the ids of its word pieces and their labels."""
         pieces = self._tokenizer.convert_ids_to_tokens(ids)
         return [
             (kind.lower(), self._tokenizer.convert_tokens_to_string(pieces[first : last + 1]))
@@ -227,7 +214,7 @@ class EntityModels(Encoder):
         ]
 
     def _split(self, tokenizer: Any, texts: list[str], max_pieces: int) -> tuple[list[list[int]], list[bool]]:
-        """Return the word pieces of texts, special ones included, and whether each text was cut to `max_pieces`."""
+        """Return the ids of each text's word pieces, special ones included, and whether it was cut to `max_pieces`."""
         pieces: list[list[int]] = []
         is_cut: list[bool] = []
         with quiet():
@@ -242,7 +229,7 @@ class EntityModels(Encoder):
         return pieces, is_cut
 
     def _label(self, ids: np.ndarray) -> np.ndarray:
-        """Return the best label of each word piece, int64[B, L]."""
+        """Return the number of the best label of each word piece of a batch, int64[B, L]."""
         import torch
 
         with torch.inference_mode():
@@ -252,7 +239,7 @@ class EntityModels(Encoder):
         return best.cpu().numpy()
 
     def _embed(self, words: list[str]) -> dict[str, np.ndarray]:
-        """Return the vector of each entity's words, float32[d]."""
+        """Return words of an entity -> their vector, float32[d]."""
         ids, _ = self._split(self._encoder_tokenizer, words, _MAX_ENTITY_PIECES)
         vectors = np.empty((len(words), self._width), np.float32)
 
@@ -263,7 +250,7 @@ class EntityModels(Encoder):
         return dict(zip(words, vectors, strict=True))
 
     def _first_states(self, ids: np.ndarray) -> np.ndarray:
-        """Return the last state of the first word piece, float32[B, d]."""
+        """Return the last states of the first word pieces of a batch int64[B, L], float32[B, d]: finite, not zero."""
         import torch
 
         with torch.inference_mode():
@@ -288,7 +275,7 @@ class EntityModels(Encoder):
 
 
 def find_entities(pieces: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return first and last word piece and type of each entity, as the package ratescore reads the labels.
+    """Return (first word piece, last one, type) of each entity in a sentence, as the package ratescore reads labels.
 
     Whether an entity ends at a word piece depends on the label of the next one; for the last word piece, that is the
     label of [SEP]. If [SEP] has an I- label, the open entity extends to the last word piece, unless it directly follows

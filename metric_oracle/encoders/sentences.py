@@ -43,13 +43,7 @@ _RUN_OF_BLANKS_OR_LETTERS = re.compile(r"\s+|\S+")
 
 
 class Sentences:
-    """Splits texts into sentences.
-
-    Parameters
-    ----------
-    rules : path
-        File of rules; by default the English rules of the installed medspaCy.
-    """
+    """Splits texts into sentences by a file of rules, by default the English rules of the installed medspaCy."""
 
     def __init__(self, rules: Path | None = None) -> None:
         self.path = _find_rules() if rules is None else rules
@@ -62,7 +56,7 @@ class Sentences:
         return [part for part in parts if part]
 
     def _spans(self, text: str) -> list[list[int]]:
-        """Return begin and end of each sentence. They may lie inside a word."""
+        """Return [begin, end] of each sentence that the rules find. They may lie inside a word."""
         matches = _Matches(text)
         for position in range(len(text)):
             matches.match(self._rules, position, 0, position, (False, " "))
@@ -70,26 +64,18 @@ class Sentences:
 
 
 class _Rules:
-    """A node of the prefix tree of the rules.
-
-    Attributes
-    ----------
-    children : dict
-        Next character of a rule -> node.
-    ends : dict
-        For the rules that end at this node: "stbegin" or "stend" -> True for a positive rule, False for a rule that
-        says that there is no begin or end.
-    """
+    """A node of the prefix tree of the rules."""
 
     __slots__ = ("_steps", "children", "ends")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Rules] = {}
+        self.children: dict[str, _Rules] = {}  # next character of a rule -> node
+        # Of the rules that end at this node: "stbegin" or "stend" -> whether there is one, or there is none.
         self.ends: dict[str, bool] = {}
-        self._steps: dict[str, list[_Step]] = {}
+        self._steps: dict[str, list[_Step]] = {}  # character of a text -> steps, see `steps`
 
     def add(self, rule: str, kind: str, is_positive: bool) -> None:
-        """Add a rule below this node."""
+        """Add a rule below this node: `kind` is "stbegin" or "stend", which a negative rule denies."""
         node = self
         for character in rule:
             node = node.children.setdefault(character, _Rules())
@@ -106,6 +92,7 @@ class _Rules:
         return steps
 
     def _at(self, character: str) -> "Iterator[_Step]":
+        """Yield the steps at a character, also those after which no step can follow."""
         classes = self.children["\\"].children if "\\" in self.children else {}
         for kind, node in classes.items():
             if kind == "b" or kind in _kinds(character):
@@ -123,6 +110,7 @@ class _Rules:
             yield _RUN, self.children["+"], (False, "+")
 
     def _at_end(self) -> "Iterator[_Step]":
+        """Yield the step at the end of the text, if there is one."""
         classes = self.children["\\"].children if "\\" in self.children else {}
         if self.ends:
             yield _MATCH, self, (False, "")
@@ -157,11 +145,15 @@ class _Matches:
         self._intervals: dict[str, list[tuple[int, int, int]]] = {}  # begin, end, position in the list of matches
 
     def positive(self, kind: str) -> list[_Match]:
-        """Return the matches of positive rules."""
+        """Return the matches of positive rules of a kind, "stbegin" or "stend"."""
         return [match for match in self._matches.get(kind, ()) if match.is_positive]
 
     def match(self, rules: _Rules, begin: int, end: int, position: int, before: tuple[bool, str]) -> None:
-        """Follow the rules from a position on; `before` is what was read last, as in `_Step`."""
+        """Follow the rules below a node from a position on, and add their matches.
+
+        `begin` and `end` are those of the matched part as far as known, and `before` is what was read last, as in
+        `_Step`.
+        """
         text = self._text
         for step, node, read in rules.steps(text[position : position + 1]):
             if step == _READ:
@@ -181,13 +173,14 @@ class _Matches:
                     self.match(node, begin, end, stop, read)
 
     def _run_end(self, begin: int, is_class: bool, character: str) -> int:
-        """Return the end of a run of a class or character, of at most `_MAX_RUN` characters."""
+        """Return the end of the run of a class, or of one character, from `begin` on: at most `_MAX_RUN` characters."""
         end, stop = begin, min(begin + _MAX_RUN, len(self._text))
         while end < stop and (character in _kinds(self._text[end]) if is_class else character == self._text[end]):
             end += 1
         return end
 
     def _add(self, rules: _Rules, begin: int, end: int) -> None:
+        """Add the match of the rules that end at a node; if it overlaps others, only in place of a shorter last one."""
         begin, end = min(begin, end), max(begin, end)
         match = _Match(begin, end)
         matches: list[_Match] = []
@@ -219,7 +212,7 @@ _CLASSES = "sndCcpauw"
 
 @cache
 def _kinds(character: str) -> frozenset[str]:
-    """Return the letters of a character's classes, and the character itself if rules must escape it."""
+    """Return the letters of the classes that a character is of, and itself if rules must escape it."""
     is_wide = character > "~"
     is_blank = character in " \t\xa0"
     tests = {
@@ -237,7 +230,7 @@ def _kinds(character: str) -> frozenset[str]:
 
 
 def _joined(text: str, begins: list[_Match], ends: list[_Match]) -> list[list[int]]:
-    """Return begin and end of each sentence, from the matches of begins and ends and from the gaps between them."""
+    """Return [begin, end] of each sentence, from the matches of begins and ends and from the gaps between them."""
     spans: list[list[int]] = []
     begin = end = first = 0
     is_open = False
@@ -274,7 +267,7 @@ def _joined(text: str, begins: list[_Match], ends: list[_Match]) -> list[list[in
 
 
 def _fill_gap(text: str, spans: list[list[int]], end: int) -> None:
-    """Add the gap between the last sentence and `end` as a sentence or, if it is short, to the last sentence."""
+    """Add the gap between the last of the spans and `end` to them or, if it is short, to the last span."""
     gap = _gap(text, spans[-1][1] if spans else 0, end)
     if gap is None:
         return
@@ -285,7 +278,10 @@ def _fill_gap(text: str, spans: list[list[int]], end: int) -> None:
 
 
 def _gap(text: str, begin: int, end: int) -> list[int] | None:
-    """Return a gap from its first character that is not a blank to its last that may end a sentence, or None."""
+    """Return [first, last + 1] of the text from `begin` to `end`, without what no sentence begins or ends with.
+
+    It begins with a character that is not a blank. Return None if none behind it may end a sentence.
+    """
     first = next((i for i in range(begin, end) if not text[i].isspace()), end)
     last = next((i for i in range(end - 1, first, -1) if text[i].isalnum() or text[i] in _ENDS_GAP), None)
     return None if last is None else [first, last + 1]
@@ -333,7 +329,7 @@ def _words(text: str) -> Iterator[int]:
 
 
 def _word_starts(text: str, begin: int, end: int) -> Iterator[int]:
-    """Return where the tokens begin into which spaCy splits a word without blanks."""
+    """Return where the tokens begin into which spaCy splits a word without blanks, from `begin` to `end` of a text."""
     starts, stop = {begin}, end
     while begin < end:
         before = _PREFIX.match(text, begin, end)
@@ -351,7 +347,7 @@ def _word_starts(text: str, begin: int, end: int) -> Iterator[int]:
 
 
 def _find_rules() -> Path:
-    """Return the path of the rules of the installed medspaCy, without importing it."""
+    """Return the path of the rules of the installed medspaCy, without importing it; raise BackendError without it."""
     package = find_spec("medspacy")
     folders = package.submodule_search_locations if package is not None else None
     paths = [path for folder in folders or () if (path := Path(folder).parent / "resources/en" / RULES).is_file()]
@@ -366,7 +362,7 @@ def _find_rules() -> Path:
 
 
 def _read_rules(path: Path) -> _Rules:
-    """Read the rules: pattern, score, and "stbegin" or "stend"; an odd score makes a rule negative."""
+    """Return the tree of the rules in a file: pattern, score, "stbegin" or "stend"; odd scores make negative rules."""
     root = _Rules()
     try:
         rows = list(csv.reader(path.read_text("utf-8").splitlines(), delimiter="\t"))

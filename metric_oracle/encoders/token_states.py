@@ -51,40 +51,21 @@ _PREFIX_SPACE = ("RobertaTokenizer", "GPT2Tokenizer", "BartTokenizer", "Longform
 class Tokens:
     """Token ids of texts, special tokens included."""
 
-    ids: npt.NDArray[np.int32]  # int32[T]
-    ptr: npt.NDArray[np.int64]  # int64[n + 1], offsets of each text in `ids`
+    ids: npt.NDArray[np.int32]  # int32[T], text after text
+    ptr: npt.NDArray[np.int64]  # int64[n + 1], offsets of the texts in `ids`
     n_truncated: int  # number of texts that were longer than the maximum length of the encoder
 
 
 class TokenEncoder:
     """A model that turns text into token states.
 
-    Parameters
-    ----------
-    model : str or path
-        Local folder, for which the network is never used, or the name of a model on the Hugging Face hub, which is
-        downloaded unless it is in the local cache.
-    layer : int
-        Number of layers to run, 0 for the embeddings alone; by default the layer that bert_score uses for the model.
-    device : {"auto", "cpu", "cuda"}
-    dtype : {"float32", "bfloat16"}
-        bfloat16 is less accurate, and faster on devices that have it.
+    It is a local folder, for which the network is never used, or the name of a model on the Hugging Face hub, which is
+    downloaded unless it is in the local cache. `layer` is the number of layers to run, 0 for the embeddings alone; by
+    default the layer that bert_score uses for the model. The type bfloat16 is less accurate than float32, and faster on
+    devices that have it. The device "auto" is the GPU if there is one.
 
-    Attributes
-    ----------
-    max_length : int
-        Maximum length of a text in tokens, special tokens included; longer texts are cut.
-    special_ids : pair of int
-        The ids of the first and the last token of each text, to which bert_score gives weight 0.
-    width : int
-        Number of components of a token's state.
-
-    Raises
-    ------
-    BackendError
-        If torch, transformers or the device is missing.
-    InputError
-        If the model is missing, incomplete or damaged, or an argument is not valid.
+    BackendError is raised if torch, transformers or the device is missing, InputError if the model is missing,
+    incomplete or damaged, or an argument is not valid.
     """
 
     def __init__(
@@ -113,8 +94,10 @@ class TokenEncoder:
         with quiet():
             self._tokenizer, self._model = load(self._folder, layer)
         self._model.to(torch.device(self.device))
-        self.width: int = self._model.config.hidden_size
+        self.width: int = self._model.config.hidden_size  # components of a token's state
+        # Maximum length of a text in tokens, special ones included; longer texts are cut.
         self.max_length = min(self._tokenizer.model_max_length, n_positions(self._model))
+        # First and last token of each text, to which bert_score gives weight 0.
         self.special_ids: tuple[int, int] = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self._prefix = " " if type(self._tokenizer).__name__.startswith(_PREFIX_SPACE) else ""
 
@@ -162,7 +145,7 @@ class TokenEncoder:
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Return begin and end of each token of `tokenize` in a text; special tokens have (0, 0).
+        """Return (begin, end) of each token of `tokenize` in a text; special tokens have (0, 0).
 
         If the tokenizer gives no positions, return None.
         """
@@ -185,19 +168,14 @@ class TokenEncoder:
         return spans
 
     def _ids(self, texts: list[str], **options: Any) -> list[list[int]]:
+        """Return the token ids of each text; `options` are those of the tokenizer."""
         call = self._tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, **options)
         return call["input_ids"]
 
     def run(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the states of texts of one length as unit vectors. The last bits depend on the shape, see `batches`.
+        """Return the states of texts of one length, int64[B, L], as unit vectors, float32[B, L, width].
 
-        Parameters
-        ----------
-        ids : int64[B, L]
-
-        Returns
-        -------
-        float32[B, L, width]
+        The last bits depend on the shape, see `batches`. Raise InputError unless all are finite.
         """
         return self.to_host(self.run_on_device(ids))
 
@@ -210,7 +188,7 @@ class TokenEncoder:
             return states / torch.norm(states, dim=-1, keepdim=True)
 
     def to_host(self, states: Any) -> npt.NDArray[Any]:
-        """Check that states are finite, and copy them from the encoder's device."""
+        """Return states as an array in main memory; raise InputError unless all are finite."""
         if not states.isfinite().all():
             step = "Check its weights" if self.dtype == "float32" else "Use float32"
             raise InputError(
@@ -223,22 +201,10 @@ class TokenEncoder:
 
 
 def encode(encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-    """Return the token states of texts as unit vectors, in memory.
+    """Return the token states of texts as unit vectors, in the order of `tokens`: storage[T, width].
 
-    With one device and one version of the library, the bits of a text's states depend neither on the other texts nor on
-    the number of threads.
-
-    Parameters
-    ----------
-    encoder : TokenEncoder
-    tokens : Tokens
-    storage : dtype
-        float16 or float32.
-
-    Returns
-    -------
-    storage[T, width]
-        In the order of `tokens`.
+    `storage` is float16 or float32. With one device and one version of the library, the bits of a text's states depend
+    neither on the other texts nor on the number of threads.
     """
     return _states(encoder, tokens, 0, len(tokens.ptr) - 1, storage)
 
@@ -246,22 +212,9 @@ def encode(encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike = np.fl
 def encode_once(
     encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike, kept: dict[str, dict[bytes, npt.NDArray[Any]]]
 ) -> npt.NDArray[Any]:
-    """Return what `encode` does, but encode only texts that earlier calls with the same `kept` did not encode.
+    """Return what `encode` does of distinct texts, but encode only those that are not in `kept`, and add them to it.
 
-    Parameters
-    ----------
-    encoder : TokenEncoder
-    tokens : Tokens
-        Distinct texts.
-    storage : dtype
-        float16 or float32.
-    kept : dict
-        Settings of an encoder -> token ids of a text -> its states. This call adds the new ones.
-
-    Returns
-    -------
-    storage[T, width]
-        In the order of `tokens`.
+    `kept` is settings of an encoder -> bytes of the token ids of a text -> its states; it begins as an empty dict.
     """
     states_of = kept.setdefault(repr([encoder.signature, encoder.environment, np.dtype(storage).name]), {})
     keys = [tokens.ids[first:last].tobytes() for first, last in pairwise(tokens.ptr.tolist())]
@@ -278,7 +231,7 @@ def encode_once(
 
 
 def states_digest(states: npt.NDArray[Any]) -> str:
-    """Return the SHA-256 of token states: their type, shape and numbers."""
+    """Return the SHA-256, in hexadecimal, of the type, shape and numbers of token states."""
     return digest("states", states)
 
 
@@ -291,29 +244,13 @@ def write_states(
     part_tokens: int | None = None,
     progress: Count | None = None,
 ) -> np.memmap:
-    """Write the token states of texts as unit vectors to a raw file; a killed run resumes.
+    """Write the token states of texts as unit vectors to a raw file; return it as a read-only memmap, as of `encode`.
 
-    A part has consecutive texts of about `part_tokens` tokens, by default 32,768 on a CPU and 262,144 on a GPU. When a
-    part is on disk, its checksum is added to a record, `path` with the ending `.json`, which the caller removes. A
-    later call with the same encoder, tokens and machine settings keeps the parts whose checksums are in the record. The
-    result has the bytes of a run without a kill.
-
-    Parameters
-    ----------
-    encoder : TokenEncoder
-    tokens : Tokens
-        Encoding is fastest if texts of equal length are adjacent.
-    path : Path
-    storage : dtype
-        float16 or float32.
-    part_tokens : int, optional
-    progress : function
-        Called with the number of finished tokens, kept ones included, after each part.
-
-    Returns
-    -------
-    np.memmap
-        Read-only, storage[T, width], in the order of `tokens`.
+    A killed run resumes. A part has consecutive texts of about `part_tokens` tokens, by default 32,768 on a CPU and
+    262,144 on a GPU. When a part is on disk, its checksum is added to a record, `path` with the ending `.json`, which
+    the caller removes. A later call with the same encoder, tokens and machine settings keeps the parts whose checksums
+    are in the record. The result has the bytes of a run without a kill. `progress` is called with the number of all
+    finished tokens after each part. Encoding is fastest if texts of equal length are adjacent.
     """
     storage = np.dtype(storage)
     part_tokens = part_tokens or _PART_TOKENS[encoder.device]
@@ -348,7 +285,7 @@ def write_states(
 
 
 def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storage: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the states of the texts `start` to `stop`, in their order."""
+    """Return the states of the texts from the number `start` to `stop` - 1, see `encode`."""
     ptr = tokens.ptr[start : stop + 1] - tokens.ptr[start]
     ids = tokens.ids[tokens.ptr[start] : tokens.ptr[stop]]
     if encoder.device == "cuda":
@@ -362,7 +299,10 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
 def _states_on_device(
     encoder: TokenEncoder, ids: npt.NDArray[np.int32], ptr: npt.NDArray[np.int64], storage: npt.DTypeLike
 ) -> npt.NDArray[Any]:
-    """Return the states of texts. They stay on the device until all are computed, so that no batch waits for a copy."""
+    """Return the states of texts with offsets `ptr` in `ids`, see `encode`.
+
+    They stay on the device until all are computed, so that no batch waits for a copy.
+    """
     import torch
 
     kind = {2: torch.float16, 4: torch.float32}[np.dtype(storage).itemsize]
@@ -384,7 +324,10 @@ def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_token
 
 
 def _recorded(record: Path, run_digest: str, n_parts: int) -> list[int | None]:
-    """Return the checksum of each finished part of an earlier run with the same digest."""
+    """Return the checksum of each of the `n_parts`, None of one that no earlier run with the same digest finished.
+
+    `record` is the file of `write_states`; if it is missing, damaged or of another run, nothing is finished.
+    """
     try:
         content = json.loads(record.read_text(encoding="utf-8"))
         if content["digest"] == run_digest and len(content["parts"]) == n_parts:
