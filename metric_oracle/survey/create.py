@@ -259,29 +259,27 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             raise InputError(name, f"must be one of {', '.join(choices)}", repr(choice), "Choose one of these.")
 
 
-def _categories(given: str | Path) -> dict[str, str]:
-    """Return the error categories: label -> description. A category from a file is its own description."""
-    if str(given) in SETS:
-        return dict(SETS[str(given)])
-    lines = [line.strip() for line in read_text(Path(given))[0].splitlines() if line.strip()]
+def _categories(source: str | Path) -> dict[str, str]:
+    """Return label -> description of the error categories of a set of `SETS`, or of a text file, one per line.
+
+    A category from a file is its own description. Raise InputError if one is repeated or a bare number.
+    """
+    if str(source) in SETS:
+        return dict(SETS[str(source)])
+    lines = [line.strip() for line in read_text(Path(source))[0].splitlines() if line.strip()]
     if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
         raise InputError(
-            f"{given} is not a text file with one category per line, none of them repeated or a bare number.",
+            f"{source} is not a text file with one category per line, none of them repeated or a bare number.",
             "Correct the file.",
         )
     return {line: line for line in lines}
 
 
 def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str]:
-    """Return the stratum of each study of a table.
+    """Return study -> stratum, of a table with CheXbert labels, or with ids and one other column, the strata.
 
-    Parameters
-    ----------
-    path : path
-        A table with CheXbert labels: the stratum of a study is its rarest positive finding, or "none". Or a table with
-        ids and one other column: its values are the strata.
-    id_column : str
-        Column of the ids, if its name is not a known one.
+    With labels, the stratum of a study is its rarest positive finding, or "none". A study with an empty cell is left
+    out. `id_column` is needed if its name is not a usual one. Raise InputError for other tables.
     """
     table = read_table(Path(path))
     if set(LABELS) <= set(table.names) and table.id_cells(id_column, is_optional=True) is not None:
@@ -303,39 +301,46 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}
 
 
-def _evenly(order: Sequence[str], n: int, strata: Mapping[str, str]) -> list[str]:
-    """Return n studies in the given order: the first ones of each stratum, equally many as far as the sizes allow."""
-    missing = [study for study in order if study not in strata]
+def _evenly(shuffled: Sequence[str], n_drawn: int, strata: Mapping[str, str]) -> list[str]:
+    """Return `n_drawn` studies, in their order: the first of each stratum, equally many as far as the sizes allow.
+
+    `strata` is study -> stratum; raise InputError if it lacks a study.
+    """
+    missing = [study for study in shuffled if study not in strata]
     if missing:
         raise InputError(
             f"the file of strata has no value for {len(missing)} references, such as {shown_names(missing[:3])}.",
             "Complete the file, or leave these references out.",
         )
     queues: dict[str, list[str]] = {}
-    for study in order:
+    for study in shuffled:
         queues.setdefault(strata[study], []).append(study)
-    turns = [queue[turn] for turn in range(len(order)) for queue in queues.values() if turn < len(queue)]
-    drawn = set(turns[:n])
-    return [study for study in order if study in drawn]
+    turns = [queue[turn] for turn in range(len(shuffled)) for queue in queues.values() if turn < len(queue)]
+    drawn = set(turns[:n_drawn])
+    return [study for study in shuffled if study in drawn]
 
 
 def _candidate(
-    name: str, given: Given, references: Reports, predictions: Reports | None
+    name: str, source: Given, references: Reports, predictions: Reports | None
 ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Return, for one candidate type, study -> text, and metric -> study -> score if the file has scores."""
+    """Return, for one candidate type, study -> text, and metric -> study -> score if its file has scores, else {}.
+
+    The texts are `predictions`, which are read from `source`; if they are None, `source` are the results of a search,
+    whose best reports are the texts. Raise InputError if they do not belong to the references.
+    """
     if predictions is not None:
         _check_section(references, predictions.known_section)
         check_joined(references.ids_from, predictions.ids_from, lambda line: None, ("references", f"candidate {name}"))
-        return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(given)
-    _check_section(references, (given.signature.get("section"), "its signature"))
-    table = given.table
+        return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(source)
+    _check_section(references, (source.signature.get("section"), "its signature"))
+    table = source.table
     if "text" not in table.column_names:
         raise InputError(
             f"the results of candidate {name} have no column text.", f"Search again without {option('text', False)}."
         )
     rows = table.filter(np.array(table["rank"].to_numpy() == 1))
     text_of = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
-    searched = given.signature.get("references")
+    searched = source.signature.get("references")
     if searched is not None and text_of.keys() == set(references.ids) and searched != digest(references):  # type: ignore[arg-type]
         raise InputError(
             f"the results of candidate {name} are for other texts with the same ids.",
@@ -344,40 +349,35 @@ def _candidate(
     return text_of, {}
 
 
-def _read_results(given: Given) -> Given:
-    """Return the results of a search if a file has them; otherwise the argument as it is."""
-    return read_results(given) if isinstance(given, str | Path) and _is_results(Path(given)) else given
+def _read_results(source: Given) -> Given:
+    """Return the results of a search if `source` is a file that has them; otherwise `source` as it is."""
+    names: list[str] = []
+    if isinstance(source, str | Path) and file_ending(Path(source)) in RESULTS:
+        with suppress(InputError):
+            names = read_table(Path(source)).names
+    return read_results(source) if set(FIXED) <= set(names) else source
 
 
 def _check_section(references: Reports, section: tuple[str | None, str]) -> None:
-    """Raise InputError if references and candidates are known to be different sections of the reports."""
+    """Raise InputError if references and candidates, (section, how it is known), are known to be other sections."""
     check_sections(references.known_section, section, ("references", "candidates"))
 
 
-def _scores(given: Given) -> dict[str, dict[str, Any]]:
-    """Return metric -> study -> score if the argument is a file of ``oracle score``; otherwise an empty dict."""
+def _scores(source: Given) -> dict[str, dict[str, Any]]:
+    """Return metric -> study -> score if `source` is a file of ``oracle score``, otherwise {}."""
     scored = None
-    if isinstance(given, str | Path) and file_ending(Path(given)) in RESULTS:
+    if isinstance(source, str | Path) and file_ending(Path(source)) in RESULTS:
         with suppress(InputError):
-            scored = read_scores(given)
+            scored = read_scores(source)
     if scored is None:
         return {}
-    ids = canonical_ids(scored.table["query_id"].to_pylist(), f"the ids of {given}")
+    ids = canonical_ids(scored.table["query_id"].to_pylist(), f"the ids of {source}")
     return {name: dict(zip(ids, scored.table[name].to_pylist(), strict=True)) for name in scored.metrics}
 
 
-def _is_results(path: Path) -> bool:
-    """Return whether a file has the columns of search results."""
-    if file_ending(path) not in RESULTS:
-        return False
-    with suppress(InputError):
-        names = read_table(path).names
-        return set(FIXED) <= set(names)
-    return False
-
-
-def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]]) -> None:
-    for name, texts in read.items():
+def _check_complete(drawn: Sequence[str], texts_of: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise InputError if a drawn study lacks a candidate; `texts_of` is candidate type -> study -> text."""
+    for name, texts in texts_of.items():
         missing = [study for study in drawn if study not in texts]
         if missing:
             allowed = option("unequal", True, python="options=mo.SurveyOptions(unequal=True)")
@@ -388,7 +388,10 @@ def _check_complete(drawn: Sequence[str], read: Mapping[str, Mapping[str, str]])
 
 
 def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) -> tuple[list[str], dict[str, int]]:
-    """Return the texts to show, in the order of `names`, and candidate type -> position of its text."""
+    """Return the texts to show, in the order of the candidate types `names`, and type -> position of its text.
+
+    `texts` is type -> text. If `identical` is "once", types with texts that are equal up to blanks share one.
+    """
     shown: list[str] = []
     position_of: dict[str, int] = {}
     positions = {}
@@ -401,14 +404,20 @@ def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) ->
     return shown, positions
 
 
-def _own_order(shown: Sequence[Mapping[str, Any]], studies: int, rng: np.random.Generator) -> list[Any]:
-    """Return a random order for one rater: [position of the study, order of its candidates], repeated studies last."""
-    positions = [*rng.permutation(studies), *(studies + rng.permutation(len(shown) - studies))]
+def _own_order(shown: Sequence[Mapping[str, Any]], n_studies: int, rng: np.random.Generator) -> list[Any]:
+    """Return a random order for one rater: [position of a study in `shown`, order of its candidates] for each.
+
+    The studies behind the first `n_studies`, which are repeated ones, are last in it, too.
+    """
+    positions = [*rng.permutation(n_studies), *(n_studies + rng.permutation(len(shown) - n_studies))]
     return [[int(position), rng.permutation(len(shown[position]["candidates"])).tolist()] for position in positions]
 
 
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
-    """Write the folder of a survey, which only its owner may read; it appears when it is complete."""
+    """Write the folder of a survey, which only its owner may read; it appears when it is complete.
+
+    `content` is that of `survey.json`, and `key` that of `key.json`.
+    """
     identity = checksum(content)
     with new_folder(out, 0o700) as folder:
         ratings = folder / "ratings"

@@ -23,7 +23,7 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
-from metric_oracle.survey.log import Counts, History
+from metric_oracle.survey.log import Counts
 from metric_oracle.tables.study_steps import check_folder
 
 
@@ -63,10 +63,10 @@ class Export:
 class _Pair:
     """One candidate type of one study."""
 
-    position: tuple[int, int]  # (int, int), position of the study in the survey, and of the candidate in the study
+    position: tuple[int, int]  # of the study in the survey, and of the candidate in the study
     study_id: str
     candidate: str  # candidate type
-    texts: tuple[str, str]  # (str, str), reference and candidate
+    texts: tuple[str, str]  # reference and candidate
 
 
 def survey_status(folder: str | Path) -> list[dict[str, Any]]:
@@ -175,7 +175,10 @@ def export_survey(
         )
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
     histories = {rater: survey.log(rater).read() for rater in survey.raters if rater not in reasons}
-    counts = {rater: _finished(history) for rater, history in histories.items()}
+    counts = {
+        rater: {position: event.counts for position, event in history.latest.items() if not event.open_cells}
+        for rater, history in histories.items()
+    }
     unfinished = {
         rater: open_cells(survey, histories[rater])
         for rater, done in counts.items()
@@ -191,7 +194,7 @@ def export_survey(
         raise InputError(f"there are no finished ratings to export; not finished: {shown}.", step)
     repeated = [pair for pair in again if all(pair.position in done for done in finished.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
-    number = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
+    number_of = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
     notes = {
         "survey": survey.fingerprint,
         "exported": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -201,7 +204,7 @@ def export_survey(
         "unfinished": {} if partial else unfinished,
         "pairs": len(pairs),
         "pairs_left_out": len(main) - len(pairs),
-        "studies": len(number),
+        "studies": len(number_of),
         "repeated_pairs": len(repeated),
         "contradictions": {rater: n for rater, done in finished.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
@@ -212,10 +215,10 @@ def export_survey(
 
     with new_folder(out, 0o700) as temporary:
         labels = list(survey.categories)
-        _write(temporary / "ratings.csv", _ratings(pairs, finished, labels, number, is_balanced))
+        _write(temporary / "ratings.csv", _ratings(pairs, finished, labels, number_of, is_balanced))
         if repeated:
-            _write(temporary / "repeats.csv", _ratings(repeated, finished, labels, number, is_balanced))
-        ids = [_pair_id(pair, number, is_balanced) for pair in pairs]
+            _write(temporary / "repeats.csv", _ratings(repeated, finished, labels, number_of, is_balanced))
+        ids = [_pair_id(pair, number_of, is_balanced) for pair in pairs]
         references, predictions = ([pair.texts[side] for pair in pairs] for side in (0, 1))
         _write(temporary / "pairs_references.csv", {"query_id": ids, "report": references})
         _write(temporary / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
@@ -237,7 +240,10 @@ def export_survey(
 
 
 def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
-    """Return the numbers of drawn and of all studies by stratum, with which a mean over all studies is weighted."""
+    """Return stratum -> numbers of drawn and of all studies, with which a mean over all studies is weighted.
+
+    `key` is the content of `key.json`. Return None for a survey without strata.
+    """
     if not key.get("strata"):
         return None
     drawn = [study["stratum"] for study in key["studies"] if not study["is_repeat"]]
@@ -245,7 +251,10 @@ def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
 
 
 def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) -> Scores:
-    """Score the texts of the pairs, and add each metric for which all candidate files already have scores."""
+    """Score the pairs, whose ids are `ids`, under the metrics that need text alone, and add the scores in the key.
+
+    These are of metrics for which the files of all candidate types had scores, of every pair.
+    """
     sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey", {}, {}) for side in (0, 1)]
     scored = score(sides[0], sides[1], system="survey")
     table, given_scores = scored.table, key.get("scores", {})
@@ -259,7 +268,7 @@ def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) 
 
 
 def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[_Pair]:
-    """Yield the pairs of the studies or, if `is_repeat`, of the repeated ones, in the order of the candidate types."""
+    """Yield the pairs of each study or, if `is_repeat`, of each repeated one, in the order of the key's types."""
     for position, (shown, of_study) in enumerate(zip(survey.studies, key["studies"], strict=True)):
         if of_study["is_repeat"] == is_repeat:
             for name in key["candidates"]:
@@ -268,31 +277,35 @@ def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[
                     yield _Pair((position, i), of_study["study_id"], name, (shown.reference, shown.candidates[i]))
 
 
-def _finished(history: History) -> dict[tuple[int, int], Counts]:
-    """Return the counts of the candidates without open cells, by their positions."""
-    return {position: event.counts for position, event in history.latest.items() if not event.open_cells}
-
-
 def _contradictions(pairs: Sequence[_Pair], counts: Mapping[tuple[int, int], Counts]) -> int:
-    """Return the number of pairs of candidates of one study that have equal texts but different counts."""
+    """Return how many times two candidates of one study have equal texts, up to blanks, and different counts.
+
+    `counts` has those of one rater by the position of the pair.
+    """
     groups: dict[tuple[str, str], list[Counts]] = {}
     for pair in pairs:
         groups.setdefault((pair.study_id, " ".join(pair.texts[1].split())), []).append(counts[pair.position])
     return sum(a != b for group in groups.values() for a, b in combinations(group, 2))
 
 
-def _pair_id(pair: _Pair, number: Mapping[str, int], is_balanced: bool) -> str:
-    return f"{number[pair.study_id] if is_balanced else pair.study_id}/{pair.candidate}"
+def _pair_id(pair: _Pair, number_of: Mapping[str, int], is_balanced: bool) -> str:
+    """Return "study/candidate type", where the study is its number if `is_balanced`, see `_ratings`, else its id."""
+    return f"{number_of[pair.study_id] if is_balanced else pair.study_id}/{pair.candidate}"
 
 
 def _ratings(
     pairs: Sequence[_Pair],
     counts: Mapping[str, Mapping[tuple[int, int], Counts]],
     labels: Sequence[str],
-    number: Mapping[str, int],
+    number_of: Mapping[str, int],
     is_balanced: bool,
 ) -> dict[str, list[Any]]:
-    """Return the columns of the long table, with one row per pair, category, rater and significance."""
+    """Return the columns of the table of ratings, with one row per pair, category, rater and significance.
+
+    `counts` is rater -> position of a pair -> counts, `labels` are those of the categories, and `number_of` has the
+    number of each study. If `is_balanced` (all studies have all candidate types), the columns are those of ReXVal's
+    published table, which has numbers of studies; otherwise there are ids of pairs and studies.
+    """
     rows = [
         (pair, label, rater, significant, of_rater[pair.position][category][0 if significant else 1])
         for pair in pairs
@@ -301,11 +314,11 @@ def _ratings(
         for significant in (True, False)
     ]
     by_pair = {
-        "pair_id": [_pair_id(pair, number, is_balanced) for pair, *_ in rows],
+        "pair_id": [_pair_id(pair, number_of, is_balanced) for pair, *_ in rows],
         "study_id": [pair.study_id for pair, *_ in rows],
     }
     return {
-        **({"study_number": [number[pair.study_id] for pair, *_ in rows]} if is_balanced else by_pair),
+        **({"study_number": [number_of[pair.study_id] for pair, *_ in rows]} if is_balanced else by_pair),
         "candidate_type": [pair.candidate for pair, *_ in rows],
         "error_category": [label for _, label, *_ in rows],
         "rater_index" if is_balanced else "rater_id": [rater for _, _, rater, *_ in rows],
@@ -315,4 +328,5 @@ def _ratings(
 
 
 def _write(path: Path, columns: Mapping[str, list[Any]]) -> None:
+    """Write columns, name -> cells, as a CSV file."""
     csv.write_csv(pa.table(dict(columns)), path)

@@ -20,10 +20,10 @@ _RESTORE = "Restore it from a backup of the folder."
 
 @dataclass(frozen=True)
 class Shown:
-    """The texts of one study: the reference, and the candidates in shared order."""
+    """The texts of one study."""
 
     reference: str
-    candidates: list[str]
+    candidates: list[str]  # in the order that raters share
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Survey:
         return self.orders.get(rater, shared)
 
     def log(self, rater: str) -> Log:
-        """Return the log of a rater."""
+        """Return the log of a rater; raise InputError if there is no such rater."""
         if rater not in self.raters:
             raise InputError(f"there is no such rater; raters are {', '.join(self.raters)}.", "Correct the name.")
         path = self.folder / "ratings" / f"{rater}.jsonl"
         return Log(path, [len(study.candidates) for study in self.studies], len(self.categories), self.fingerprint)
 
     def links(self) -> dict[str, str]:
-        """Return the secret of each rater's address."""
+        """Return rater -> secret of the rater's address."""
         links = read_json(self.folder / "links.json", _RESTORE)
         try:
             return {rater: str(links[rater]) for rater in self.raters}
@@ -95,7 +95,7 @@ class Survey:
 
 
 def open_survey(folder: str | Path) -> Survey:
-    """Open the folder of a survey. The key is not read."""
+    """Open the folder of a survey; raise InputError if it is another folder, or was altered. The key is not read."""
     folder = Path(folder)
     content = read_json(folder / "survey.json", _MADE)
     claimed = content.pop("fingerprint", None)
@@ -114,7 +114,10 @@ def open_survey(folder: str | Path) -> Survey:
 
 
 def read_key(survey: Survey) -> dict[str, Any]:
-    """Return the content of ``key.json``, the origin of each candidate. Only the export may call this."""
+    """Return the content of ``key.json``, the origin of each candidate. Only the export may call this.
+
+    Raise InputError if it is damaged, or belongs to another survey.
+    """
     path = survey.folder / "key.json"
     key = read_json(path, _RESTORE)
     if key.get("survey") != survey.fingerprint:
@@ -142,6 +145,6 @@ def _is_key(key: Mapping[str, Any], survey: Survey) -> bool:
 
 
 def open_cells(survey: Survey, history: History) -> int:
-    """Return the number of cells of a survey that a rater has not answered."""
+    """Return the number of cells of a survey that the rater of a history has not answered."""
     answered = [len(survey.categories) * 2 - event.open_cells for event in history.latest.values()]
     return survey.cells - sum(answered)

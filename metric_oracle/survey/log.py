@@ -36,7 +36,10 @@ class SaveError(MetricOracleError):
 
 
 class ConflictError(MetricOracleError):
-    """A save was based on an outdated state, as from a second tab. `event` is the last save of the candidate."""
+    """A save was based on an outdated state, as from a second tab.
+
+    `event` is the last save of the candidate, None if there is none.
+    """
 
     def __init__(self, sentence: str, step: str, *, event: "Event | None") -> None:
         super().__init__(sentence, step)
@@ -49,9 +52,9 @@ class Event:
 
     id: str  # chosen by the page, so that a save that is sent twice is recognised
     seq: int  # number of the line, from 1
-    time: str  # time of the save, UTC, in ISO format
-    study: int  # positions in the survey, from 0
-    candidate: int
+    time: str  # of the save, UTC, in ISO format
+    study: int  # position in the survey, from 0
+    candidate: int  # position in the study, from 0
     counts: Counts  # for each category, the numbers of significant and insignificant errors; None if not answered
 
     @property
@@ -62,31 +65,23 @@ class Event:
 
 @dataclass
 class History:
-    """The state of a log: its events, by candidate and by id."""
+    """The state of a log."""
 
     latest: dict[tuple[int, int], Event] = field(default_factory=dict)  # (study, candidate) -> its last event
-    by_id: dict[str, Event] = field(default_factory=dict)  # id -> event, for all events
+    by_id: dict[str, Event] = field(default_factory=dict)  # id -> event, all of them in the order of the file
     torn: int = 0  # number of bytes of a torn line at the end, which is ignored
 
 
 class Log:
-    """The log of one rater.
+    """The log of one rater, in an existing file. A missing file is an error; it is never created again.
 
-    Parameters
-    ----------
-    path : path
-        An existing file, initially empty. A missing file is an error; it is never created again.
-    candidates : sequence of int
-        Number of candidates of each study.
-    categories : int
-        Number of error categories.
-    fingerprint : str
-        Fingerprint of the survey.
+    `n_candidates` has the number of candidates of each study, `n_categories` is that of the error categories, and
+    `fingerprint` is that of the survey.
     """
 
-    def __init__(self, path: Path, candidates: Sequence[int], categories: int, fingerprint: str) -> None:
+    def __init__(self, path: Path, n_candidates: Sequence[int], n_categories: int, fingerprint: str) -> None:
         self.path = path
-        self._candidates, self._categories, self._fingerprint = list(candidates), categories, fingerprint
+        self._n_candidates, self._n_categories, self._fingerprint = list(n_candidates), n_categories, fingerprint
         self._lock = threading.Lock()
         self._history = History()
         self._whole = 0  # number of bytes of the file that the history covers
@@ -104,27 +99,12 @@ class Log:
             return self._recover(file)
 
     def save(self, request: Mapping[str, Any]) -> Event:
-        """Append an event and wait until it is on the disk.
+        """Append an event, and return it when it is on the disk; if a save is sent again, return its first event.
 
-        Parameters
-        ----------
-        request : mapping
-            ``id``, ``study``, ``candidate`` and ``counts`` as in `Event`; ``survey``, the survey's fingerprint; and
-            ``base``, the ``seq`` of the event that the page showed for this candidate, 0 for none.
-
-        Returns
-        -------
-        Event
-            The event as it is on the disk. If a save is sent again, its first event is returned.
-
-        Raises
-        ------
-        InputError
-            If the save is not valid.
-        ConflictError
-            If `base` is not the last event of the candidate.
-        SaveError
-            If the save did not reach the disk. Nothing was saved then.
+        A request has ``id``, ``study``, ``candidate`` and ``counts`` as in `Event`; ``survey``, the survey's
+        fingerprint; and ``base``, the ``seq`` of the event that the page showed for this candidate, 0 for none. Raise
+        InputError if it is not valid, ConflictError if ``base`` is not the last event of the candidate, and SaveError
+        if the event did not reach the disk. Nothing was saved then.
         """
         self._check(request)
         candidate = request["study"], request["candidate"]
@@ -151,6 +131,7 @@ class Log:
 
     @contextmanager
     def _opened(self, flags: int, lock: int) -> Iterator[int]:
+        """Open and lock the file within the block; yield its descriptor, or raise SaveError."""
         try:
             file = os.open(self.path, flags)
         except OSError as error:
@@ -163,6 +144,7 @@ class Log:
             os.close(file)
 
     def _lost(self, reason: str) -> SaveError:
+        """Return the error for a log that lacks lines which it had, or cannot be read."""
         return SaveError(
             f"the log of a rater was changed or moved: {self.path} {reason}.",
             "Stop the server, and restore the file from a backup. Without one, export the other raters with "
@@ -170,6 +152,7 @@ class Log:
         )
 
     def _recover(self, file: int) -> int:
+        """Do what `recover` does with the open file, whose lock is held."""
         torn = self._follow(file)
         try:
             if torn:
@@ -183,7 +166,10 @@ class Log:
         return torn
 
     def _follow(self, file: int) -> int:
-        """Add new lines of the file to the history; return the number of bytes of a torn line at the end."""
+        """Add new lines of the file to the history; return the number of bytes of a torn line at the end.
+
+        `file` is its descriptor. Raise SaveError if the file has become shorter, or is damaged.
+        """
         size = os.fstat(file).st_size
         if size < self._whole:
             lost = self._lost(f"has {size} bytes of {self._whole}")
@@ -215,7 +201,7 @@ class Log:
         self._whole += size
 
     def _event(self, line: bytes) -> Event | None:
-        """Parse a line of the log; return None if it is torn or damaged."""
+        """Return the event of a line of the log; None if it is torn, damaged or not the next one."""
         body, mark, _ = line.rpartition(_CHECK)
         if mark and line != _checked(body):
             return None
@@ -234,9 +220,10 @@ class Log:
         body, mark, _ = line.rpartition(_CHECK)
         has_all = len(line) >= len(_checked(body)) if mark else line[:-1].endswith(b"}")
         is_part = b"\0" in line or not (line.endswith(b"\n") or has_all)
-        return is_part and len(line) < 512 + 8 * self._categories  # longer than any valid line
+        return is_part and len(line) < 512 + 8 * self._n_categories  # longer than any valid line
 
     def _append(self, file: int, event: Event) -> None:
+        """Append an event to the file, sync it, and add the event to the history; raise SaveError if that fails."""
         record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
         text = json.dumps({**record, "survey": self._fingerprint}, separators=(",", ":"))
         line = _checked(text.removesuffix("}").encode())
@@ -254,20 +241,21 @@ class Log:
         self._add(event, len(line))
 
     def _check(self, request: Mapping[str, Any]) -> None:
-        """Raise InputError unless a save belongs to this survey and its cells are valid counts or None."""
+        """Raise InputError unless a request, see `save`, belongs to this survey and all its values are valid."""
         study, candidate, counts = (request.get(name) for name in ("study", "candidate", "counts"))
+        n_rows = self._n_categories
         rules = {
             "survey must be this survey": request.get("survey") == self._fingerprint,
             "id must be 8 to 64 letters, digits and hyphens": isinstance(request.get("id"), str)
             and _ID.fullmatch(request["id"]),
             "base must be a number of a save, from 0": _is_number(request.get("base"), None),
-            "study must be a position": _is_number(study, len(self._candidates) - 1),
-            "candidate must be a position": _is_number(study, len(self._candidates) - 1)
-            and _is_number(candidate, self._candidates[study or 0] - 1),
-            f"counts must be {self._categories} x 2 numbers from 0 to {MAX_ERRORS}, or null for no answer": isinstance(
+            "study must be a position": _is_number(study, len(self._n_candidates) - 1),
+            "candidate must be a position": _is_number(study, len(self._n_candidates) - 1)
+            and _is_number(candidate, self._n_candidates[study or 0] - 1),
+            f"counts must be {n_rows} x 2 numbers from 0 to {MAX_ERRORS}, or null for no answer": isinstance(
                 counts, list
             )
-            and len(counts) == self._categories
+            and len(counts) == n_rows
             and all(
                 isinstance(cells, list)
                 and len(cells) == 2
@@ -290,6 +278,7 @@ def _is_number(value: object, maximum: int | None) -> bool:
 
 
 def _unsaved(path: Path, error: OSError) -> SaveError:
+    """Return the error for a save that did not reach the disk."""
     return SaveError(
         f"the save did not reach the disk: {path} ({error.strerror or error}).",
         "Make room there; the page sends it again.",

@@ -22,12 +22,7 @@ from metric_oracle.web.server import address, guarded, listen, posted, serve
 
 
 class Pages:
-    """The handlers of one survey.
-
-    Parameters
-    ----------
-    survey : Survey
-    """
+    """The handlers of one survey."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
@@ -81,7 +76,7 @@ class Pages:
         return JSONResponse(_saved(event, self.survey))
 
     async def form(self, request: Request) -> Response:
-        """Save a page that was sent without JavaScript, and redirect to the next one if all its cells are answered."""
+        """Save a page that was sent without JavaScript; redirect to the next one if all its cells are answered."""
         (number, position, order), sent = self._study(request), await posted(request)
         log = self._log(request, sent)
         is_complete = True
@@ -110,23 +105,27 @@ class Pages:
         return number, *self.survey.order(request.state.guest)[number - 1]
 
     def _log(self, request: Request, sent: dict[str, Any]) -> Log:
-        """Return the rater's log. Raise InputError if another rater's address has been opened in this browser since."""
+        """Return the rater's log; raise InputError if another rater's address was opened in this browser since.
+
+        `sent` is the content of the request.
+        """
         if sent.get("rater") != request.state.guest:
             raise InputError("another rater's address was opened last in this browser.", "Open your own address again.")
         return self.logs[request.state.guest]
 
     def _open(self, event: Event | None) -> int:
+        """Return the number of cells of a candidate without an answer; `event` is its last save, or None."""
         return event.open_cells if event else 2 * len(self.survey.categories)
 
 
 def _saved(event: Event | None, survey: Survey) -> dict[str, Any]:
-    """Return what a page shows of the last save: its number and error counts, or 0 and empty counts without one."""
+    """Return what a page shows of a save: ``seq`` and ``counts``, or 0 and empty counts if there is none (None)."""
     empty: Counts = [[None, None] for _ in survey.categories]
     return {"seq": event.seq if event else 0, "counts": event.counts if event else empty}
 
 
 def _cell(text: str, maximum: int | None = MAX_ERRORS) -> int | None:
-    """Return the number in a cell, or None if the cell is empty."""
+    """Return the number in a cell, or None if it is empty; raise InputError if it is above `maximum` or no number."""
     text = text.strip()
     if not text:
         return None
@@ -138,14 +137,8 @@ def _cell(text: str, maximum: int | None = MAX_ERRORS) -> int | None:
 def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> None:
     """Serve a survey until Ctrl-C, after removing lines of the logs that a kill left torn.
 
-    Parameters
-    ----------
-    survey : Survey
-    port : int
-        Port to listen on. 0 chooses the port of the last call, because browsers keep unsent counts by port; if there
-        is none, a free port.
-    tell : function
-        Called with lines for the researcher: the address of each rater.
+    The port 0 chooses that of the last call, because browsers keep unsent counts by port; if there is none, a free one.
+    `tell` is called with lines for the researcher: the address of each rater.
     """
     pages = Pages(survey)
     for rater, log in pages.logs.items():
@@ -153,18 +146,14 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
         if torn:
             tell(f"{rater}: a torn line of {torn} bytes was cut off; it had not been saved")
     links = survey.links()
-    with listen(port or _last_port(survey)) as at:
+    last = survey.folder / "port.json"
+    if not port and last.is_file():
+        kept = read_json(last, "Remove it.").get("port")
+        port = kept if isinstance(kept, int) else 0
+    with listen(port) as at:
         port = at.getsockname()[1]
-        write_json(survey.folder / "port.json", {"port": port})
+        write_json(last, {"port": port})
         for rater, link in links.items():
             tell(f"{rater}: {address(port, link)}")
         tell(f"From another machine: ssh -L {port}:127.0.0.1:{port} THIS-HOST, then the same address. Ctrl-C ends it.")
         serve(pages.app(port), at)
-
-
-def _last_port(survey: Survey) -> int:
-    path = survey.folder / "port.json"
-    if not path.is_file():
-        return 0
-    port = read_json(path, "Remove it.").get("port")
-    return port if isinstance(port, int) else 0
