@@ -36,8 +36,8 @@ from metric_oracle.statistics import (
     paired_test,
     resample_means,
 )
-from metric_oracle.tables.crg import ends_of
 from metric_oracle.tables.f1_chexbert import FEW_POSITIVE, SRR_AVERAGES, f1_scores
+from metric_oracle.tables.label_scores import scored
 from metric_oracle.tables.table_cells import Column, MetricCells, corpus_means, crg_of_means
 
 SIZES = (10, 20, 50, 100, 200, 500, 2000)
@@ -163,10 +163,13 @@ def _labelled(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _of_labels(truth: np.ndarray, given: np.ndarray, seed: int, resamples: int) -> dict[str, tuple[float, Interval]]:
+    def crg(means: np.ndarray) -> np.ndarray:
+        return crg_of_means(means, labels=14)[..., None]
+
     counts = [cells.sum(axis=1) for cells in (truth, truth & ~given, ~truth & given)]
-    scores = resample_means(np.array(counts, np.float64), resamples, seed).map(partial(crg_of_means, labels=14))
+    (of_crg,) = scored(np.array(counts, np.float64), crg, resamples, seed)
     of_f1 = f1_scores(truth, given, {"14": range(14)}, SRR_AVERAGES, resamples, seed)
-    return {"CRG": (float(scores.value), ends_of(scores)), **{f"F1, {name}": one for (_, name), one in of_f1.items()}}
+    return {"CRG": of_crg, **{f"F1, {name}": one for (_, name), one in of_f1.items()}}
 
 
 def of_labels(n: int, sets: int) -> Iterator[tuple[str, Outcome]]:

@@ -1,6 +1,6 @@
 """The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,15 @@ from metric_oracle.commands.inputs import (
     written,
     written_by,
 )
-from metric_oracle.commands.output import Destination, deliver_results, note, page_lines, progress, signed
+from metric_oracle.commands.output import (
+    Destination,
+    deliver_finding,
+    deliver_results,
+    note,
+    page_lines,
+    progress,
+    signed,
+)
 from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError, option
 
@@ -303,12 +311,9 @@ def crg(
 ) -> None:
     """Score predicted labels of any kind with CRG (Hamamci et al. 2025)."""
     from metric_oracle.tables.crg import parse_levels, score_crg
-    from metric_oracle.tables.views import crg_table
 
     levels = parse_levels(level) if level else None
-    _deliver_labels(
-        to, score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column), crg_table
-    )
+    _deliver_labels(to, score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column))
 
 
 @command(app, "f1-chexbert", "oracle f1-chexbert test_labels.csv predicted_labels.csv", endings=RESULTS, formats=PLAIN)
@@ -317,25 +322,20 @@ def f1_chexbert(
 ) -> None:
     """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels."""
     from metric_oracle.tables.f1_chexbert import score_f1_chexbert
-    from metric_oracle.tables.views import f1_table
 
-    _deliver_labels(to, score_f1_chexbert(reference, predicted, id_column=id_column), f1_table)
+    _deliver_labels(to, score_f1_chexbert(reference, predicted, id_column=id_column))
 
 
 @command(app, "f1-srr-bert", "oracle f1-srr-bert test_srr.csv predicted_srr.csv", endings=RESULTS, formats=PLAIN)
 def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
     """Score predicted SRR-BERT labels (findings with their status) with F1."""
     from metric_oracle.tables.f1_chexbert import score_f1_srr
-    from metric_oracle.tables.views import f1_table
 
-    _deliver_labels(to, score_f1_srr(reference, predicted), f1_table)
+    _deliver_labels(to, score_f1_srr(reference, predicted))
 
 
-def _deliver_labels(to: Destination, scored: Any, view: Callable[[Any], Any]) -> None:
-    """Deliver scores of predicted labels, which `view` turns into a table for the terminal."""
-    from metric_oracle import api
-
+def _deliver_labels(to: Destination, scored: Any) -> None:
+    """Deliver scores of predicted labels."""
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
-    results = api.Results(scored.table, scored.signature)
-    deliver_results(to, results, lambda: [view(scored)], scored.summary())
+    deliver_finding(to, scored)

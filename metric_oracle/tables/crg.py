@@ -5,33 +5,38 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
-from metric_oracle.files import sha256
-from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.cells import Cell, Record, ends_of, number_of
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import PaperTable, listing, plain
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
-from metric_oracle.sources.labels import LabelSets
-from metric_oracle.statistics import FEW, LEVEL, Interval, Resampled, checked_resamples, resample_means, varies
+from metric_oracle.statistics import Array, Interval, checked_resamples
+from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, files_of, rows_of_predictions, scored
 from metric_oracle.tables.table_cells import crg_of_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
-# For each policy on uncertain labels: whether the classes 0 blank, 1 positive, 2 negative and 3 uncertain are positive.
-IS_POSITIVE = {
-    "positive": (False, True, False, True),
-    "negative": (False, True, False, False),
-    "blank": (False, True, False, False),
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("level", "label")),
+        *((name, pa.int64()) for name in COUNTS),
+        *((name, pa.float64()) for name in ("crg", "low", "high")),
+    ]
+)
+# The columns of the printed table.
+_COLUMNS: dict[str, Cell] = {
+    **{name.upper(): number_of(name, ",") for name in COUNTS},
+    "CRG": number_of("crg"),
+    "95 % CI": ends_of(),
 }
 
 
@@ -39,10 +44,10 @@ IS_POSITIVE = {
 class Level:
     """CRG of one set of labels, such as all abnormalities, or the types and locations of one abnormality."""
 
-    name: str  # name of the level, as the caller chose it
-    labels: list[str]  # names of its L labels
+    name: str  # as the caller chose it
+    labels: list[str]  # the names of L labels
     counts: np.ndarray  # int64[L, 4], true positives, false negatives, false positives and true negatives of each label
-    interval: Interval  # Interval of the score by the BCa bootstrap over reports. Each resample has its own prevalence.
+    interval: Interval  # of the score, by the BCa bootstrap over reports; each resample has its own prevalence
 
     @property
     def score(self) -> float:
@@ -52,7 +57,7 @@ class Level:
 
 
 @dataclass(frozen=True, repr=False)
-class CRG(OneLine, Frames):
+class CRG(LabelScores):
     """CRG of a test set.
 
     Attributes
@@ -70,8 +75,6 @@ class CRG(OneLine, Frames):
     """
 
     levels: list[Level]
-    reports: int
-    unused: int
     interval: Interval
     signature: dict[str, Any]
 
@@ -80,41 +83,47 @@ class CRG(OneLine, Frames):
         """Mean of the levels' scores, which is how the paper combines binary and structured labels."""
         return math.fsum(level.score for level in self.levels) / len(self.levels)
 
-    def warnings(self) -> list[str]:
-        """Return a sentence for each reason to read the intervals with care."""
-        return (
-            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
-        )
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows of the table."""
-        return self.table.to_pylist()
-
     def summary(self) -> str:
         """Return one line with the score, its interval and the number of reports."""
         ends = "" if self.interval.degenerate else f" [{self.interval.low:.4f} {self.interval.high:.4f}]"
         return f"CRG {self.score:.4f}{ends}, {self.reports:,} reports"
 
     @property
-    def table(self) -> pa.Table:
+    def numbers(self) -> pa.Table:
         """Table with the columns level, label, tp, fn, fp, tn, crg, low and high.
 
         Every label has a row with its counts. Every level has a row "all" with its sums, score and interval. With
         several levels, the last row has the mean of their scores.
         """
-        rows = []
+        rows: list[dict[str, Any]] = []
         for level in self.levels:
-            rows += [
-                (level.name, name, *counts, None, None, None)
-                for name, counts in zip(level.labels, level.counts.tolist(), strict=True)
-            ]
-            rows.append((level.name, "all", *level.counts.sum(axis=0).tolist(), level.score, *level.interval[:2]))
+            for label, counts in zip(level.labels, level.counts.tolist(), strict=True):
+                rows.append({"level": level.name, "label": label, **dict(zip(COUNTS, counts, strict=True))})
+            sums = dict(zip(COUNTS, level.counts.sum(axis=0).tolist(), strict=True))
+            rows.append({"level": level.name, "label": "all", **sums, **_scored(level.score, level.interval)})
         if len(self.levels) > 1:
-            rows.append(("mean", "all", *[None] * len(COUNTS), self.score, *self.interval[:2]))
-        kinds = (pa.string(), pa.string(), *[pa.int64()] * len(COUNTS), *[pa.float64()] * 3)
-        names = ("level", "label", *COUNTS, "crg", "low", "high")
-        columns = zip(*rows, strict=True)
-        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=names)
+            rows.append({"level": "mean", "label": "all", **_scored(self.score, self.interval)})
+        return pa.Table.from_pylist(rows, _SCHEMA)
+
+    def tables(self) -> list[PaperTable]:
+        """Return the table with the counts of each label, and the score of each level with its interval."""
+        policy = self.signature["uncertain"]
+        notes = [
+            f"{self.reports:,} reports; an uncertain label counts as {policy}; trivial answers have 0.3333",
+            "95 % BCa intervals over reports, each resample with its own prevalence",
+            *self.warnings(),
+        ]
+        return [listing("CRG", self.records(), _label, _COLUMNS, notes, "label")]
+
+
+def _scored(score: float, interval: Interval) -> dict[str, float]:
+    """Return the cells of a row with a score."""
+    return {"crg": score, "low": interval.low, "high": interval.high}
+
+
+def _label(record: Record) -> str:
+    """Return the name of a row of the printed table."""
+    return f"{plain(record['level'])}: {plain(record['label'])}"
 
 
 @called("score_crg")
@@ -173,12 +182,12 @@ def score_crg(
         )
     n_resamples = checked_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
-    rows = join_labels(references, predictions, predicted)
+    rows = rows_of_predictions(references, predictions, predicted)
     chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])
-    scored: list[Level] = []
+    counts: list[np.ndarray] = []  # int64[L, 4] of each level
     by_report: list[np.ndarray] = []
-    for name, labels in chosen.items():
+    for labels in chosen.values():
         lacking = [label for label in labels if label not in predictions.names]
         if lacking:
             raise InputError(
@@ -194,69 +203,36 @@ def score_crg(
             ~in_reference & in_prediction,
             ~in_reference & ~in_prediction,
         ]
-        counts = np.stack([cell.sum(axis=0) for cell in cells], axis=1)
+        counts.append(np.stack([cell.sum(axis=0) for cell in cells], axis=1))
         by_report += [in_reference.sum(axis=1), cells[1].sum(axis=1), cells[2].sum(axis=1)]
-        scored.append(Level(name, labels, counts, Interval(np.nan, np.nan, degenerate=True)))
-    scores = _resampled(np.array(by_report, np.float64), [len(level.labels) for level in scored], n_resamples, seed)
-    ends = [ends_of(scores.map(partial(np.take, indices=position, axis=-1))) for position in range(len(scored))]
-    scored = [replace(level, interval=interval) for level, interval in zip(scored, ends, strict=True)]
-    signature = {
-        "metric": "crg",
-        "source": "Hamamci et al., MIDL 2025",
-        "tool": METRICS["crg"].tool,
-        "direction": "higher",
-        "uncertain": uncertain,
-        "levels": chosen,
-        "reference": {"file": Path(reference).name, "sha256": sha256(Path(reference)), "reports": len(references.ids)},
-        "predicted": {"file": Path(predicted).name, "sha256": sha256(Path(predicted)), "reports": len(predictions.ids)},
-        "bootstrap": {"unit": "report", "resamples": n_resamples, "seed": seed, "level": LEVEL},
-        "version": version("metric-oracle"),
-    }
-    mean = ends_of(scores.map(lambda values: values.mean(axis=-1)))
-    return CRG(scored, len(references.ids), len(predictions.ids) - len(references.ids), mean, signature)
 
-
-def _resampled(columns: np.ndarray, labels: Sequence[int], resamples: int, seed: int) -> Resampled:
-    """Return the CRG of L levels: of the test set, of each bootstrap resample, and with each report left out.
-
-    Parameters
-    ----------
-    columns : float64[3 L, n]
-        For each level, three rows with the positive labels, false negatives and false positives of each of n reports.
-    labels : sequence of int
-        Number of labels of each level.
-    """
-
-    def scores(means: np.ndarray) -> np.ndarray:
-        """Return the CRG of each level and their mean, from mean counts."""
-        parts = [means[..., 3 * level : 3 * level + 3] for level in range(len(labels))]
-        return np.stack([crg_of_means(part, n) for part, n in zip(parts, labels, strict=True)], axis=-1)
-
-    if columns.shape[1] < 2:  # a single report cannot be resampled; two copies of it give a degenerate interval
-        columns = np.repeat(columns, 2, axis=1)
-    return resample_means(columns, resamples, seed).map(scores)
-
-
-def ends_of(score: Resampled) -> Interval:
-    """Return the interval of a score of a test set; if all resamples have one score, a degenerate one at that score."""
-    if not varies(score.resampled):
-        return Interval(float(score.value), float(score.value), degenerate=True)
-    return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
-
-
-def join_labels(
-    references: LabelTable | LabelSets, predictions: LabelTable | LabelSets, predicted: str | Path
-) -> list[int]:
-    """Return, for each reference report, the row of its prediction."""
-    row_of_id = {key: row for row, key in enumerate(predictions.ids)}
-    lacking = [key for key in references.ids if key not in row_of_id]
-    if lacking:
-        raise InputError(
-            f"{predicted} has no labels for {len(lacking)} of {len(references.ids)} reference reports "
-            f"({shown_names(lacking[:3])}).",
-            "Add them, or leave these reports out of the reference.",
+    def scores(means: Array) -> Array:
+        """Return the CRG of each level and their mean, from the mean counts of `by_report`."""
+        of_levels = np.stack(
+            [
+                crg_of_means(means[..., 3 * place : 3 * place + 3], len(labels))
+                for place, labels in enumerate(chosen.values())
+            ],
+            axis=-1,
         )
-    return [row_of_id[key] for key in references.ids]
+        return np.concatenate([of_levels, of_levels.mean(axis=-1)[..., None]], axis=-1)
+
+    *of_levels, mean = scored(np.array(by_report, np.float64), scores, n_resamples, seed)
+    signature = signed(
+        metric="crg",
+        source="Hamamci et al., MIDL 2025",
+        tool=METRICS["crg"].tool,
+        direction="higher",
+        uncertain=uncertain,
+        levels=chosen,
+        **files_of(reference, references, predicted, predictions),
+        bootstrap=bootstrap("report", n_resamples, seed),
+    )
+    found = [
+        Level(name, labels, of_level, score.interval)
+        for (name, labels), of_level, score in zip(chosen.items(), counts, of_levels, strict=True)
+    ]
+    return CRG(found, mean.interval, signature)
 
 
 def _levels(

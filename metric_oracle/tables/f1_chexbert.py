@@ -5,8 +5,6 @@ The labels are CheXbert's 14 findings, or those of SRR-BERT, where each label is
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,15 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.errors import InputError, as_called
-from metric_oracle.files import sha256
-from metric_oracle.findings.finding import Frames
-from metric_oracle.sources.labels import LabelSets, as_label_sets
-from metric_oracle.statistics import FEW, LEVEL, Interval, checked_resamples, resample_means
-from metric_oracle.tables.crg import IS_POSITIVE, ends_of, join_labels
+from metric_oracle.findings.cells import over_of
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import PaperTable, pivot
+from metric_oracle.sources.labels import as_label_sets
+from metric_oracle.statistics import checked_resamples
+from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, Scored, files_of, rows_of_predictions, scored
 
 # Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
@@ -38,12 +36,17 @@ SRR_AVERAGES = ("weighted", *AVERAGES)
 OWN_LABEL = "a label"
 # With fewer reference reports that have a label, the label's F1, and so the macro average, is biased downwards.
 FEW_POSITIVE = 10
-HEADS = ("labels", "uncertain", "average", "f1", "low", "high")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("labels", "uncertain", "average")),
+        *((name, pa.float64()) for name in ("f1", "low", "high")),
+    ]
+)
 TITLES = {"f1-chexbert": "F1-CheXbert", "f1-srr-bert": "F1-SRR-BERT"}
 
 
 @dataclass(frozen=True, repr=False)
-class F1(OneLine, Frames):
+class F1(LabelScores):
     """F1 of the labels of a test set.
 
     Attributes
@@ -61,10 +64,8 @@ class F1(OneLine, Frames):
         What is needed to compute the same numbers again.
     """
 
-    values: dict[tuple[str, str, str], tuple[float, Interval]]
-    reports: int
+    values: dict[tuple[str, str, str], Scored]
     rare: dict[str, int]
-    unused: int
     signature: dict[str, Any]
 
     @property
@@ -73,25 +74,37 @@ class F1(OneLine, Frames):
         return TITLES[self.signature["metric"]]
 
     @property
-    def table(self) -> pa.Table:
+    def numbers(self) -> pa.Table:
         """Table with one row per F1 value and the columns labels, uncertain, average, f1, low and high."""
-        rows = [(*key, value, *interval[:2]) for key, (value, interval) in self.values.items()]
-        kinds = (*[pa.string()] * 3, *[pa.float64()] * 3)
-        columns = zip(*rows, strict=True)
-        return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=HEADS)
+        rows = [
+            {"labels": labels, "uncertain": policy, "average": average, "f1": f1.value}
+            | {"low": f1.interval.low, "high": f1.interval.high}
+            for (labels, policy, average), f1 in self.values.items()
+        ]
+        return pa.Table.from_pylist(rows, _SCHEMA)
+
+    def tables(self) -> list[PaperTable]:
+        """Return a table of F1 with intervals: one row per label set and policy, one column per average."""
+        rows = [
+            {**record, "rows": f"{record['labels']} labels, uncertain {record['uncertain']}"}
+            for record in self.records()
+        ]
+        policies = self.signature["uncertain"]
+        if isinstance(policies, dict):
+            policies = "; ".join(f"{name} ({users})" for name, users in policies.items())
+        notes = [
+            f"{self.reports:,} reports; an uncertain label counts as {policies}",
+            "95 % BCa intervals over studies",
+            *self.warnings(),
+        ]
+        return [pivot(self.title, rows, "rows", "average", over_of("f1", "low", "high"), notes, "labels")]
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the intervals with care."""
-        lines = (
-            [f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."] if self.reports < FEW else []
-        )
         rare = ", ".join(f"{n} of {labels} labels" for labels, n in self.rare.items() if n)
-        if rare:
-            lines.append(
-                f"Fewer than {FEW_POSITIVE} reference reports have {rare}: the intervals of the macro average are too "
-                "short."
-            )
-        return lines
+        too_short = "the intervals of the macro average are too short."
+        few = [f"Fewer than {FEW_POSITIVE} reference reports have {rare}: {too_short}"] if rare else []
+        return [*super().warnings(), *few]
 
     def summary(self) -> str:
         """Return one line with the averages over all labels under each policy, and the number of reports."""
@@ -145,28 +158,26 @@ def score_f1_chexbert(
     references, predictions = read_label_tables((reference, predicted), id_column)
     for path, table in ((reference, references), (predicted, predictions)):
         _check_labels(path, table)
-    rows = join_labels(references, predictions, predicted)
-    values: dict[tuple[str, str, str], tuple[float, Interval]] = {}
+    rows = rows_of_predictions(references, predictions, predicted)
+    values: dict[tuple[str, str, str], Scored] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
         sides = is_positive[references.values], is_positive[predictions.values[rows]]
-        scores = f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed)
-        for key, f1 in scores.items():
-            values[key[0], uncertain, key[1]] = f1
+        for (labels, average), f1 in f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed).items():
+            values[labels, uncertain, average] = f1
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
-    signature = {
-        "metric": "f1-chexbert",
-        "source": "scikit-learn's F1 over the labels of Smit et al., EMNLP 2020",
-        "tool": "scikit-learn",
-        "direction": "higher",
-        "uncertain": dict(POLICIES),
-        "labels": {name: [LABELS[label] for label in columns] for name, columns in LABEL_SETS.items()},
-        **_files_of(reference, references, predicted, predictions),
-        **_bootstrap_of(n_resamples, seed),
-    }
+    signature = signed(
+        metric="f1-chexbert",
+        source="scikit-learn's F1 over the labels of Smit et al., EMNLP 2020",
+        tool="scikit-learn",
+        direction="higher",
+        uncertain=dict(POLICIES),
+        labels={name: [LABELS[label] for label in columns] for name, columns in LABEL_SETS.items()},
+        **files_of(reference, references, predicted, predictions),
+        bootstrap=bootstrap("study", n_resamples, seed),
+    )
     positive = references.values == IS_POSITIVE["negative"].index(True)
-    rare = {name: _rare(positive[:, list(columns)]) for name, columns in LABEL_SETS.items()}
-    return F1(in_order, len(references.ids), rare, len(predictions.ids) - len(references.ids), signature)
+    return F1(in_order, {name: _rare(positive[:, list(columns)]) for name, columns in LABEL_SETS.items()}, signature)
 
 
 def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
@@ -208,52 +219,27 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
             f"{reference} and {predicted} have different labels ({references.schema}; {predictions.schema}).",
             "Make both with one model.",
         )
-    rows = join_labels(references, predictions, predicted)
+    rows = rows_of_predictions(references, predictions, predicted)
     n_labels = references.values.shape[1]
-    all_labels = {str(n_labels): tuple(range(n_labels))}
-    scores = f1_scores(
-        references.values == 1, predictions.values[rows] == 1, all_labels, SRR_AVERAGES, n_resamples, seed
+    sides = references.values == 1, predictions.values[rows] == 1
+    scores = f1_scores(*sides, {str(n_labels): range(n_labels)}, SRR_AVERAGES, n_resamples, seed)
+    signature = signed(
+        metric="f1-srr-bert",
+        source="scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
+        tool="radeval-2.2.1",
+        direction="higher",
+        uncertain=OWN_LABEL,
+        labels=references.schema,
+        **files_of(reference, references, predicted, predictions),
+        bootstrap=bootstrap("study", n_resamples, seed),
     )
-    signature = {
-        "metric": "f1-srr-bert",
-        "source": "scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
-        "tool": "radeval-2.2.1",
-        "direction": "higher",
-        "uncertain": OWN_LABEL,
-        "labels": references.schema,
-        **_files_of(reference, references, predicted, predictions),
-        **_bootstrap_of(n_resamples, seed),
-    }
     values = {(labels, OWN_LABEL, average): f1 for (labels, average), f1 in scores.items()}
-    rare = {str(n_labels): _rare(references.values == 1)}
-    return F1(values, len(references.ids), rare, len(predictions.ids) - len(references.ids), signature)
+    return F1(values, {str(n_labels): _rare(sides[0])}, signature)
 
 
 def _rare(positive: np.ndarray) -> int:
     """Return the number of labels that fewer than `FEW_POSITIVE` reports have; `positive` is bool[n, L]."""
     return int((positive.sum(axis=0) < FEW_POSITIVE).sum())
-
-
-def _files_of(
-    reference: str | Path,
-    references: LabelTable | LabelSets,
-    predicted: str | Path,
-    predictions: LabelTable | LabelSets,
-) -> dict[str, Any]:
-    """Return the signature's entries for both files: name, checksum and number of reports."""
-    sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
-    return {
-        side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
-        for side, (path, table) in sides.items()
-    }
-
-
-def _bootstrap_of(resamples: int, seed: int) -> dict[str, Any]:
-    """Return the signature's entries for the bootstrap and the version of this package."""
-    return {
-        "bootstrap": {"unit": "study", "resamples": resamples, "seed": seed, "level": LEVEL},
-        "version": version("metric-oracle"),
-    }
 
 
 def _check_labels(path: str | Path, table: LabelTable) -> None:
@@ -270,40 +256,22 @@ def f1_scores(
     truth: np.ndarray,
     predicted: np.ndarray,
     label_sets: Mapping[str, Sequence[int]],
-    names: Sequence[str],
+    averages: Sequence[str],
     resamples: int,
     seed: int,
-) -> dict[tuple[str, str], tuple[float, Interval]]:
-    """Return F1 and its interval for each set of labels and each average.
+) -> dict[tuple[str, str], Scored]:
+    """Return (name of a set of labels, average) -> F1, from the labels of references and predictions, bool[n, L] each.
 
-    Parameters
-    ----------
-    truth, predicted : bool[n, L]
-        Labels of n studies: those of the references and those of the predictions.
-    label_sets : mapping of str to sequence of int
-        Columns of each set of labels.
-    names : sequence of str
-        Averages to compute, of micro, macro, weighted and samples.
-    resamples, seed : int
-        Bootstrap resamples of the studies, and their seed.
-
-    Returns
-    -------
-    dict of (label set, average) to (float, Interval)
+    `label_sets` has the columns of each set, `averages` are of micro, macro, weighted and samples.
     """
     cells = [truth & predicted, ~truth & predicted, truth & ~predicted]
-    by_study = [
-        _f1(*(cell[:, columns_of_set].sum(axis=1) for cell in cells))
-        for columns_of_set in map(list, label_sets.values())
-    ]
-    columns = np.concatenate([*(cell.T for cell in cells), by_study]).astype(np.float64)
-    if columns.shape[1] < 2:  # a single study cannot be resampled; two copies of it give a degenerate interval
-        columns = np.repeat(columns, 2, axis=1)
+    by_study = [_f1(*(cell[:, labels].sum(axis=1) for cell in cells)) for labels in map(list, label_sets.values())]
+    counts = np.concatenate([*(cell.T for cell in cells), by_study]).astype(np.float64)
     n = truth.shape[1]
 
-    def averages(means: np.ndarray) -> np.ndarray:
+    def scores(means: np.ndarray) -> np.ndarray:
         """Return the F1 of each label set and average, from mean counts."""
-        averaged = []
+        found = []
         for position, labels in enumerate(map(list, label_sets.values())):
             means_of_cells = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
             by_label, support = _f1(*means_of_cells), means_of_cells[0] + means_of_cells[2]
@@ -314,13 +282,10 @@ def f1_scores(
                 "weighted": (by_label * support).sum(axis=-1) / np.where(total > 0, total, 1),
                 "samples": means[..., 3 * n + position],
             }
-            averaged += [by_average[name] for name in names]
-        return np.stack(averaged, axis=-1)
+            found += [by_average[average] for average in averages]
+        return np.stack(found, axis=-1)
 
-    scores = resample_means(columns, resamples, seed).map(averages)
-    keys = [(labels, average) for labels in label_sets for average in names]
-    averaged = [scores.map(partial(np.take, indices=position, axis=-1)) for position in range(len(keys))]
-    return {key: (float(score.value), ends_of(score)) for key, score in zip(keys, averaged, strict=True)}
+    return dict(zip(product(label_sets, averages), scored(counts, scores, resamples, seed), strict=True))
 
 
 def _f1(matched: np.ndarray, invented: np.ndarray, missed: np.ndarray) -> np.ndarray:

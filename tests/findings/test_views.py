@@ -35,7 +35,6 @@ from metric_oracle.tables.comparison import compare
 from metric_oracle.tables.comparison_layout import layout
 from metric_oracle.tables.crg import score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert
-from metric_oracle.tables.views import crg_table, f1_table
 
 WIDTHS = pytest.mark.parametrize("width", [60, 80, 100, 120])
 
@@ -161,7 +160,7 @@ def test_crg_and_composite(rated, tmp_path, width):
         lines += [",".join([f"s{i}", *map(str, row)]) for i, row in enumerate(rng.integers(0, 2, (30, 3)))]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines))
     scored = score_crg(tmp_path / "r.csv", tmp_path / "p.csv", uncertain="blank", resamples=200)
-    text = shown(width, crg_table(scored))
+    text = shown(width, *scored.view())
     for record in scored.records():
         whole(text, [str(record[name]) for name in ("tp", "fn", "fp", "tn") if record[name] is not None])
     whole(text, [f"{scored.score:.4f}", f"{scored.interval.low:.4f}", f"{scored.interval.high:.4f}"])
@@ -187,7 +186,7 @@ def test_metrics_f1_agreement_and_survey(rated, corpus, width):
     whole(text, [f"{record['metric']} ↓" for record in records if record["better"] == "lower" and not record["also"]])
 
     scored = score_f1_chexbert(corpus["test_labels"], corpus["test_labels"], resamples=100)
-    text = shown(width, f1_table(scored))
+    text = shown(width, *scored.view())
     whole(text, [f"{value:.4f}" for value, _ in scored.values.values()])
 
     found = agreement(rated.long, resamples=100)

@@ -10,10 +10,8 @@ from rich.console import Console
 
 from metric_oracle.corpora.vectors import LABELS, read_label_table
 from metric_oracle.errors import InputError
-from metric_oracle.findings.results import Results
 from metric_oracle.findings.writing import check_out
 from metric_oracle.tables.crg import parse_levels, score_crg
-from metric_oracle.tables.views import crg_table
 
 COUNTS = {"RadFM": (550, 9985, 1766, 42401, 0.335), "CT2Rep": (1561, 8974, 1804, 42363, 0.359),
           "CT-CHAT": (2224, 8311, 3081, 41086, 0.368), "Merlin": (1504, 9031, 2694, 41473, 0.352)}  # fmt: skip
@@ -117,9 +115,8 @@ def test_other_columns_that_are_no_labels(tmp_path):
 def test_files_written_and_read(tmp_path):
     reference = write(tmp_path / "r.csv", "ab", ["x", "y"], [(1, 0), (0, 1)])
     scored = score_crg(reference, reference, uncertain="blank")
-    results = Results(scored.table, scored.signature)
     for ending in ("parquet", "csv", "jsonl"):
-        results.write(tmp_path / f"o.{ending}")
+        scored.write(tmp_path / f"o.{ending}")
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows == scored.table.to_pylist()
     for ending in ("csv", "jsonl"):
@@ -130,7 +127,8 @@ def test_files_written_and_read(tmp_path):
 def test_the_table_for_people(tmp_path):
     reference = write(tmp_path / "r.csv", "ab", ["[red]x", "y"], [(1, 0), (0, 1)])
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(crg_table(score_crg(reference, reference, uncertain="blank")))
+    for part in score_crg(reference, reference, uncertain="blank").view():
+        console.print(part)
     text = console.export_text()
     assert "[red]x" in text
     assert re.search(r"labels: all +2 +0 +0 +2 +1\.0000 +\[1\.0000 1\.0000\]", text)

@@ -1,0 +1,107 @@
+"""Scores of predicted labels against reference labels: the join of two tables, intervals over reports, the result."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.vectors import LabelTable
+from metric_oracle.errors import InputError
+from metric_oracle.files import sha256
+from metric_oracle.findings.finding import Finding
+from metric_oracle.sources.labels import LabelSets
+from metric_oracle.statistics import FEW, Array, Interval, Resampled, resample_means, varies
+
+# For each policy on uncertain labels: whether the classes 0 blank, 1 positive, 2 negative and 3 uncertain are positive.
+IS_POSITIVE = {
+    "positive": (False, True, False, True),
+    "negative": (False, True, False, False),
+    "blank": (False, True, False, False),
+}
+
+
+class Scored(NamedTuple):
+    """A score of a test set."""
+
+    value: float
+    interval: Interval  # by the BCa bootstrap over reports
+
+
+class LabelScores(Finding):
+    """Base of the scores of predicted labels; a signature has the entries of `files_of`."""
+
+    @property
+    def table(self) -> pa.Table:
+        """The numbers."""
+        return self.numbers
+
+    @property
+    def reports(self) -> int:
+        """Number of reference reports. Each has a prediction."""
+        return int(self.signature["reference"]["reports"])
+
+    @property
+    def unused(self) -> int:
+        """Number of predictions without a reference."""
+        return int(self.signature["predicted"]["reports"]) - self.reports
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        too_few = f"Fewer than {FEW} reports ({self.reports}): the intervals are too short."
+        return [too_few] if self.reports < FEW else []
+
+
+def rows_of_predictions(
+    references: LabelTable | LabelSets, predictions: LabelTable | LabelSets, predicted: str | Path
+) -> list[int]:
+    """Return, for each reference report, the row of its prediction; `predicted` is the file of the predictions.
+
+    Raise InputError if a reference report has no prediction.
+    """
+    row_of_id = {key: row for row, key in enumerate(predictions.ids)}
+    lacking = [key for key in references.ids if key not in row_of_id]
+    if lacking:
+        raise InputError(
+            f"{predicted} has no labels for {len(lacking)} of {len(references.ids)} reference reports "
+            f"({shown_names(lacking[:3])}).",
+            "Add them, or leave these reports out of the reference.",
+        )
+    return [row_of_id[key] for key in references.ids]
+
+
+def files_of(
+    reference: str | Path,
+    references: LabelTable | LabelSets,
+    predicted: str | Path,
+    predictions: LabelTable | LabelSets,
+) -> dict[str, Any]:
+    """Return the signature's entries for both files: name, checksum and number of reports."""
+    sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
+    return {
+        side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
+        for side, (path, table) in sides.items()
+    }
+
+
+def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, seed: int) -> list[Scored]:
+    """Return S scores of a test set, each with its interval.
+
+    `counts`, float64[C, n], are those of each of n reports; `formula` returns the scores, float64[..., S], from mean
+    counts, float64[..., C].
+    """
+    if counts.shape[1] < 2:  # a single report cannot be resampled; two copies of it give a degenerate interval
+        counts = np.repeat(counts, 2, axis=1)
+    scores = resample_means(counts, resamples, seed).map(formula)
+    parts = [scores.map(partial(np.take, indices=place, axis=-1)) for place in range(scores.value.shape[-1])]
+    return [Scored(float(part.value), _interval(part)) for part in parts]
+
+
+def _interval(score: Resampled) -> Interval:
+    """Return the interval of a score of a test set; if all resamples have one score, a degenerate one at that score."""
+    if not varies(score.resampled):
+        return Interval(float(score.value), float(score.value), degenerate=True)
+    return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)
