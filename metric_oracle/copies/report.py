@@ -427,7 +427,7 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
 
 
 def _say(reports: Reports, side: AttachedReports) -> None:
-    """Warn about reports that were left out."""
+    """Warn about the reports that reading them left out; `side` says where warnings go."""
     if reports.left_out:
         say(reports.left_out, side.models.get("tell"))
 
@@ -481,7 +481,7 @@ def lines_of(numbers: Measured) -> dict[str, Line]:
 
 
 def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[tuple[str, str], Cell]:
-    """Return all cells; with human reports the studies of all sets are drawn together."""
+    """Return all cells by set and line, see `Overlap`; with human reports the studies of all sets are drawn together."""
     lines = {name: lines_of(numbers) for name, numbers in measured.items()}
     alike = [list(measured)] if HUMAN in measured else [[name] for name in measured]
     cells = {}
@@ -504,7 +504,7 @@ def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[
 
 
 def _slice(begin: int, size: int, value: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return a function that passes `size` columns from `begin` on to `value`."""
+    """Return `value` as a function of all columns, of which it takes those from `begin` to `begin + size`."""
     return lambda means: value(means[..., begin : begin + size])
 
 
@@ -514,7 +514,7 @@ def _means(columns: Array, resamples: int, seed: int) -> Resampled:
 
 
 def _interval(part: Resampled, method: str) -> Interval | None:
-    """Return the interval of one line."""
+    """Return the interval of one line by `method`; None if the value is not finite."""
     if not np.isfinite(part.value):
         return None
     if not varies(part.resampled):

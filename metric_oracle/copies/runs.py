@@ -23,20 +23,13 @@ class Runs(NamedTuple):
 
 
 def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramIndex], order: int) -> Runs:
-    """Find the longest shared run of each sequence with a row that has it, and the n-grams that the corpus has.
+    """Find the longest run of words that each report shares with a row of the corpus, and the shared n-grams.
+
+    `sequences` has the words of each report, `corpora` the words of each shard, `order` is the n of the n-grams.
 
     A run of n words is shared only if its first n - 1 words are. So the runs grow by one word in each pass, and a pass
     reads only the places of the corpus that still match: linear in the corpus for two words, and less for each further
     word. The passes end with the longest run that is shared.
-
-    Parameters
-    ----------
-    sequences : sequence of tuple of str
-        Words of each report.
-    corpora : sequence of NgramIndex
-        Word sequences of the corpus, one for each shard.
-    order : int
-        n of the n-grams.
     """
     ptr = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([len(words) for words in sequences], out=ptr[1:])

@@ -31,14 +31,7 @@ def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Inp
 
 
 class RowScores:
-    """Scores of anchors with corpus rows, by the metric of a search.
-
-    Parameters
-    ----------
-    planned : SearchPlan
-    anchors : Inputs
-        Reports that are rows of one shard.
-    """
+    """Scores of anchors, which are rows of one shard, with corpus rows, by the metric of a search."""
 
     def __init__(self, planned: SearchPlan, anchors: Inputs) -> None:
         self._planned, self.representation = planned, planned.representation
@@ -94,20 +87,8 @@ def left_out(
 ) -> dict[str, int]:
     """Count the candidates of anchors by the first rule that leaves them out, in the order in which rules apply.
 
-    Parameters
-    ----------
-    planned : SearchPlan
-    selection : Selection
-    k : int
-    rows : int64[n]
-        Anchors, ascending.
-    positives : int64[m], int64[m]
-        Rows of anchors and of their positives, ascending anchors.
-
-    Returns
-    -------
-    dict
-        ``candidates``, a count for each rule, ``after the k best`` (``not drawn`` at random), and ``listed``.
+    `rows` are the anchors, ascending, and `positives` the rows of anchors, ascending, and of their positives. The
+    counts are ``candidates``, one for each rule, ``after the k best`` (``not drawn`` at random), and ``listed``.
     """
     counts: dict[str, int] = {}
     for of_shard, inputs in anchors_of(planned.index, rows):

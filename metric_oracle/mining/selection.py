@@ -139,16 +139,10 @@ def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dic
 def kept(
     selection: Selection, anchor: np.ndarray, candidate: np.ndarray, rank: np.ndarray, fits: np.ndarray, k: int
 ) -> np.ndarray:
-    """Return which lines of lists are kept: bool[n].
+    """Return which lines of lists are kept, at most k of each list: bool[n].
 
-    Parameters
-    ----------
-    selection : Selection
-    anchor, candidate, rank : int64[n]
-        Rows and rank of each line, list after list, best first.
-    fits : bool[n]
-        Whether the score of a line is allowed.
-    k : int
+    Lines stand list after list, best first: `anchor` and `candidate` are their rows, `rank` their rank from 1, and
+    `fits` says whether their score is allowed.
     """
     last = np.inf if selection.range_max is None else selection.range_max
     lines = np.flatnonzero(fits & (rank > selection.range_min) & (rank <= last))

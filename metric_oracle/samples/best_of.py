@@ -269,15 +269,8 @@ def _first(values: Sequence[float] | Array) -> int:
 def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | None) -> dict[str, list[int]]:
     """Return, for each selector (a rule that chooses one sample), the index of its choice in each study.
 
-    The first of equal samples is chosen.
-
-    Parameters
-    ----------
-    samples : Samples
-    consensus : dict of str to list of int
-        Metric -> index of the sample that the consensus under the metric chooses, for each study.
-    column : str or None
-        Name of the column whose numbers are in `samples.values`; None if there is none.
+    The first of equal samples is chosen. `consensus` has, by metric, the index that the consensus chooses in each
+    study; `column` is the name of the column that `samples.values` holds, or None.
     """
     places_by_selector = {"first sample": [0] * len(samples.ids)}
     if samples.logprobs is not None:
@@ -492,7 +485,10 @@ def _taken(samples: Samples, places: Sequence[int]) -> Samples:
 
 
 def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any]]:
-    """Return a row for each n: the mean over the studies that have at least n samples, two or more."""
+    """Return a row for each n = 1, 2, 4, ...: the mean over the studies with n samples or more; `scores` by study.
+
+    There is no row for an n that fewer than two studies have.
+    """
     rows = []
     for n in points(max(map(len, scores))):
         values = np.array(
@@ -512,7 +508,10 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
 
 
 def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
-    """Return rows for the mean of all samples, for each selector, and for the best of all samples."""
+    """Return rows for the mean of all samples, for each selector, and for the best of all samples.
+
+    `scores` has float64[N] for each study, `chosen` what `chosen_by` returned.
+    """
     sign = 1 if record.higher_is_better else -1
     values = {MEAN: np.array([of_study.mean() for of_study in scores])}
     for name, places in chosen.items():

@@ -7,22 +7,11 @@ Array = npt.NDArray[np.float64]
 
 
 def weights(n_scores: int, n: int) -> Array:
-    """Return the probability that the i-th smallest of N scores is the greatest of n drawn without replacement.
+    """Return the probability that the i-th smallest of N scores is the greatest of n drawn: float64[N], 1 <= n <= N.
 
-    It is C(i - 1, n - 1) / C(N, n), the estimator behind pass@k (Chen et al., arXiv 2107.03374). Each is computed from
-    the one above it by a ratio, without factorials: n / N for the greatest, times (i - n) / (i - 1) for the next.
-
-    Parameters
-    ----------
-    n_scores : int
-        N, at least n.
-    n : int
-        Number of scores drawn, at least 1.
-
-    Returns
-    -------
-    float64[N]
-        From the smallest score to the greatest; they add up to 1 but for rounding.
+    Scores are drawn without replacement. It is C(i - 1, n - 1) / C(N, n), the estimator behind pass@k (Chen et al.,
+    arXiv 2107.03374). Each is computed from the one above it by a ratio, without factorials: n / N for the greatest,
+    times (i - n) / (i - 1) for the next.
     """
     weight = np.zeros(n_scores)
     weight[-1] = n / n_scores

@@ -639,7 +639,7 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending, monkeypatc
     missing = scores.table.set_column(1, "bleu-2", pa.array([float("nan")] * scores.table.num_rows))
     Scores(missing, scores.signature).write(tmp_path / f"missing{ending}")
     assert read_scores(tmp_path / f"missing{ending}").table["bleu-2"].null_count == missing.num_rows
-    monkeypatch.setattr("metric_oracle.findings.results.without_nan", lambda table: table)  # as others write
+    monkeypatch.setattr("metric_oracle.findings.writing.without_nan", lambda table: table)  # as others write
     path = tmp_path / f"s{ending}"
     foreign = r"^scores must be a file that score wrote, with its signature; got .*, which is another "
     with pytest.raises(InputError, match=r"^scores must be an existing file; got .*\. Write one with oracle score\."):
