@@ -481,7 +481,7 @@ def lines_of(numbers: Measured) -> dict[str, Line]:
 
 
 def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[tuple[str, str], Cell]:
-    """Return all cells by set and line, see `Overlap`; with human reports the studies of all sets are drawn together."""
+    """Return all cells by set and line; with human reports the studies of all sets are drawn together."""
     lines = {name: lines_of(numbers) for name, numbers in measured.items()}
     alike = [list(measured)] if HUMAN in measured else [[name] for name in measured]
     cells = {}

@@ -12,18 +12,10 @@ _HEX = 8  # characters of a checksum
 
 
 def short_signature(signature: Mapping[str, Any]) -> str:
-    """Return the one-line signature of a result. The full signature is in its file.
+    """Return the one-line form of the full signature of any result, which is in its file.
 
-    Parameters
-    ----------
-    signature : mapping
-        Full signature of a search, a baseline, scores, a table, or a comparison with radiologists.
-
-    Returns
-    -------
-    str
-        Parts joined by ``|``: metric or command, published tool with equal numbers, settings, section, the first 8
-        characters of the checksums of index, references and ratings, bootstrap, version.
+    Its parts, joined by ``|``, are metric or command, published tool with equal numbers, settings, section, the first
+    8 characters of the checksums of index, references and ratings, bootstrap, and version.
     """
     return "|".join(re.sub(r"[\s|]+", "-", part) for part in _parts(signature) if part)
 

@@ -30,13 +30,8 @@ def one_line(text: str) -> Text:
 def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
     """Return the results of the first queries, then the mean of the best scores; for a baseline, of all scores.
 
-    Parameters
-    ----------
-    results : Results
-    texts : mapping of str to str
-        Id of a test report -> its text, which is shown above its results.
-    components : bool
-        Whether the components of the scores are shown.
+    `texts` has the text of test reports by id, which is shown above their results; `components` says whether the
+    components of the scores are shown.
     """
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
@@ -213,10 +208,8 @@ def _number(value: float) -> str:
 def metrics_view(records: Sequence[Mapping[str, str]]) -> list[Any]:
     """Return a view of the metrics that fits a screen: their names, grouped by what they read.
 
-    Parameters
-    ----------
-    records : sequence of mapping
-        ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals`` (published tool).
+    A record has ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals``
+    (published tool).
     """
     names_of: dict[str, list[str]] = {}
     for record in records:

@@ -254,7 +254,7 @@ def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tupl
 
 
 def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Return the blocks of anchors, each with the number of its shard and the corpus rows of its anchors."""
+    """Cut anchors, ascending rows, into blocks of at most BLOCK within a shard: (number of the shard, rows)."""
     blocks = []
     for place, shard in enumerate(index.shards()):
         first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
