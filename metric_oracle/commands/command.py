@@ -29,22 +29,12 @@ def command(
     plot: bool = False,
     needs_out: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    r"""Register a function as a command.
+    r"""Register a function as the command `name`.
 
-    The options --out, --plot, --format and --quiet are added to the parameters of the function, which receives them as
-    the parameter `to`, a `Destination`.
-
-    Parameters
-    ----------
-    app : Typer
-    name : str
-        Name of the command.
-    *examples : str
-        Command lines that the help shows. Lines longer than 78 characters are continued after ``\\`` and a line break.
-    endings, formats : sequences of str
-        Endings that --out accepts and formats that --format accepts; without any there is no such option.
-    plot : bool
-        Whether the command can draw a figure: adds --plot.
+    The help shows the command lines in `examples`, those over 78 characters broken after ``\``. Options are added to
+    those of the function, which gets them as its parameter `to`, a `Destination`: --quiet; --out, which accepts
+    `endings`, and --format, which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help
+    does not say that the result is printed without --out.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,21 +59,22 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
-        app.command(name, cls=Command, epilog=_epilog(examples))(run)
+        lines = [line.strip() for example in examples for line in example.split("\n")]
+        app.command(name, cls=Command, epilog="\n".join(lines).replace("[", r"\["))(run)  # brackets escaped for Rich
         return body
 
     return register
 
 
 def _without_dots(value: Any) -> Any:
-    """Return paths such as "." and ".." in full, because a message would end with two or three full stops."""
+    """Return a value or a list of values; paths such as ".." are made absolute, since a message would end in dots."""
     if isinstance(value, list):
         return [_without_dots(item) for item in value]
     return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
 def _added(endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out: bool) -> list[inspect.Parameter]:
-    """Return the parameters of the options that every command gets."""
+    """Return the parameters for the options that `command` adds."""
     kinds: list[tuple[str, Any, Any]] = []
     if endings:
         kinds.append(("out", Annotated[Path | None, options.out(endings, is_needed=needs_out)], None))
@@ -135,7 +126,7 @@ def _resolved(annotation: Any) -> Any:
 
 
 def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
-    """Return an option group with the values that were given for its fields."""
+    """Return an instance of the dataclass `group`, each field from `given` by its name; a field may be a group, too."""
     return group(
         **{
             f.name: _gathered(f.type, given) if inspect.isclass(f.type) and is_dataclass(f.type) else given[f.name]
@@ -145,7 +136,7 @@ def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield every value that may be an input file; of NAME=FILE also the part after the equals sign."""
+    """Yield, as text, every value in `given` that may be an input file, and the part after its equals sign or None."""
     for name, value in given.items():
         if name not in OUTPUTS:
             for item in value if isinstance(value, list) else [value]:
@@ -166,10 +157,7 @@ def _check_paths(parameters: Sequence[inspect.Parameter], given: Mapping[str, An
 def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
     """Return the names given with --metric, repeated or separated by commas; None if the option was not given.
 
-    Raises
-    ------
-    InputError
-        If a name is not in the registry.
+    Raise InputError if a name is not in the registry.
     """
     if metrics is None:
         return None
@@ -202,18 +190,9 @@ def one_metric(metrics: Sequence[str]) -> str:
 def named(
     texts: Sequence[str] | None, argument: str, form: str = "NAME=FILE", mark: str = "=", *, repeatable: bool = False
 ) -> list[tuple[str, str]]:
-    """Split arguments such as NAME=FILE into pairs of strings.
+    """Return values such as NAME=FILE of the option `argument` as pairs, split at the first `mark`; None has no pair.
 
-    Parameters
-    ----------
-    texts : sequence of str or None
-        The arguments; None is the same as none.
-    argument, form : str
-        Name of the option and its form, such as NAME=FILE, for error messages.
-    mark : str
-        Separator of the two parts; the first occurrence counts.
-    repeatable : bool
-        Whether a name may occur several times.
+    Raise InputError unless each value has the form, and each name comes once or is `repeatable`.
     """
     pairs: list[tuple[str, str]] = []
     for text in texts or ():
@@ -234,7 +213,7 @@ def named(
 
 
 def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
-    """Split arguments such as NAME=FILE or FILE, whose name is then that of the file without its ending."""
+    """Return values [NAME=]FILE of `argument` as pairs; by default the name is that of the file without its ending."""
     pairs = []
     for text in texts:
         name, mark, path = text.partition("=")
@@ -255,12 +234,6 @@ def _paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-def _epilog(examples: Sequence[str]) -> str:
-    """Return the examples as lines for the end of the help, with brackets escaped for Rich."""
-    lines = [line.strip() for example in examples for line in example.split("\n")]
-    return "\n".join(lines).replace("[", r"\[")
-
-
 def used(group: Any, usual: Any = None) -> dict[str, Any]:
-    """Return the values of an option group that were given: those that differ from `usual`, or from None."""
+    """Return the values of an option group by their names, without those that are as in `usual`, or else None."""
     return {name: value for name, value in given(group).items() if value != getattr(usual, name, None)}

@@ -21,14 +21,17 @@ from metric_oracle.errors import InputError, not_installed, option
 
 
 def check_installed(files: Any, *models: object) -> None:
-    """Raise BackendError if a model that the command runs needs PyTorch or transformers, and it is not installed."""
+    """Raise BackendError if a model in the option group `files`, or one of `models`, needs a library that is missing.
+
+    A model that is None is not given.
+    """
     from metric_oracle import api
 
     api.check_installed([*api.named_models(given(files)), *models])
 
 
 def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
-    """Raise InputError if options of a file were given, which itself was not; `other` is another way out."""
+    """Raise InputError if `options` of a file are given but not the file, `argument`; `other` ends the next step."""
     names = [option(name) for name in options]
     if names:
         raise InputError(
@@ -62,9 +65,10 @@ def check_web() -> None:
 def load_tests(
     queries: Path | str, inputs: Inputs, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()
 ) -> Any:
-    """Read test reports, from a file or one text, with their sources; print what was recognised and left out.
+    """Return the test reports in a file (a path) or one text, with their sources; print what was recognised.
 
-    By default their section is that of `results`, which are indexes or results. `metrics` will read the reports.
+    By default their section is that of `results`, which are indexes or results. `keep` names columns to read; a note
+    says which reports have no word for one of `metrics`.
     """
     from metric_oracle import api
 
@@ -106,7 +110,7 @@ def given_options(inputs: Inputs) -> dict[str, Any]:
 
 
 def written(file: Path, of_file: PredictedReading, reading: Reading, **options: Any) -> Any:
-    """Return the reports of a model, with `options` of `api.reports`; see `_of_both` for `reading`."""
+    """Return the reports of a model, with further options of `api.reports`; `reading` is that of the references."""
     from metric_oracle import api
 
     own = {name.removeprefix("predicted_"): value for name, value in used(of_file, PredictedReading()).items()}
@@ -116,9 +120,10 @@ def written(file: Path, of_file: PredictedReading, reading: Reading, **options: 
 def written_by(
     files: Sequence[tuple[str, str]], of_files: ModelsReading, reading: Reading, sources: Any = None
 ) -> dict[str, Any]:
-    """Return the reports of each model, from options of form [NAME=]VALUE, and NAME=FILE for their sources.
+    """Return the reports of each model by its name, from pairs of a name and a file.
 
-    See `_of_both` for `reading`.
+    The options in `of_files` have the form [NAME=]VALUE, those of the group `sources` NAME=FILE. `reading` is that of
+    the references.
     """
     from metric_oracle import api
 
@@ -157,7 +162,10 @@ def written_by(
 
 
 def _of_both(file: Path, own: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """Return the options of the references that apply to a model's file: those of text files, the split of its ids."""
+    """Return the options of the references that apply to a model's file, too: of text files, and the split of its ids.
+
+    `own` are the options of the file itself.
+    """
     from metric_oracle import api
 
     both = {name: getattr(reading, name) for name in api.text_options(file)}

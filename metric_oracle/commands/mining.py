@@ -85,7 +85,7 @@ def pairs(
     corpus = None if index is None else api.open_index(index)
     with progress("blocks") as step:
         written = write(positives, negatives, shape=shape, out=out, index=corpus, progress=step)
-    _report(to, written.counts, written.summary())
+    _deliver(to, partial(_view, written.counts), written.counts, written.summary())
 
 
 def report(to: Destination, mined: Any) -> None:
@@ -103,12 +103,8 @@ def report(to: Destination, mined: Any) -> None:
     _deliver(to, view, mined.lines, mined.summary())
 
 
-def _report(to: Destination, lines: Any, summary: str) -> None:
-    """Print that a file was written, with `summary`, and its counts by name (`lines`), as a table or as JSON."""
-    _deliver(to, partial(_view, lines), lines, summary)
-
-
 def _deliver(to: Destination, view: Any, lines: Any, summary: str) -> None:
+    """Print that a file was written, with `summary`, and its numbers by name: what `view` returns, or JSON."""
     to.deliver(view, {"jsonl": lambda: [json.dumps(lines)]}, summary, lambda path: None, view)
 
 

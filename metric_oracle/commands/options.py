@@ -42,7 +42,7 @@ FORMATS = ("table", "jsonl", "csv", "md", "tex")
 
 @dataclass(frozen=True)
 class OneOf:
-    """Annotation of an option: the values that it accepts."""
+    """Annotation of an option that accepts one of a few values."""
 
     values: tuple[str, ...]
 
@@ -748,13 +748,10 @@ PredictedTextColumn = Annotated[
 
 
 def _source_options(prefix: str) -> dict[str, Any]:
-    """Return the options for the sources in the registry, by the names of their arguments.
+    """Return the options for the sources in the registry, by the names of their arguments with the prefix.
 
-    Parameters
-    ----------
-    prefix : {"", "predicted_", "model_"}
-        Whether they belong to the reports that a command reads, to predictions, or to the models of a study. Those of
-        a study take NAME=FILE, for the model NAME.
+    It is "" for the reports that a command reads, "predicted_" for predictions, and "model_" for the models of a study,
+    whose options take NAME=FILE.
     """
     options: dict[str, Any] = {}
     for record in ATTACHED:

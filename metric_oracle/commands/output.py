@@ -74,13 +74,13 @@ def error(line: str) -> None:
 class Destination:
     """Destination of a command's result: the values of --out, --plot and --format."""
 
-    out: Path | None = None  # values of --out and --plot
-    plot: Path | None = None
+    out: Path | None = None  # value of --out
+    plot: Path | None = None  # value of --plot
     form: str | None = None  # value of --format
-    inputs: Sequence[Any] = ()  # values of the command's arguments, none of which may be overwritten
+    inputs: Sequence[Any] = ()  # values that may be paths of inputs, or None; no input may be overwritten
 
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
-        """Raise unless the result can be written and printed in this form without overwriting an input."""
+        """Raise InputError unless --out, --plot and --format suit the command and would overwrite no input."""
         if self.form is not None and self.form not in formats:
             raise InputError("format", f"must be one of {', '.join(formats)} here", repr(self.form), "Choose one.")
         if self.out is not None and endings:
@@ -106,20 +106,11 @@ class Destination:
         write: Callable[[Path], object] | None = None,
         brief: Callable[[], Iterable[Any]] | None = None,
     ) -> None:
-        """Write a result to the file of --out, or print it.
+        """Write a result to the file of --out with `write`, and print `summary`; or print the result.
 
-        Parameters
-        ----------
-        view : function
-            Returns the renderables of Rich that show the result on a terminal.
-        texts : mapping of str to function
-            For each format, a function that returns its lines, without line ends.
-        summary : str
-            One line, printed when the result is written to a file.
-        write : function, optional
-            Writes the result to a path.
-        brief : function, optional
-            Returns the renderables to show when the result is written to a file, unless --format or --quiet is given.
+        `view` returns what Rich shows on a terminal; `texts` has, for each format, a function that returns its lines
+        without line ends. With --out the result is also printed if --format is given; otherwise `brief` returns what is
+        shown, unless --quiet is given.
         """
         if self.out is not None and write is not None:
             write(self.out)
@@ -156,7 +147,7 @@ def _console(**settings: Any) -> Any:
 
 
 def signed(signature: Mapping[str, Any]) -> Any:
-    """Return the signature line, which is shown under a table."""
+    """Return the short form of a signature as a line to show under a table."""
     from rich.text import Text
 
     from metric_oracle.findings.signature import signature_line
@@ -191,7 +182,7 @@ def deliver_results(
     summary: str,
     write: Callable[[Path], object] | None = None,
 ) -> None:
-    """Deliver a result with a table and a method that writes it, such as `Results` and `Scores`."""
+    """Deliver a result with a `table` and a method `write`, such as `Results` and `Scores`; `write` replaces it."""
     to.deliver(view, table_lines(results), summary, write or results.write)
 
 

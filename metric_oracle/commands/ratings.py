@@ -201,7 +201,7 @@ def agreement(
 
 
 def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any) -> None:
-    """Deliver tables: as in a paper on a terminal, in Markdown and in LaTeX; all numbers in other formats."""
+    """Deliver a result: on a terminal the tables `shown`; in Markdown and LaTeX `every` table; otherwise `numbers`."""
     from metric_oracle import api
     from metric_oracle.findings.finding import write_tables
     from metric_oracle.findings.signature import sources_line

@@ -165,7 +165,7 @@ def table(
 
 
 def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
-    """Return the files or scores of each name."""
+    """Return, for each name, the list of files or scores that are paired with it."""
     groups: dict[str, list[Any]] = {}
     for name, file in pairs:
         groups.setdefault(name, []).append(file)

@@ -208,7 +208,7 @@ def check_encoder(plan: Any, queries: Path | str, inputs: o.Inputs) -> None:
 
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
-    """Show or write the results of a search or a baseline."""
+    """Show or write the results of a search or a baseline, under the texts of their test reports `batch`, if given."""
 
     def view() -> list[Any]:
         from metric_oracle.findings.views import answers_table

@@ -60,14 +60,8 @@ def new_token() -> str:
 def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]) -> Starlette:
     """Return an application that applies the checks of this module to every route, and serves ``/static``.
 
-    Parameters
-    ----------
-    routes : sequence of Starlette routes
-        Handlers find the name of the token's owner in ``request.state.guest``.
-    port : int
-        Port that the server listens on. Requests that name another port are refused.
-    guests : mapping of str to str
-        Token -> name of its owner. The address ``/?token=...`` stores the token in a cookie.
+    Requests must name this port, and carry a token of `guests`, which has the name of its owner; handlers find the name
+    in ``request.state.guest``. The address ``/?token=...`` stores the token in a cookie.
     """
     static = Mount("/static", StaticFiles(directory=STATIC))
     return Starlette(
@@ -203,10 +197,7 @@ _PARSERS: dict[str, Callable[[bytes], Any]] = {
 async def posted(request: Request) -> dict[str, Any]:
     """Return the content of a POST request: a JSON object, or the fields of a form.
 
-    Raises
-    ------
-    InputError
-        If the content is larger than 1 MiB, or not of one of these kinds.
+    Raise InputError if it is larger than 1 MiB, or not of one of these kinds.
     """
     body = bytearray()
     async for chunk in request.stream():
@@ -224,13 +215,7 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on the loopback address only.
-
-    Parameters
-    ----------
-    port : int
-        0 for a free one.
-    """
+    """Return a socket that listens on the loopback address only, at a port or, for 0, at a free one."""
     try:
         if 0 <= port < 1 << 16:
             return socket.create_server((HOST, port))
