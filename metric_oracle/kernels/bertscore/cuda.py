@@ -31,6 +31,7 @@ from metric_oracle.kernels.bertscore.cpu import (
 )
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.projections import (
+    COLUMNS,
     REACH,
     Block,
     Piece,
@@ -48,7 +49,6 @@ WIDTH, LEAST_WIDTH = 128, 16  # of a code: coordinates of a projection, and the 
 SAMPLE = 1 << 17  # tokens from which the basis is made
 BLOCK = 1 << 16  # tokens of an upload
 CELLS = 1 << 26  # bounds at once, 512 MB; halved where the device has no room
-COLUMNS = 32  # query tokens of a product; the codes of a query are padded to a multiple of it
 AHEAD = 256  # queries of a search that a device bounds together, for all threads
 ENTRIES = 1 << 22  # limit of their lists, 50 MB: fewer queries for a large k
 LISTED = 256  # items of a query that the host gets first

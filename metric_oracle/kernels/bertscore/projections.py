@@ -13,6 +13,7 @@ from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 
 EXACT = gamma(2 * WIDEST + 4 * LONGEST, FLOAT64)  # of scores in float64, and far above what bounds lose in it
+COLUMNS = 32  # query tokens of a product; the codes of a query are padded to a multiple of it
 REACH = 1.0 + 2.0**-8  # a code's length at most: 1, but for rounding to float16
 
 

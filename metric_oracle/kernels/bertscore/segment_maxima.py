@@ -7,7 +7,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from metric_oracle.kernels.bertscore.cuda import COLUMNS
+from metric_oracle.kernels.bertscore.projections import COLUMNS
 
 LEAST_ROWS = 16  # fewest rows of a product on tensor cores
 MOST_ROWS = 1 << 10  # most tokens of a document; with more, registers spill and shared memory is too small

@@ -20,7 +20,7 @@ than the last one that it listed. A *signed* score is one multiplied by -1 if lo
 """
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,7 @@ from metric_oracle.kernels.topk.candidates import Candidates, put_best
 from metric_oracle.kernels.topk.cpu import Best
 from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.retrieval.joint.conditions import OPERATORS
-
-if TYPE_CHECKING:
-    from metric_oracle.retrieval.joint.cpu import Backend
+from metric_oracle.retrieval.joint.terms import Terms
 
 FEW = 1024  # most candidates of a query that are scored pair by pair without a search
 DISTINCT = 4096  # most documents of a metric whose scores with a query are kept
@@ -53,15 +51,13 @@ class Workspace(NamedTuple):
 class Block:
     """A search under conditions, whose queries are answered in blocks; results are written to `answers`."""
 
-    def __init__(
-        self, backend: "Backend", corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace
-    ) -> None:
-        self.backend, self.corpus, self.batch, self.k, self.workspace = backend, corpus, batch, k, workspace
-        self.sign = 1.0 if backend.terms[backend.ordered[0]].metric.higher_is_better else -1.0
+    def __init__(self, metrics: Terms, corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace) -> None:
+        self.metrics, self.corpus, self.batch, self.k, self.workspace = metrics, corpus, batch, k, workspace
+        self.sign = 1.0 if metrics.terms[metrics.ordered[0]].metric.higher_is_better else -1.0
         self.answers = answers._replace(limit=self.sign * answers.limit)
         self.n_documents = len(corpus.row_ptr) - 1
-        self.few = [name for name in backend.terms if self._is_of_few(name)]  # metrics of few documents
-        self.conditions = sorted(backend.conditions, key=lambda one: one[0] not in self.few)
+        self.few = [name for name in metrics.terms if self._is_of_few(name)]  # metrics of few documents
+        self.conditions = sorted(metrics.conditions, key=lambda one: one[0] not in self.few)
 
     def search(self, queries: np.ndarray) -> None:
         """Write the k best rows of the distinct queries `queries`, ascending numbers, into `self.answers`."""
@@ -87,9 +83,9 @@ class Block:
         for q, (_, kind, of_kind), is_chosen in zip(queries.tolist(), candidates, chosen, strict=True):
             if is_chosen:
                 key = "candidates", kind, self.batch.of(q, kind)  # many queries have the same labels
-                if key not in self.backend.kept:
-                    self.backend.kept[key] = self._combinations(kind, of_kind)[1]
-                documents.append(self.backend.kept[key])
+                if key not in self.metrics.kept:
+                    self.metrics.kept[key] = self._combinations(kind, of_kind)[1]
+                documents.append(self.metrics.kept[key])
         query = np.repeat(queries[chosen], [len(one) for one in documents])
         self._put(queries[chosen], query, np.concatenate(documents), np.full(len(documents), -np.inf))
         return queries[~chosen]
@@ -99,11 +95,11 @@ class Block:
 
         Return the numbers of the other queries.
         """
-        for name, symbol, value in self.backend.conditions:
-            better = ">" if self.backend.terms[name].metric.higher_is_better else "<"
-            if symbol[0] != better or name in self.backend.ordered or not self._may_list(name, RANGE):
+        for name, symbol, value in self.metrics.conditions:
+            better = ">" if self.metrics.terms[name].metric.higher_is_better else "<"
+            if symbol[0] != better or name in self.metrics.ordered or not self._may_list(name, RANGE):
                 continue
-            n, n_whole = tried = self.backend.kept.setdefault(("tried", name), [0, 0])
+            n, n_whole = tried = self.metrics.kept.setdefault(("tried", name), [0, 0])
             if len(queries) and (n < SAMPLE or 2 * n_whole >= n):
                 query, document, last = self._listed(name, queries, RANGE, np.full(len(queries), value))
                 whole = ~np.isfinite(last)
@@ -118,7 +114,7 @@ class Block:
 
         Return the numbers of the queries whose results would need too long a list.
         """
-        ordered = self.backend.ordered
+        ordered = self.metrics.ordered
         many = [name for name in ordered if name not in self.few]
         if len(many) != 1:
             return queries
@@ -164,18 +160,18 @@ class Block:
             if error:
                 unsure = np.flatnonzero(np.abs(scores - value) <= error)
                 scores[unsure] = self._exact(name, q, unsure)
-            own = self.corpus.document_of[self.backend.kind(name)][documents]
+            own = self.corpus.document_of[self.metrics.kind(name)][documents]
             documents = documents[OPERATORS[symbol](scores[own], value)]
         sums, size, error = np.zeros(len(documents)), 0.0, 0.0
-        for name in self.backend.ordered:
+        for name in self.metrics.ordered:
             scores, of_scores = self._bounded(name, q)
-            sums += scores[self.corpus.document_of[self.backend.kind(name)][documents]]
+            sums += scores[self.corpus.document_of[self.metrics.kind(name)][documents]]
             size, error = size + float(np.abs(scores).max(initial=0.0)), error + of_scores
         n = self.answers.exclusion.n_documents(q, self.k)
         if len(documents) <= n:
             return documents
         if error:
-            error += gamma(2 * len(self.backend.ordered), FLOAT64) * size
+            error += gamma(2 * len(self.metrics.ordered), FLOAT64) * size
         sums *= self.sign
         return documents[sums >= np.partition(sums, len(sums) - n)[len(sums) - n] - 2.0 * error]
 
@@ -190,7 +186,7 @@ class Block:
             holds = OPERATORS[symbol](self._scores(name, query, document), value)
             query, document = query[holds], document[holds]
         scores = np.zeros(len(query))
-        for name in self.backend.ordered:
+        for name in self.metrics.ordered:
             scores += self._scores(name, query, document)
         ptr = np.append(np.searchsorted(query, queries), len(query))
         is_final = unseen == -np.inf
@@ -201,8 +197,8 @@ class Block:
     def _scores(self, name: str, query: np.ndarray, document: np.ndarray) -> np.ndarray:
         """Return the scores under the metric `name` of pairs that are sorted by query: float64[n]."""
         if name not in self.few:
-            return self.backend.of_metric(name, self.corpus, self.batch, query, document)
-        own = self.corpus.document_of[self.backend.kind(name)][document]
+            return self.metrics.of_metric(name, self.corpus, self.batch, query, document)
+        own = self.corpus.document_of[self.metrics.kind(name)][document]
         scores = np.empty(len(query))
         starts = np.flatnonzero(np.diff(query, prepend=-1)) if len(query) else query
         for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(query)], strict=False):
@@ -211,17 +207,17 @@ class Block:
 
     def _is_of_few(self, name: str) -> bool:
         """Return whether a metric has few distinct documents; see the docstring of the module."""
-        kind = self.backend.kind(name)
+        kind = self.metrics.kind(name)
         n = len(self.corpus.parts[name].row_ptr) - 1
-        error = self.backend.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[kind])
+        error = self.metrics.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[kind])
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
     def _whole(self, name: str, q: int) -> np.ndarray:
         """Return the scores of query q with all documents of a metric of few documents, computed once: float64[D]."""
-        key = "scores", name, self.batch.of(q, self.backend.kind(name))
-        if key not in self.backend.kept:
-            self.backend.kept[key] = self._bounded(name, q)[0]
-        return self.backend.kept[key]
+        key = "scores", name, self.batch.of(q, self.metrics.kind(name))
+        if key not in self.metrics.kept:
+            self.metrics.kept[key] = self._bounded(name, q)[0]
+        return self.metrics.kept[key]
 
     def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
         """Find the representation whose conditions on metrics of few documents leave query q the fewest candidates.
@@ -230,18 +226,18 @@ class Block:
         the conditions. The number is `ALL` if no condition is on a metric of few documents.
         """
         least = ALL, "", np.empty(0, np.int64)
-        for kind in dict.fromkeys(self.backend.kind(name) for name, *_ in self.conditions if name in self.few):
+        for kind in dict.fromkeys(self.metrics.kind(name) for name, *_ in self.conditions if name in self.few):
             key = "fulfilling", kind, self.batch.of(q, kind)
-            if key not in self.backend.kept:
+            if key not in self.metrics.kept:
                 holds = [
                     OPERATORS[symbol](self._whole(name, q), value)
                     for name, symbol, value in self.conditions
-                    if name in self.few and self.backend.kind(name) == kind
+                    if name in self.few and self.metrics.kind(name) == kind
                 ]
                 documents = np.flatnonzero(np.logical_and.reduce(holds))
                 ptr, _ = self._of_document(kind)
-                self.backend.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), kind, documents
-            least = min(least, self.backend.kept[key], key=lambda one: one[0])
+                self.metrics.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), kind, documents
+            least = min(least, self.metrics.kept[key], key=lambda one: one[0])
         return least
 
     def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
@@ -271,8 +267,8 @@ class Block:
         query, and documents are combinations. Others than those listed and those below the limit score no better than
         `last`, float64[Q]: the worst possible score if there are none.
         """
-        kernel, kind = self.backend.kernels[name], self.backend.kind(name)
-        sign = 1.0 if self.backend.terms[name].metric.higher_is_better else -1.0
+        kernel, kind = self.metrics.kernels[name], self.metrics.kind(name)
+        sign = 1.0 if self.metrics.terms[name].metric.higher_is_better else -1.0
         places, which = np.unique(self.batch.place[kind][queries], return_inverse=True)
         n = self._n_queries(kind)
         least = np.full(len(places), np.inf)  # of queries that are the same for the metric the least demanding
@@ -303,9 +299,9 @@ class Block:
     def _n_queries(self, kind: str) -> int:
         """Return the number of distinct queries of a representation."""
         key = "queries", kind
-        if key not in self.backend.kept:
-            self.backend.kept[key] = int(self.batch.place[kind].max()) + 1
-        return self.backend.kept[key]
+        if key not in self.metrics.kept:
+            self.metrics.kept[key] = int(self.batch.place[kind].max()) + 1
+        return self.metrics.kept[key]
 
     def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the combinations that contain each of the n documents of a representation, in one array, int64[D].
@@ -313,16 +309,16 @@ class Block:
         Before it, return where those of each document begin: int64[n + 1].
         """
         key = "combinations", kind
-        if key not in self.backend.kept:
+        if key not in self.metrics.kept:
             own = self.corpus.document_of[kind]
             n = max(
                 len(self.corpus.parts[name].row_ptr) - 1
-                for name in self.backend.terms
-                if self.backend.kind(name) == kind
+                for name in self.metrics.terms
+                if self.metrics.kind(name) == kind
             )
             ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(own, minlength=n))])
-            self.backend.kept[key] = ptr, np.argsort(own, kind="stable")
-        return self.backend.kept[key]
+            self.metrics.kept[key] = ptr, np.argsort(own, kind="stable")
+        return self.metrics.kept[key]
 
     def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the combinations that contain one of `documents` of a representation: int64[n].
@@ -338,24 +334,24 @@ class Block:
     def _by_document(self, name: str) -> Any:
         """Return the arrays of a metric's corpus with one row per document, so that a search lists documents."""
         key = "by document", name
-        if key not in self.backend.kept:
+        if key not in self.metrics.kept:
             corpus = self.corpus.parts[name]
             features = corpus.features if hasattr(corpus, "features") else corpus
             ptr = np.arange(len(features.row_ptr), dtype=np.int64)
             row = ptr[:-1].copy()
             changed = features._replace(row_ptr=ptr, row_id=row)
-            self.backend.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
-        return self.backend.kept[key]
+            self.metrics.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
+        return self.metrics.kept[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
         """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""
-        kind = self.backend.kind(name)
+        kind = self.metrics.kind(name)
         side = self.corpus.parts[name], self.batch.parts[kind]
-        kernel = self.backend.kernels[name]
+        kernel = self.metrics.kernels[name]
         return next(iter(kernel.score_all(*side, [self.batch.of(q, kind)]))), kernel.score_error(*side)
 
     def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
         """Return the exact scores of query q with documents of a metric, int64[n]: float64[n]."""
-        kind = self.backend.kind(name)
+        kind = self.metrics.kind(name)
         which = np.full(len(documents), self.batch.of(q, kind))
-        return self.backend.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
+        return self.metrics.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
