@@ -57,9 +57,9 @@ def check_joined(
     tell: Callable[[str], None],
     names: tuple[str, str] = ("references", "predictions"),
 ) -> None:
-    """Raise InputError if only one side has ids, or they are of studies and of images.
+    """Raise InputError if of two sources only one has ids, or one those of studies and one those of images.
 
-    `tell` is called with a line for the user if the columns have two names; `names` is what the sides are called.
+    `tell` is called with a line for the user if the columns have two names; `names` is what they are called.
     """
     if one.by and other.by and (one.by == "place") != (other.by == "place"):
         raise InputError(

@@ -32,7 +32,7 @@ def check_kept(names: object) -> tuple[str, ...]:
 
 
 def kept_values(cells: Iterable[object]) -> list[str]:
-    """Return cells as strings; if all cells of the column are numbers, a trailing ".0" is removed, as from ids."""
+    """Return the cells of a column as strings, "" for a missing one; if all are numbers, without a trailing ".0"."""
     values = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
     if all(re.fullmatch(r"\d+(?:\.0)?|", value) for value in values):
         values = [value.removesuffix(".0") for value in values]

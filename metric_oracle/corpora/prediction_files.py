@@ -154,7 +154,8 @@ def _read_lines(path: Path, encoding: str | None) -> Rows:
 def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
     """Return the cells of a CSV text with one column, where a blank line is an empty cell; None for a wider one.
 
-    `separator` is the one that the header seems to have, `path` is for messages.
+    `separator` is the one that the header seems to have, `path` is for messages. Raise InputError if a wider row is
+    below others, or a quote is never closed.
 
     Arrow's reader drops blank lines, which would shift every report after an empty one. Semicolons and bars in reports
     without header count as separators only if they give all rows the same number of columns.
@@ -190,7 +191,8 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
 def generated_name(table: Table, what: str, id_column: str | None) -> str:
     """Return the name of the column with the reports that a model wrote; `what` calls them in messages.
 
-    A column called `prediction` or the like wins: the file may hold the reference in another one.
+    A column called `prediction` or the like wins: the file may hold the reference in another one. Raise InputError if
+    no column, or more than one, is clearly it.
     """
     id_cells = table.id_cells(id_column, is_optional=True)
     names: list[str] = []

@@ -19,8 +19,8 @@ def text_of_chosen_image(
 ) -> dict[str, str | None]:
     """Return id of a study -> text of one of its images, chosen by the rule of Yu et al.
 
-    That is a random frontal image, or if there is none, a random other one. `keys` and `texts` are those of the rows,
-    `metadata` is MIMIC-CXR's table of images, and `path` names the predictions in messages.
+    That is a random frontal image, or if there is none, a random other one; the study and `seed` decide. `keys` and
+    `texts` are those of the rows, `metadata` is MIMIC-CXR's table of images, and `path` is for messages.
     """
     if keys.images is None:
         raise InputError(

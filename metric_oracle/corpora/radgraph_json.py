@@ -91,7 +91,7 @@ class GraphTable:
 
 
 class _Numbers(dict[Any, int]):
-    """String -> number, given in order of first use; a look-up of a known string stays in C."""
+    """String -> number; looking up a new string gives it the next number from 0. That of a known one stays in C."""
 
     def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
@@ -111,7 +111,7 @@ class _Column:
         self.last.clear()
 
     def array(self) -> npt.NDArray[np.int32]:
-        """Return all numbers."""
+        """Return all numbers, int32[n]."""
         self.store()
         return np.concatenate(self._parts)
 
@@ -250,7 +250,7 @@ def align_graphs(
     Graphs keyed by study id are joined on ids. Graphs keyed by position are joined by order if the texts agree, else by
     equal texts. Texts are compared without blanks, which is all that RadGraph's tokenisers add or remove. With `some`,
     the reports are only a part of those that were annotated: none of them need have a graph, and they are joined by
-    text.
+    text. Raise InputError if the graphs cannot be those of the reports.
     """
     if len(ids) != len(texts):
         raise InputError(

@@ -175,7 +175,7 @@ class Reports:
 
 @dataclass(frozen=True)
 class _Source:
-    """The rows of a file of reports."""
+    """The rows of a file or container of reports."""
 
     what: str  # what the file was recognised as, for the user
     ids: list[str]  # of each row; several rows of a study have the same id
@@ -434,6 +434,7 @@ def sort_out(
 
     With `keep_empty` only the missing ones are left out. `what` says what was read, and `path` is for messages.
     `counts` needs "rows", and gets the number of reports in each state. `section` is the section and how it is known.
+    Raise InputError if no report is left.
     """
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     kept_ids, kept_texts, words = [], [], Counter[str]()

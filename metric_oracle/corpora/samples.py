@@ -362,7 +362,7 @@ def _made(
     values: list[list[float]] | None,
     section: tuple[str | None, str],
 ) -> Samples:
-    """Return `Samples` from lists with one item for each study.
+    """Return `Samples` from lists with one list for each study.
 
     A text that is only a word for a missing report, such as "nan", becomes an empty text.
     """

@@ -213,7 +213,7 @@ class Table:
         return None
 
     def only_other(self, id_name: str) -> list[str]:
-        """Return the only named column besides the ids, in a list, if it has texts: a cell of several words."""
+        """Return the only named column besides the ids, in a list, if it has a cell of several words; else []."""
         names = [name for name in self.names if name not in (id_name, "") and not name.startswith("Unnamed: ")]
         is_text = len(names) == 1 and any(
             isinstance(cell, str) and len(cell.split()) > 1 for cell in self.column(names[0])
@@ -386,7 +386,7 @@ def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
 
 
 def _without_ending(study: str) -> str:
-    """Return an id without the folder and the ending of a file name."""
+    """Return an id without the folder and an ending such as .png of a file name."""
     name = study.rpartition("/")[2]
     ending = _FILE_ENDING.search(name)
     return name[: ending.start()] if ending is not None and ending.end() == len(name) else name
@@ -472,7 +472,7 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
     bad_rows: list[pa.csv.InvalidRow] = []
 
     def note_bad_row(row: pa.csv.InvalidRow) -> str:
-        """Note the number of a row that cannot be parsed, for the message."""
+        """Keep a row that cannot be parsed, for the message; "error" tells Arrow to stop."""
         bad_rows.append(row)
         return "error"
 

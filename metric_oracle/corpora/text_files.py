@@ -49,7 +49,7 @@ def existing_file(path: Path) -> Path:
 
 
 def file_ending(path: Path) -> str:
-    """Return the lower-case ending without `.gz`."""
+    """Return the ending of the name of a file in lower case, such as ".csv"; ".gz" does not count."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 

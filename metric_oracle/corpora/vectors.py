@@ -304,7 +304,7 @@ def _damaged(path: Path, kind: str) -> InputError:
 
 
 def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
-    """Read an array in the .npy format from a file of `size` bytes; raise ValueError if its header promises others.
+    """Return the array of an open .npy file of `size` bytes; raise ValueError if its header promises another size.
 
     The size is checked before NumPy allocates memory, because a damaged header may promise any size.
     """

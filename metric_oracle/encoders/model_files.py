@@ -60,7 +60,7 @@ def whole_folder(model: str | Path, argument: str) -> Path:
 
 
 def cached_file(model: str, file: str) -> Path | None:
-    """Return the path of a file of the model of a name in the local Hugging Face cache, or None if it is not there."""
+    """Return the path of a file of the model called `model` in the local Hugging Face cache, or None without it."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -71,7 +71,7 @@ def cached_file(model: str, file: str) -> Path | None:
 
 
 def _find_on_hub(name: str) -> Path:
-    """Return the folder of the model of a name in the local Hugging Face cache, into which it is downloaded if missing.
+    """Return the folder of the model `name` in the local Hugging Face cache, into which it is downloaded if missing.
 
     Raise InputError if it cannot be had whole.
     """
@@ -112,7 +112,7 @@ def _lacking(folder: Path) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Return the names of the files of weights that transformers loads: safetensors, else PyTorch's; [] without."""
+    """Return the names of the files of weights in a folder that transformers loads: safetensors, else PyTorch's."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [name]

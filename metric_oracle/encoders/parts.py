@@ -19,24 +19,24 @@ class Parts:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, part: int) -> bytes | None:
-        """Return the content of the part of a number, or None if there is no valid file of it."""
+    def read(self, number: int) -> bytes | None:
+        """Return the content of a part, or None if there is no valid file of it."""
         if self._folder is None:
             return None
         try:
-            raw = self._path(self._folder, part).read_bytes()
+            raw = self._path(self._folder, number).read_bytes()
         except FileNotFoundError:
             return None
-        return raw[32:] if raw[:32] == self._checksum(part, raw[32:]) else None
+        return raw[32:] if raw[:32] == self._checksum(number, raw[32:]) else None
 
-    def write(self, part: int, content: bytes) -> None:
-        """Write the content of the part of a number, and return when it is on disk."""
+    def write(self, number: int, content: bytes) -> None:
+        """Write the content of a part, and return when it is on disk."""
         if self._folder is None:
             return
-        write_bytes(self._path(self._folder, part), self._checksum(part, content), content)
+        write_bytes(self._path(self._folder, number), self._checksum(number, content), content)
 
-    def _path(self, folder: Path, part: int) -> Path:
-        return folder / f"{self._name}-{part:06d}.part"
+    def _path(self, folder: Path, number: int) -> Path:
+        return folder / f"{self._name}-{number:06d}.part"
 
-    def _checksum(self, part: int, content: bytes) -> bytes:
-        return hashlib.sha256(f"{self._digest} {part} ".encode() + content).digest()
+    def _checksum(self, number: int, content: bytes) -> bytes:
+        return hashlib.sha256(f"{self._digest} {number} ".encode() + content).digest()

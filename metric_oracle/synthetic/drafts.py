@@ -109,7 +109,7 @@ def drafts_of(seed: int, split: str) -> Iterator[Draft]:
 def compose(draw: Draw, length_shares: tuple[float, ...]) -> Draft:
     """Compose a report of sentences on different topics; `draw` returns random numbers from 0 to 1.
 
-    `length_shares` are the shares of reports with 1, 2, ... sentences. A report has fewer where too few topics fit.
+    `length_shares` are the shares of reports with 1, 2, ... sentences; a report has fewer where too few topics fit.
     """
     u = draw()
     length = 1
