@@ -45,19 +45,19 @@ def find_report_files(path: Path) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def read_report_files(path: Path, files: list[str]) -> Iterator[str]:
-    """Yield the texts of report files of a folder or archive: of values of the dict that `find_report_files` returned.
+def read_report_files(path: Path, members: list[str]) -> Iterator[str]:
+    """Yield the texts of members of a folder or archive, which are values of the dict of `find_report_files`.
 
     Bytes that are not UTF-8 become replacement characters.
     """
     if path.is_dir():
-        for name in files:
+        for name in members:
             if not os.path.isfile(name):
                 raise InputError(f"{name} is not a regular file.", "Remove it.")
             yield Path(name).read_bytes().decode("utf-8", "replace")
         return
     with _open_zip(path) as archive:
-        for name in files:
+        for name in members:
             try:
                 member = archive.getinfo(name)
                 check_unpacked(member.compress_size, member.file_size, path)

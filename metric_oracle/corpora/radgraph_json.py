@@ -135,7 +135,7 @@ def graphs_in_memory(graphs: Mapping[str, dict[str, Any]], path: str | Path) -> 
     return _table(graphs.items(), path)
 
 
-def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
+def _table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
     """Return the table of pairs (key, graph as parsed from JSON); `path` and `annotator` as in `parse_graphs`."""
     keys: list[str] = []
     texts: list[str | None] = []
@@ -147,7 +147,7 @@ def _table(items: Iterable[tuple[str, Any]], path: str | Path, annotator: str | 
     )
     n_dangling = 0
 
-    for key, graph in items:
+    for key, graph in pairs:
         try:
             graph_text = graph.get("text")
             if annotator is not None or "entities" not in graph:

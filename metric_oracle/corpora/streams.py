@@ -70,7 +70,7 @@ def n_rows(path: Path) -> int | None:
 
 def stream_reports(
     path: Path,
-    n: int,
+    per_piece: int,
     *,
     section: str | None = None,
     id_column: str | None = None,
@@ -80,10 +80,10 @@ def stream_reports(
     separator: str | None = None,
     keep: str | Sequence[str] = (),
 ) -> Iterator[Reports]:
-    """Yield the reports of a file in pieces of which each but the last keeps `n`. Options as in `read_reports`.
+    """Yield the reports of a file in pieces; each but the last keeps `per_piece`. Options as in `read_reports`.
 
     Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must
-    lie less than `n` reports apart. `indexes.shards` raises if two pieces share an id.
+    lie less than `per_piece` reports apart. `indexes.shards` raises if two pieces share an id.
     """
     if section is not None:
         check_section(section)
@@ -128,7 +128,7 @@ def stream_reports(
                 continue
             state = state_of(text)
             is_kept = not state or (keep_empty and state != "missing")
-            if is_kept and n_kept == n:
+            if is_kept and n_kept == per_piece:
                 yield piece()
                 before, reports, n_rows, n_kept = reports, {}, 0, 0
             reports[study] = text

@@ -133,12 +133,12 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
 
 
 def _fit(
-    network: Any, encoded: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
+    network: Any, encodings: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
 ) -> list[float]:
     """Train the network in place on encodings of pairs and their counts; return the mean loss of each epoch."""
     import torch
 
-    n = len(encoded)
+    n = len(encodings)
     rng = np.random.default_rng(settings.seed)
     device = next(network.parameters()).device
     decayed = [p for p in network.parameters() if p.ndim > 1]
@@ -155,8 +155,8 @@ def _fit(
     losses = []
     for epoch in range(settings.epochs):
         total, done = 0.0, 0
-        for batch in _batches([len(encoding.ids) for encoding in encoded], settings.batch_size, rng):
-            ids, kinds, mask = _padded([encoded[i] for i in batch], device)
+        for batch in _batches([len(encoding.ids) for encoding in encodings], settings.batch_size, rng):
+            ids, kinds, mask = _padded([encodings[i] for i in batch], device)
             targets = torch.tensor(counts[batch], dtype=torch.float32, device=device)
             predicted, presence = run_network(network, ids, kinds, mask, drop)
             loss = dual_loss(predicted, presence, targets, settings.presence_weight)

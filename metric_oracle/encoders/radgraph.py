@@ -382,15 +382,15 @@ def split_words(text: str, model_type: str) -> list[str]:
     return text.split() or _EMPTY
 
 
-def _kept_states(n: int, window: int) -> np.ndarray:
-    """Return the positions, among the `n` ids of all windows of a report, of the states that are used.
+def _kept_states(n_ids: int, window: int) -> np.ndarray:
+    """Return the positions, among the `n_ids` ids of all windows of a report, of the states that are used.
 
     If there are several windows, the first and the last state of each are dropped as those of special tokens, except
     the first and the last state of the report. Windows without special tokens thus lose a word piece at each end, and
     the states of the last words are those of earlier pieces.
     """
-    if n <= window:
-        return np.arange(n)
-    inner = np.arange(n)
+    if n_ids <= window:
+        return np.arange(n_ids)
+    inner = np.arange(n_ids)
     inner = inner[(inner % window != 0) & (inner % window != window - 1)]
-    return np.concatenate([[0], inner[: n - 2 * math.ceil(n / window)], [n - 1]])
+    return np.concatenate([[0], inner[: n_ids - 2 * math.ceil(n_ids / window)], [n_ids - 1]])
