@@ -23,6 +23,7 @@ from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
+from metric_oracle.bench.search import timed
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.indexes.index import Index
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -75,16 +76,13 @@ class Campaign:
         self.processes.set_forkserver_preload(["__main__", "metric_oracle.api"])
         self.corpus = folder / "corpus"
         write_synthetic(self.corpus, REPORTS, TESTS, seed=1)
-        begin = time.perf_counter()
         code = self.run(build, self.corpus, folder / "right")  # compiles, and keeps that
         code = code or self.run(build, self.corpus, folder / "again")
         if code:
             msg = f"faults: a build without a fault must end well; got exit code {code}."
             raise SystemExit(msg)
         self.right = mo.open_index(folder / "right")
-        begin = time.perf_counter()
-        self.run(build, self.corpus, folder / "timed")
-        self.seconds = time.perf_counter() - begin
+        self.seconds = timed(lambda: self.run(build, self.corpus, folder / "timed"))
         self.answers = answers(self.right, self.corpus)
 
     def start(self, work: Callable[..., None], *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ import argparse
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +25,7 @@ import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
+from metric_oracle.bench.search import repeated
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -73,29 +74,21 @@ def _measure(options: argparse.Namespace) -> Iterator[Row]:
     search = mo.SearchOptions(k=K, text=False, exclude=("self", "subject_id"))
     for metric in options.metrics:
         mo.retrieve(index, mo.reports(index).load().take(np.arange(min(64, index.n_reports))), metric, options=search)
-        seconds = _seconds(partial(mo.retrieve, index, index, metric, options=search), options.repetitions)
+        times = repeated(partial(mo.retrieve, index, index, metric, options=search), options.repetitions)
+        seconds = median(times)
         yield _row(f"itself-{metric}", seconds, "s", is_full and GOALS[metric], k=K, **size)
     if "radgraph" in options.metrics:
         blocks, seconds = _sparse_product(index)
         yield _row("itself-radgraph-scipy", seconds, "s", blocks=blocks, k=1, **size)
     given = {"tests": dict(zip(tests.ids, tests.texts, strict=True))}
     mo.overlap(index, given)
-    yield _row("overlap", _seconds(lambda: mo.overlap(index, given), options.repetitions), "s", is_full and 3.0, **size)
+    seconds = median(repeated(lambda: mo.overlap(index, given), options.repetitions))
+    yield _row("overlap", seconds, "s", is_full and 3.0, **size)
     yield from _planted(index)
 
 
 def _row(name: str, value: float, unit: str, goal: float | bool | None = None, **facts: Any) -> Row:
     return {"name": name, "value": value, "unit": unit, **({"goal": goal} if goal else {}), **facts}
-
-
-def _seconds(work: Callable[[], Any], repetitions: int) -> float:
-    """Return the median time of a call."""
-    times = []
-    for _ in range(repetitions):
-        begin = perf_counter()
-        work()
-        times.append(perf_counter() - begin)
-    return median(times)
 
 
 def _prepared(folder: Path, n_reports: int, n_tests: int) -> Index:

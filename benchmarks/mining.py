@@ -6,9 +6,7 @@ after a call with a few anchors, in a process of its own; the peak of memory is 
 """
 
 import argparse
-import resource
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -22,7 +20,7 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from benchmarks import machine
-from metric_oracle.bench.search import spread
+from metric_oracle.bench.search import peak, repeated, spread
 from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
@@ -116,15 +114,16 @@ def _mine(index: Any, out: Path, anchors: Sequence[str] | None = None) -> Any:
 
 def _measured(folder: Path, repetitions: int) -> dict[str, Any]:
     """Return seconds, the number of pairs, and the peak of memory of this process."""
-    index, seconds = mo.open_index(folder), []
+    index, mined = mo.open_index(folder), list[Any]()
     with TemporaryDirectory() as out:
         _mine(index, Path(out) / "few.parquet", index.strings("study_id").to_pylist()[:100])
-        for _ in range(repetitions):
-            begin = time.perf_counter()
-            mined = _mine(index, Path(out) / "pairs.parquet")
-            seconds.append(time.perf_counter() - begin)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {"seconds": seconds, "pairs": mined.counts["pairs"], "peak_gb": peak}
+
+        def whole() -> None:
+            """Mine all pairs, and keep the result of this call alone."""
+            mined[:] = [_mine(index, Path(out) / "pairs.parquet")]
+
+        seconds = repeated(whole, repetitions)
+    return {"seconds": seconds, "pairs": mined[0].counts["pairs"], "peak_gb": peak() / 1e9}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """``oracle bench``: times searches on this machine's CPU and GPU, after checking that their results are equal.
 
-The repository's ``benchmarks/`` measures with the functions of this module.
+The gate, the timings and the peak of memory are here alone: the repository's ``benchmarks/`` measures with them too.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from metric_oracle import api
-from metric_oracle.arguments import check_in_range
+from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.choices import DEVICES
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
@@ -61,7 +61,7 @@ def repeated(function: Callable[[], Any], n: int) -> list[float]:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 20th and the 80th percentile."""
+    """Return the 20th and the 80th percentile of at least one value."""
     if len(values) == 1:
         return values[0], values[0]
     fifths = quantiles(values, n=5, method="inclusive")
@@ -85,22 +85,9 @@ def check_answers(
 ) -> None:
     """Raise ExactnessError unless all backends give the same results as the plain scorer. Call this before timing.
 
-    Parameters
-    ----------
-    index, queries, metric : Index, Inputs, str
-        The search that will be timed.
-    backends : sequence of str
-        Backends whose results for all queries are compared.
-    k : int
-        Number of reports per query, at most the number of scorable reports.
-    sample : int
-        Number of queries that the plain scorer searches by brute force. The listed pairs of all queries are scored
-        again.
-
-    Raises
-    ------
-    ExactnessError
-        At the first difference.
+    The results of the first backend, k reports for each query or all that can be scored if these are fewer, are
+    verified: every listed pair is scored again, and `sample` of the queries are searched by brute force. Those of the
+    other backends must equal them.
     """
     first, *more = backends
     k = min(k, len(api.plan(index, metric).representation.row_id))
@@ -131,7 +118,7 @@ class Study(NamedTuple):
 
 
 def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
-    """Time a search of all queries, from reports in memory to the table of results, and the encoding within it."""
+    """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
     plan = api.plan(index, metric, api.SearchOptions(backend=backend))
     answered = search(index, queries, plan.metric, plan.options, progress=lambda n: times.append(time.perf_counter()))
@@ -143,11 +130,10 @@ def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> S
 
 
 def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:
-    """Return the columns of a result row that describe searches of all queries: medians of times, and rates.
+    """Return the columns of a result row that describe `studies` of these queries: medians of times, and rates.
 
     `pairs_per_s` counts pairs of a query and a report of the corpus; `distinct_pairs` counts pairs of a distinct query
-    and a document, the only ones that are compared. `stages` has the shares of pairs that the stages of the
-    search dropped or that were scored.
+    and a document, the only ones that are compared.
     """
     seconds = [s.total for s in studies]
     total, (p20, p80) = median(seconds), spread(seconds)
@@ -169,7 +155,7 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
 
 
 def single_studies(index: Index, queries: Inputs, metric: str, backend: str = "cpu", n: int = SINGLES) -> list[Study]:
-    """Time searches for single queries with distinct texts, after some for warm-up."""
+    """Time searches for at most n single queries with distinct texts, after some for warm-up."""
     return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
 
@@ -189,37 +175,20 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
 
 
 def alone(queries: Inputs, i: int) -> Inputs:
-    """Return a batch of one query, without any data of the others, as if it had been given alone."""
+    """Return a batch of query number `i`, without any data of the others, as if it had been given alone."""
     return queries.take(np.array([i])).piece()
 
 
 def run_alone(
     index: str | Path, queries: str | Path, metric: str, backend: str = "cpu", **loading: Any
 ) -> dict[str, float]:
-    """Run a whole search in a process of its own, and measure one-off costs and peak memory.
+    """Run a whole search in a process of its own, and return its one-off costs in seconds and its peak memory in GB.
 
-    Parameters
-    ----------
-    index, queries : path
-        Folder of the index, and file of the test reports.
-    metric, backend : str
-    **loading
-        Keyword arguments of `metric_oracle.reports`.
-
-    Returns
-    -------
-    dict
-        load_s : seconds to open the index and what the metric reads of it.
-        compile_s : seconds that a process's first opening and first search take longer than those of the index opened
-            again: imports, and compiling or loading stored machine code.
-        prepare_s : seconds that the first search with an opened index takes longer than the second: look-up tables,
-            opening the encoder, on a GPU the transfer.
-        peak_gb : peak memory of the process in GB, and gpu_peak_gb that of the GPU with backend "cuda".
-
-    Raises
-    ------
-    BackendError
-        If the process fails.
+    The test reports are read from a file with the arguments `loading` of `reports`. Keys: load_s, to open the index and
+    what the metric reads of it; compile_s, what a process's first opening and first search take longer than those of
+    the index opened again: imports, and compiling or loading stored machine code; prepare_s, what the first search with
+    an opened index takes longer than the second: look-up tables, opening the encoder, on a GPU the transfer; peak_gb,
+    and gpu_peak_gb with backend "cuda". Raise BackendError if the process fails.
     """
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
     task = json.dumps([str(index), str(queries), metric, backend, arguments])
@@ -282,13 +251,34 @@ def peak() -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """An index and its test reports: opened, and as files for other processes; `metrics` are those to time on them."""
+    """An index and its test reports."""
 
     index: Index
     queries: Inputs
-    file: Path
-    loading: dict[str, Any]
-    metrics: list[str]
+    file: Path  # of the test reports, for other processes
+    loading: dict[str, Any]  # arguments of `reports` with which they are read
+    metrics: list[str]  # names of those to time
+
+    def measured(self, metric: str, backend: str, repetitions: int, step: Progress) -> Row:
+        """Return the result row of one metric and backend: times, rates and memory."""
+        step(f"timing {metric} on {backend}", None, None)
+        api.retrieve(self.index, self.queries, metric, backend=backend)
+        studies = [study(self.index, self.queries, metric, backend) for _ in range(repetitions)]
+        singles = [1000 * s.total for s in single_studies(self.index, self.queries, metric, backend)]
+        single_p20, single_p80 = spread(singles)
+        step(f"measuring the memory of {metric} on {backend}", None, None)
+        return {
+            "metric": metric,
+            "backend": backend,
+            "reports": self.index.n_reports,
+            "tests": len(self.queries.ids),
+            **columns_of(studies, self.index, self.queries, metric),
+            "single_ms": median(singles),
+            "single_p20_ms": single_p20,
+            "single_p80_ms": single_p80,
+            **run_alone(self.index.folder, self.file, metric, backend, **self.loading),
+            "index": self.index.fingerprint,
+        }
 
 
 def run_bench(
@@ -303,176 +293,105 @@ def run_bench(
     progress: Progress | None = None,
     **loading: Any,
 ) -> list[Row]:
-    """Compare the results of the backends, then time their searches.
+    """Compare the results of the backends, then time their searches; return a row for each metric and backend.
 
-    Parameters
-    ----------
-    index, queries : path
-        An index and a file of test reports; by default a synthetic corpus is made and indexed.
-    metrics : sequence of str
-        By default those of `METRICS` for which index and queries have the sources.
-    backends : sequence of {"cpu", "cuda"}
-    reports, tests : int
-        Numbers of reports and test reports of the synthetic corpus, by default `DEFAULT_SIZE`. Metrics over token
-        states get fewer reports, because encoding takes long.
-    repetitions : int
-        Number of timed searches for each metric and backend.
-    progress : function
-        Called as ``progress(step, None, None)``.
-    **loading
-        Keyword arguments of `metric_oracle.reports`.
-
-    Returns
-    -------
-    list of dict
-        One for each metric and backend; the entry `skipped` says why nothing was measured.
-
-    Raises
-    ------
-    InputError, BackendError
-        If an argument is wrong, or nothing can be measured.
-    ExactnessError
-        If results differ; nothing is timed then.
+    Rows of what cannot be measured come first; their entry `skipped` says why. Without an index, and a file of test
+    reports that `loading` says how to read, a synthetic corpus is made, of `reports` and `tests` reports or
+    `DEFAULT_SIZE`. The metrics are by default those of `METRICS` for which index and queries have the sources. Raise
+    ExactnessError if results differ, before anything is timed, and InputError or BackendError if an argument is wrong
+    or nothing can be measured.
     """
     step = silent if progress is None else progress
     records = [get_metric(name) for name in metrics or METRICS]
-    _check(index, queries, backends, (reports, tests), repetitions, loading)
+    _check(index, queries, backends, {"reports": reports, "tests": tests}, repetitions, loading)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
             step("reading the test reports", None, None)
-            opened = api.open_index(index)
-            names = [record.name for record in records]
+            opened, names = api.open_index(index), [record.name for record in records]
             if metrics is None:
                 names = [name for name in names if name in opened.metrics] or opened.metrics
             parts = [_Part(opened, api.reports(queries, **loading).load(), Path(queries), loading, names)]
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
             parts, rows = _synthetic(Path(scratch), records, size, step)
-        planned, problems = _compare(parts, backends, step, rows)
-        if not planned:
-            raise (
-                problems[0]
-                if problems
-                else BackendError(
-                    f"nothing can be measured: {rows[0]['skipped']}.", "Choose other metrics or backends."
-                )
-            )
-        return rows + [
-            _measure(part, metric, backend, repetitions, Path(scratch), step) for part, metric, backend in planned
-        ]
-
-
-def _check(
-    index: str | Path | None,
-    queries: str | Path | None,
-    backends: Sequence[str],
-    size: tuple[int | None, int | None],
-    repetitions: int,
-    loading: dict[str, Any],
-) -> None:
-    """Raise InputError unless the arguments of `run_bench` fit together."""
-    if (index is None) != (queries is None):
-        got = "an index alone" if queries is None else "queries alone"
-        raise InputError("index and queries", "must be given together", got, "Add the other, or leave both out.")
-    unknown = [name for name in backends if name not in DEVICES]
-    if unknown or not backends:
-        raise InputError(
-            "backends", f"must be one of {', '.join(DEVICES)}", ", ".join(unknown) or "none", "Choose one of these."
-        )
-    for name, value in (*zip(("reports", "tests"), size, strict=True), ("repetitions", repetitions)):
-        if value is not None:
-            check_in_range(name, value, ge=1)
-    if index is not None and size != (None, None):
-        raise InputError(
-            "reports and tests",
-            "must be left out with an index",
-            "a size",
-            "Leave them out: they are the sizes of a synthetic corpus.",
-        )
-    given = [name for name, value in loading.items() if value is not None]
-    if index is None and given:
-        raise InputError(", ".join(given), "must be left out without an index", "a value", "Name INDEX and QUERIES.")
-
-
-def _synthetic(
-    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
-) -> tuple[list[_Part], list[Row]]:
-    """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed."""
-    encoder = find_encoder()
-    parts, rows = [], []
-    plain = [record.name for record in records if "bertscore" not in record.representations]
-    encoded = [record.name for record in records if "bertscore" in record.representations]
-    smaller = min(size[0], MAX_ENCODED), min(size[1], MAX_QUERIES)
-    for name, names, (n_reports, n_tests) in (("plain", plain, size), ("encoded", encoded, smaller)):
-        if name == "encoded" and encoder is None:
-            rows += [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in names]
-            continue
-        if not names:
-            continue
-        step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
-        files = write_synthetic(scratch / name, n_reports, n_tests)
-        sources = {side: sources_of(files, side) for side in ("train", "test")}
-        step("building the index" if name == "plain" else "encoding reports with MiniLM", None, None)
-        of_encoder: dict[str, Any] = {"encoder": encoder, "layer": 5} if name == "encoded" else {}
-        index = api.build_index(
-            api.reports(files["train"], **sources["train"], **of_encoder), scratch / name / "INDEX", metrics=names
-        )
-        parts.append(
-            _Part(index, api.reports(files["test"], **sources["test"]).load(), files["test"], sources["test"], names)
-        )
-    return parts, rows
-
-
-def _compare(
-    parts: Sequence[_Part], backends: Sequence[str], step: Progress, rows: list[Row]
-) -> tuple[list[tuple[_Part, str, str]], list[Exception]]:
-    """Compare the results of all backends, before anything is timed.
-
-    Return the runs to time, and the errors of the runs that failed, which are also added to `rows`.
-    """
-    planned: list[tuple[_Part, str, str]] = []
-    problems: list[Exception] = []
-    for part in parts:
-        for metric in part.metrics:
+        planned: list[tuple[_Part, str, str]] = []
+        problem: Exception | None = None
+        for part, metric in [(one, name) for one in parts for name in one.metrics]:
             usable = []
             for backend in backends:
                 try:
                     api.retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
                     usable.append(backend)
                 except (BackendError, InputError) as reason:
-                    problems.append(reason)
+                    problem = problem or reason
                     rows.append({"metric": metric, "backend": backend, "skipped": str(reason)})
             if usable:
                 record = get_metric(metric)
-                units = len(part.index.representation(record).row_ptr) - 1
-                pairs = _STATE_PAIRS if "bertscore" in record.representations else _PAIRS
+                pairs = _STATE_PAIRS if record.needs_encoder else _PAIRS
+                n_documents = len(part.index.representation(record).row_ptr) - 1
                 step(f"comparing the answers under {metric} with the reference's", None, None)
-                check_answers(part.index, part.queries, metric, usable, sample=max(1, min(_SAMPLE, pairs // units)))
+                sample = max(1, min(_SAMPLE, pairs // n_documents))
+                check_answers(part.index, part.queries, metric, usable, sample=sample)
             planned += [(part, metric, backend) for backend in usable]
-    return planned, problems
+        if not planned:
+            raise problem or BackendError(
+                f"nothing can be measured: {rows[0]['skipped']}.", "Choose other metrics or backends."
+            )
+        return rows + [part.measured(metric, backend, repetitions, step) for part, metric, backend in planned]
 
 
-def _measure(part: _Part, metric: str, backend: str, repetitions: int, scratch: Path, step: Progress) -> Row:
-    """Return the result row of one metric and backend: times, rates and memory."""
-    step(f"timing {metric} on {backend}", None, None)
-    api.retrieve(part.index, part.queries, metric, backend=backend)
-    studies = [study(part.index, part.queries, metric, backend) for _ in range(repetitions)]
-    singles = [1000 * s.total for s in single_studies(part.index, part.queries, metric, backend)]
-    single_p20, single_p80 = spread(singles)
-    step(f"measuring the memory of {metric} on {backend}", None, None)
-    return {
-        "metric": metric,
-        "backend": backend,
-        "reports": part.index.n_reports,
-        "tests": len(part.queries.ids),
-        **columns_of(studies, part.index, part.queries, metric),
-        "single_ms": median(singles),
-        "single_p20_ms": single_p20,
-        "single_p80_ms": single_p80,
-        **run_alone(part.index.folder, part.file, metric, backend, **part.loading),
-        "index": part.index.fingerprint,
-    }
+def _check(
+    index: str | Path | None,
+    queries: str | Path | None,
+    backends: Sequence[str],
+    sizes: dict[str, int | None],
+    repetitions: int,
+    loading: dict[str, Any],
+) -> None:
+    """Raise InputError unless the arguments of `run_bench` fit together; `sizes` has `reports` and `tests`."""
+    if (index is None) != (queries is None):
+        got = "an index alone" if queries is None else "queries alone"
+        raise InputError("index and queries", "must be given together", got, "Add the other, or leave both out.")
+    unknown = [name for name in backends if name not in DEVICES]
+    if unknown or not backends:
+        check_one_of("backends", None, DEVICES, "Choose one of these.", shown=", ".join(unknown) or "none")
+    for name, value in {**sizes, "repetitions": repetitions}.items():
+        if value is not None:
+            check_in_range(name, value, ge=1)
+    if index is None:
+        check_left_out(loading, "without an index", "Name INDEX and QUERIES.")
+    elif any(sizes.values()):
+        step = "Leave them out: they are the sizes of a synthetic corpus."
+        raise InputError("reports and tests", "must be left out with an index", "a size", step)
+
+
+def _synthetic(
+    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
+) -> tuple[list[_Part], list[Row]]:
+    """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed.
+
+    `size` has the numbers of reports and of test reports. The files are written into the folder `scratch`.
+    """
+    encoder = find_encoder()
+    plain, encoded = ([r.name for r in records if r.needs_encoder == needs] for needs in (False, True))
+    lacking = encoded if encoder is None else []
+    rows = [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in lacking]
+    smaller = min(size[0], MAX_ENCODED), min(size[1], MAX_QUERIES)
+    of_states: dict[str, Any] = {"encoder": encoder, "layer": 5}
+    parts = []
+    for names, (n_reports, n_tests), of_encoder in ((plain, size, {}), (encoded, smaller, of_states)):
+        if not names or (of_encoder and encoder is None):
+            continue
+        step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
+        folder = scratch / ("encoded" if of_encoder else "plain")
+        files = write_synthetic(folder, n_reports, n_tests)
+        train, test = sources_of(files, "train"), sources_of(files, "test")
+        step("encoding reports with MiniLM" if of_encoder else "building the index", None, None)
+        corpus = api.reports(files["train"], **train, **of_encoder)
+        index = api.build_index(corpus, folder / "INDEX", metrics=names)
+        parts.append(_Part(index, api.reports(files["test"], **test).load(), files["test"], test, names))
+    return parts, rows
 
 
 def json_lines(rows: Sequence[Row]) -> list[str]:
