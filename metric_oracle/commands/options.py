@@ -303,7 +303,13 @@ Backend = Annotated[
     OneOf(BACKENDS),
 ]
 Backends = Annotated[
-    list[str], _choice("--backends", DEVICES, SEARCH, "Backends to time: {}, or both separated by a comma.")
+    list[str],
+    _choice(
+        "--backends",
+        DEVICES,
+        SEARCH,
+        "Backends to time: {}, or both separated by a comma. One that this machine lacks is skipped.",
+    ),
 ]
 BOTH: Any = DEVICES
 Threads = Annotated[int | None, _number("--threads", text="Number of worker threads. By default one for each core.")]
@@ -707,8 +713,8 @@ Uncertain = Annotated[
         "--uncertain",
         UNCERTAIN,
         FILES,
-        "What an uncertain label (-1) counts as: {}. blank means not mentioned. Needed if labels are uncertain: there "
-        "is no default, because this changes the scores.",
+        "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
+        "changes the scores: needed with CheXbert labels, and where other labels are uncertain.",
     ),
     OneOf(UNCERTAIN),
 ]
