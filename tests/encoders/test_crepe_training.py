@@ -171,9 +171,10 @@ def test_a_loss_that_grows_without_end(base, tmp_path):
 def test_what_there_is_nothing_to_learn_from(base, tmp_path):
     pairs, counts = made_up(4)
     for some, numbers in ((pairs, counts[:, :5]), (pairs[:3], counts), ([], counts[:0]), (pairs, counts - 5)):
+        below = ", with numbers below 0" if (numbers < 0).any() else ""
         line = (
-            f"counts must be numbers from 0, six for each of {len(some)} pairs (at least one); got others "
-            f"of shape {numbers.shape}. Pass the errors of categories A to F."
+            f"counts must be numbers from 0, six for each of {len(some)} pairs (at least one); got shape "
+            f"{numbers.shape}{below}. Pass the errors of categories A to F."
         )
         with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
             training.train(some, numbers, base, tmp_path / "out", FAST, device="cpu")
