@@ -229,12 +229,8 @@ def test_the_checker_accepts(path, source):
     assert broken_rules(source, Path(path)) == []
 
 
-# Until they are cut.
-CIRCLES = {
-    ("kernels/bertscore/cuda.py", "kernels/bertscore/segment_maxima.py"),
-    ("retrieval/joint/cpu.py", "retrieval/joint/ways.py"),
-    ("tables/comparison.py", "tables/comparison_layout.py"),
-}
+# Until it is cut.
+CIRCLES = {("tables/comparison.py", "tables/comparison_layout.py")}
 
 
 def test_no_two_modules_import_each_other():
