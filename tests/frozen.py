@@ -300,7 +300,7 @@ ONCE = ("example", "synth")  # commands that write without --out
 def paths(command, path=()):
     """Yield the path of every group and command."""
     yield path
-    for name in getattr(command, "commands", ()) and command.list_commands(None):
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():  # families are loaded by name
         yield from paths(command.get_command(None, name), (*path, name))
 
 
