@@ -601,9 +601,10 @@ def signature_keys():
 
 def write():
     """Write the folder anew; the messages stay."""
+    texts = everything()
     for name in ("help", "commands", "files"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
-    for name, text in everything().items():
+    for name, text in texts.items():
         path = FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
