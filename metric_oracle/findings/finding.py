@@ -101,7 +101,7 @@ class Finding(Frames, OneLine):
         if ending in FIGURES:
             write_figure(path, self.figure())
             return
-        check_out(path, endings=TABLES)
+        check_out(path, endings=(*TABLES, *FIGURES))
         if ending in RESULTS:
             write_numbers(path, self.numbers, self.signature)
         else:
