@@ -77,13 +77,13 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     return len(read.ids)
 
 
-def check_annotation(given: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
+def check_annotation(arguments: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
     """Return the source whose model is to run, the path of the model, and the file to write.
 
-    `given` has arguments of `reports` by name. Raise InputError unless exactly one of them is a model that writes files
+    `arguments` are those of `reports` by name. Raise InputError unless exactly one of them is a model that writes files
     of the ending of `out`.
     """
-    named = {name: given[name] for name in MODELS if given.get(name) is not None}
+    named = {name: arguments[name] for name in MODELS if arguments.get(name) is not None}
     if len(named) != 1:
         raise InputError(
             f"exactly one of {', '.join(map(option, MODELS))}", "must be given", len(named), "Pass one model at a time."

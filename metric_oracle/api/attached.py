@@ -280,9 +280,9 @@ def pairs_of_one_table(
     return first, second
 
 
-def attached(given: Any) -> AttachedReports:
+def attached(data: Any) -> AttachedReports:
     """Return reports in any form as `AttachedReports`, which are returned unchanged."""
-    return given if isinstance(given, AttachedReports) else AttachedReports(in_order(given), {}, {}, {}, {})
+    return data if isinstance(data, AttachedReports) else AttachedReports(in_order(data), {}, {}, {}, {})
 
 
 @called("reports")

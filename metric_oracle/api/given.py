@@ -40,9 +40,11 @@ READING = (
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
-def given_of(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return those of the arguments `given`, by name, that are not None: of `names`, or of all if that is None."""
-    return {name: given[name] for name in (given if names is None else names) if given.get(name) is not None}
+def given_of(arguments: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return those arguments, by name, that are not None: of `names`, or of all if that is None."""
+    return {
+        name: arguments[name] for name in (arguments if names is None else names) if arguments.get(name) is not None
+    }
 
 
 def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
@@ -85,9 +87,9 @@ def opened(index: str | Path | Index) -> Index:
     return index if isinstance(index, Index) else open_index(index)
 
 
-def is_prepared(given: Any) -> bool:
-    """Return whether an argument is a folder with an index or shard set, as `build_index` writes it."""
-    return isinstance(given, str | Path) and (is_set(Path(given)) or (Path(given) / manifest.NAME).is_file())
+def is_prepared(value: Any) -> bool:
+    """Return whether a value is the path of a folder with an index or shard set, as `build_index` writes it."""
+    return isinstance(value, str | Path) and (is_set(Path(value)) or (Path(value) / manifest.NAME).is_file())
 
 
 def section_of(*others: Any) -> str | None:
@@ -102,7 +104,7 @@ def section_of(*others: Any) -> str | None:
 
 
 def reports_of(
-    given: Given,
+    data: Given,
     reading: Mapping[str, Any],
     *,
     predictions: bool = False,
@@ -114,23 +116,23 @@ def reports_of(
     `reading` has the options of the reader. Empty reports are kept of predictions, and of others with `keep_empty`.
     `default_section` is the section of the reports that they are compared with, which is the default of `section`.
     """
-    prepared = given if isinstance(given, Inputs) else None
+    prepared = data if isinstance(data, Inputs) else None
     source = ""
-    if isinstance(given, ShardSet) or (isinstance(given, str | Path) and is_set(Path(given))):
-        raise not_one_index(given.folder if isinstance(given, ShardSet) else Path(given))
-    if isinstance(given, Index) or (isinstance(given, str | Path) and (Path(given) / manifest.NAME).is_file()):
-        index = opened(given)
+    if isinstance(data, ShardSet) or (isinstance(data, str | Path) and is_set(Path(data))):
+        raise not_one_index(data.folder if isinstance(data, ShardSet) else Path(data))
+    if isinstance(data, Index) or (isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()):
+        index = opened(data)
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
     if prepared is None and predictions:
-        return as_predictions(given, wanted=default_section, **reading), None
+        return as_predictions(data, wanted=default_section, **reading), None
     if prepared is None:
-        is_default = default_section is not None and "section" not in reading and not isinstance(given, Reports)
+        is_default = default_section is not None and "section" not in reading and not isinstance(data, Reports)
         if is_default:
             reading = {"section": default_section, **reading}
-        if keep_empty and not isinstance(given, Reports):
+        if keep_empty and not isinstance(data, Reports):
             reading = {**reading, "keep_empty": True}
-        read = as_reports(given, **reading)
+        read = as_reports(data, **reading)
         # What the others have does not tell the section of texts whose column does not.
         return replace(read, section=None, section_by="") if is_default and read.section_by == "caller" else read, None
     usual = {"profile": "yu2023", "seed": 0}

@@ -34,13 +34,13 @@ class Groups:
     is_keyed: bool = False  # whether the groups were given as a dict
 
 
-def groups_of(given: Given, argument: str, other: Groups | None = None) -> Groups:
+def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -> Groups:
     """Return the groups in a list of lists of texts or a dict of lists; anything else is the reports of one group.
 
     Groups are in the order of those of `other`, with the same keys, if that is not None. Raise InputError for groups
     that hold no texts or have other keys; `argument` names them.
     """
-    side = attached(given)
+    side = attached(given_groups)
     data = side.data
     keys: list[Any] | None = None
     if isinstance(data, Mapping) and are_columns(data):

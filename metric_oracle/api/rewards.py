@@ -288,22 +288,22 @@ class Scorer:
         )
 
 
-def _texts_of(given: Sequence[Any], what: str) -> list[str]:
-    """Return completions or references as texts, "" for a missing one: texts themselves, or the last message of a chat.
+def _texts_of(values: Sequence[Any], what: str) -> list[str]:
+    """Return completions or references as texts, "" for a missing one: each is a text, or the last message of a chat.
 
     Raise InputError for anything else; `what` names them.
     """
     texts: list[str] = []
-    if isinstance(given, str):
+    if isinstance(values, str):
         rule = "must be a list of texts, or of lists of chat messages"
         raise InputError(what, rule, "one text", "Put it into a list.")
     try:
-        texts.extend(map(_text_of, given))  # up to the first that is none
+        texts.extend(map(_text_of, values))  # up to the first that is none
     except (TypeError, LookupError):
         raise InputError(
             what,
             "must be texts, or lists of chat messages with a content each",
-            f"neither at position {len(texts)}" if hasattr(given, "__iter__") else type(given).__name__,
+            f"neither at position {len(texts)}" if hasattr(values, "__iter__") else type(values).__name__,
             "Pass what the trainer passes.",
         ) from None
     return ["" if is_missing(text) else text for text in texts]
@@ -361,19 +361,19 @@ def _key_of(value: Any, name: str) -> Any:
     )
 
 
-def _model_of(source: Source, given: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
-    """Return a function from texts to a source's values: the user's own in `given`, or one that runs the user's model.
+def _model_of(source: Source, sources: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
+    """Return a function from texts to a source's values: that of the user in `sources`, or one that runs a model.
 
     Raise InputError if there is neither.
     """
-    value = given.get(source.argument)
+    value = sources.get(source.argument)
     makers = [source_of(name) for name in (source.name, source.record.made_by) if name]
     if value is None and source.record.made_by:
-        value = given.get(makers[-1].argument)
+        value = sources.get(makers[-1].argument)
         value = value if makers[-1].is_model(value) else None
     for maker in makers:
         if maker.is_model(value):
-            model = maker.open(value, given)
+            model = maker.open(value, sources)
             return lambda texts: source.answer(maker.run(model, texts))
     if not callable(value):
         rule = f"must be a model or a function of texts for metric {record.name!r}"

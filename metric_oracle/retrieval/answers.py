@@ -78,7 +78,7 @@ def n_scorable(index: Index, record: Metric) -> int:
 
 
 def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
-    """Add the study ids of the rows of an answer, and their texts if `text` is true.
+    """Return the answer with the study ids of its rows, and with their texts if `text` is true.
 
     Row -1, an unused place of a list, gets the strings of an arbitrary row; `listed` removes such lines later.
     """

@@ -210,23 +210,23 @@ def plan_baseline(
     return BaselinePlan(kind, scores, own | image_vectors(own))
 
 
-def check_image_vectors(given: Mapping[str, Any]) -> None:
-    """Raise InputError unless `given` has both `corpus_vectors` and `query_vectors`, and neither is None."""
-    lacking = [name for name in OPTIONS["nearest"] if given.get(name) is None]
+def check_image_vectors(arguments: Mapping[str, Any]) -> None:
+    """Raise InputError unless `arguments` has both `corpus_vectors` and `query_vectors`, and neither is None."""
+    lacking = [name for name in OPTIONS["nearest"] if arguments.get(name) is None]
     if lacking:
         raise InputError(lacking[0], "must be given for kind 'nearest'", "None", "Pass a file of embeddings.")
 
 
-def image_vectors(given: Mapping[str, Any]) -> dict[str, Vectors]:
-    """Read those of `corpus_vectors` and `query_vectors` that are in `given` and not None.
+def image_vectors(arguments: Mapping[str, Any]) -> dict[str, Vectors]:
+    """Read those of `corpus_vectors` and `query_vectors` that are in `arguments` and not None.
 
     Each is a file, a dict id -> vector or Vectors, or a tuple of vectors and their ids, each a file or in memory.
     """
     read = {}
     for name in OPTIONS["nearest"]:
-        if given.get(name) is not None:
-            is_pair = isinstance(given[name], tuple) and len(given[name]) == 2
-            vectors, ids = given[name] if is_pair else (given[name], None)
+        if arguments.get(name) is not None:
+            is_pair = isinstance(arguments[name], tuple) and len(arguments[name]) == 2
+            vectors, ids = arguments[name] if is_pair else (arguments[name], None)
             read[name] = as_vectors(vectors, ids)
     return read
 
@@ -249,7 +249,7 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
 
 
 def _digest(vectors: Vectors, positions: np.ndarray) -> str:
-    """Return a SHA-256 of the vectors at these positions, where -1 stands for a report without a vector."""
+    """Return a SHA-256, in hexadecimal, of the vectors at these positions; -1 is a report without a vector."""
     hasher = hashlib.sha256(np.packbits(positions >= 0).tobytes())
     hasher.update(np.ascontiguousarray(vectors.values[positions[positions >= 0]], "<f4").tobytes())
     return hasher.hexdigest()

@@ -41,7 +41,7 @@ def representation_of(index: Index, metric: Metric) -> Representation:
 
 
 def is_joined(index: Index, metric: Metric) -> bool:
-    """Return whether a metric's documents in a shard set are joined into those of a single index.
+    """Return whether an index is a shard set whose documents, under a metric, are joined into those of a single index.
 
     CheXbert's label vectors are: they are few, and every shard has most of them.
     """

@@ -304,10 +304,7 @@ class Block:
         return self.metrics.kept[key]
 
     def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations that contain each of the n documents of a representation, in one array, int64[D].
-
-        Before it, return where those of each document begin: int64[n + 1].
-        """
+        """Return the combinations, int64[D], by the n documents of a representation, after offsets, int64[n + 1]."""
         key = "combinations", kind
         if key not in self.metrics.kept:
             own = self.corpus.document_of[kind]
@@ -321,9 +318,9 @@ class Block:
         return self.metrics.kept[key]
 
     def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations that contain one of `documents` of a representation: int64[n].
+        """Return positions in `documents`, of a representation, and combinations that contain the document there.
 
-        Before them, return the position of each one's document in `documents`: int64[n].
+        Both are int64[n], in the order of the documents.
         """
         ptr, combination = self._of_document(kind)
         sizes = ptr[documents + 1] - ptr[documents]
