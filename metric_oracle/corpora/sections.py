@@ -128,8 +128,8 @@ def by_headings(
     """Cut texts that hold both sections under "Findings:" and "Impression:" to the section that is wanted.
 
     They are cut if more than half of those with content have both headings; a text without the heading of the section
-    then becomes None. If `wanted` is None, both sections are left, without the headings. Return the texts, (their
-    section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
+    then becomes None. If `wanted` is None or both, both sections are left, without the headings. Return the texts,
+    (their section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
     """
     contents = [text for text in texts if text and text.strip()]
     if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in contents) <= len(contents):

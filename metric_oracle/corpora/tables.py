@@ -559,7 +559,11 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
     """
     if isinstance(data, dict) and data:
         names, rows = data.get("columns"), data.get("data")
-        if isinstance(names, list) and isinstance(rows, list) and _are_cells(rows, len(names)):
+        if (
+            isinstance(names, list)
+            and isinstance(rows, list)
+            and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
+        ):
             return _of_columns(path, kind, names, list(zip(*rows, strict=True)), data.get("index"), note)
         if data.keys() == {"schema", "data"}:
             data = rows
@@ -628,11 +632,6 @@ def _are_rows(keys: list[Any], fields: list[Any]) -> bool:
     # No record has fields called 0, 1, ...
     is_numbered = bool(fields) and all(str(name).isdigit() for name in fields)
     return is_numbered or (_have_usual(keys) and not _have_usual(fields))
-
-
-def _are_cells(rows: list[Any], width: int) -> bool:
-    """Return whether all rows are lists of `width` cells."""
-    return all(isinstance(row, list | tuple) and len(row) == width for row in rows)
 
 
 def _of_columns(
