@@ -150,7 +150,7 @@ def under_note(section: str) -> str:
 def under_heading(text: str, section: str) -> str | None:
     """Return what follows the heading of a section, up to the heading of the other; None without that heading.
 
-    A blank text stays as it is.
+    The result is stripped. A blank text stays as it is.
     """
     if not text.strip():
         return text

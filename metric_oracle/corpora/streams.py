@@ -45,10 +45,10 @@ LONGEST = 1 << 26  # characters in a cell, at most
 
 
 def can_stream(path: Path, *, encoding: str | None = None, separator: str | None = None) -> bool:
-    """Return whether a file is Parquet, CSV or JSON Lines and can be read in pieces.
+    """Return whether a file is Parquet, CSV, TSV or JSON Lines and can be read in pieces.
 
-    CheXpert Plus cannot, because its images are sorted into studies, nor a file that this package wrote, because its
-    checksum is that of the whole.
+    CheXpert Plus cannot, because its images are sorted into studies, nor a Parquet file that this package wrote,
+    because its checksum is that of the whole.
     """
     kind = ENDINGS.get(file_ending(path))
     if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):

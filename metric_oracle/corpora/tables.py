@@ -136,7 +136,7 @@ class Table:
 
     @property
     def may_have_ids(self) -> bool:
-        """Return whether a column of any name may hold ids, by its first cells: none is missing or has a blank."""
+        """Return whether a column of any name may hold ids, by its first cells: no float, no blank, none missing."""
         heads = [(c if isinstance(c, list) else c.slice(0, 100).to_pylist())[:100] for c in self.columns]
         return any(
             not any(is_missing(cell) or isinstance(cell, float) for cell in cells)
@@ -299,7 +299,7 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
 
 
 def number_of(cell: object) -> float:
-    """Return a cell as a float; NaN if it is not a number or beyond float64."""
+    """Return a cell as a float; NaN if it is no number. One beyond float64 is infinite or NaN."""
     if is_missing(cell) or isinstance(cell, bool):
         return math.nan
     try:

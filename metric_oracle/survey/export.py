@@ -47,7 +47,7 @@ class Export:
         return f"{n['pairs']} pairs of {n['studies']} studies, {len(n['raters'])} raters: {', '.join(n['raters'])}"
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each rater and pair that was left out, and for each contradiction."""
+        """Return a sentence for each rater that was left out, for pairs, and for each rater with contradictions."""
         lines = [f"{rater} is left out: {reason}." for rater, reason in self.notes["left_out"].items()]
         lines += [f"{rater} is left out: {n:,} cells are open." for rater, n in self.notes["unfinished"].items()]
         if self.notes["pairs_left_out"]:

@@ -97,9 +97,9 @@ def _search(folder: Path, queries: Inputs, metric: str) -> None:
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
-    """Compile the kernel of each search, (folder of the index, queries, metric), and store its machine code.
+    """Compile the kernels of searches, (folder of the index, queries, metric) each, and store their machine code.
 
-    Each has a process of its own, because Numba uses one core per process.
+    Each has a process of its own, because Numba uses one core per process. Sums have no kernel of their own.
     """
     # One search per kernel. The last one is started first, because BERTScore's kernel takes longest to compile.
     of_kernel = {
@@ -119,7 +119,7 @@ def run_demo(
     progress: Progress | None = None,
     tell: Callable[[str], None],
 ) -> DemoOutcome:
-    """Write the example with `n_reports` and `n_tests` reports, index it, and search it under each metric.
+    """Write the example with `n_reports` and `n_tests` reports, index it, search it under each metric; return scores.
 
     `folder` must be new or empty; afterwards it has the files of `write_example` and the index, on which `COMMANDS` can
     be run. By default it is a temporary one. `progress` is called as ``progress(step, None, None)``, and `tell` with
