@@ -9,11 +9,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.machine import Row
+from metric_oracle.bench.search import timed
 from metric_oracle.synthetic.demo import find_encoder
 
 QUERY = "Small left pleural effusion. No pneumothorax."
@@ -66,11 +68,9 @@ def _run(name: str, words: Sequence[str], folder: Path) -> Row:
     log = folder / "compiled"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "store"), "ORACLE_COMPILED": str(log)}
     environment["PYTHONPATH"] = os.pathsep.join([str(machine.ROOT), os.environ.get("PYTHONPATH", "")])
-    begin = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
-    )
-    seconds = time.perf_counter() - begin
+    command = [sys.executable, "-c", PROGRAM, *words]
+    run = partial(subprocess.run, command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    seconds = timed(run)
     found: Counter[str] = Counter()
     for path in folder.glob("compiled.*"):
         found.update(json.loads(path.read_text(encoding="utf-8")))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.data import CORPORA
 from benchmarks.machine import Row
+from metric_oracle.bench.search import seconds_text
 
 REAL = 2365  # reports of IU X-ray's training side
 
@@ -43,9 +44,7 @@ def spread(row: Row) -> str:
 
 def seconds(amount: float | None) -> str:
     """Return seconds, or milliseconds below one, nothing for None."""
-    if amount is None:
-        return ""
-    return f"{number(amount)} s" if amount >= 1 else f"{number(1000 * amount)} ms"
+    return "" if amount is None else seconds_text(amount)
 
 
 def rate(amount: float) -> str:
