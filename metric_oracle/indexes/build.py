@@ -71,28 +71,12 @@ def build_index(
 ) -> Index:
     """Build an index in a temporary folder next to `out`, then rename the folder; an interrupted build resumes.
 
-    Parameters
-    ----------
-    inputs : Inputs
-        The corpus, see `sources.inputs.load_inputs`. Ids and texts may be `indexes.store.Strings`, which need a third
-        of the memory of lists.
-    out : path
-        New folder.
-    metrics : sequence of str
-        Names of the metrics that the index must support. By default all that the inputs allow.
-    source : str
-        Description of the files that were read, recorded for people.
-    states : dict of str to int
-        Numbers of missing, empty and tokenless reports.
-    section : (str or None, str)
-        Section of the reports and how it is known, see [`Reports`][metric_oracle.Reports].
-    progress : function
-        Called as ``progress(name, None, None)`` before each part is built.
+    Ids and texts of `inputs`, the corpus, may be `indexes.store.Strings`, which need a third of the memory of lists. By
+    default the index supports all `metrics` that the inputs allow. The manifest records `source`, a description of the
+    files for people; `states`, the numbers of missing, empty and tokenless reports by name; and `section`, that of the
+    reports and how it is known. `progress` is called as ``progress(name, None, None)`` before each part is built.
 
-    Raises
-    ------
-    InputError
-        If `out` exists, the inputs lack what a metric needs, or the disk is full.
+    Raise InputError if `out` exists, the inputs lack what a metric needs, or the disk is full.
     """
     out = Path(out)
     kinds = kinds_of(inputs, metrics)
@@ -129,7 +113,7 @@ def build_index(
 
 
 def _is_near(out: Path, error_path: Any) -> bool:
-    """Return whether a path of an OSError is in the new index or in the folder that it is built in, or is a parent."""
+    """Return whether a path of an OSError is in the new index or the folder that it is built in, or above them."""
     path, out = Path(os.path.abspath(os.fsdecode(error_path))), Path(os.path.abspath(out))
     building = out.with_name(out.name + BUILDING)
     return path.is_relative_to(out) or path.is_relative_to(building) or out.is_relative_to(path)
@@ -305,9 +289,10 @@ def _describe(building: Path, part: str) -> dict[str, Any]:
 
 
 def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
-    """Return the finished parts of an interrupted build, by name, with their counts and files; delete all other files.
+    """Return the finished parts of an interrupted build, by name, with their counts and files; delete the other parts.
 
-    A part is finished if it was built of inputs with the same digest, and its files have their checksums.
+    A part is finished if it was built of inputs with the same digest, and its files have their checksums. What models
+    have made so far is kept.
     """
     try:
         state = sealed.read_json(building / PROGRESS, "Build it again.")

@@ -71,7 +71,7 @@ class Frequencies:
         return out
 
     def weights_of(self, words: Words) -> dict[Words, float]:
-        """Return the weight of each n-gram, a tuple of words, of the text with these tokens."""
+        """Return the weight of each n-gram, a tuple of words, of a text, of which `words` has all tokens."""
         index = self.index
         word = gram = np.array([index.word_id.get(w, -1) for w in words], np.int64)
         features = []

@@ -280,17 +280,9 @@ class Index:
 
 
 def open_index(path: str | Path) -> Index:
-    """Open an index that [`build_index`][metric_oracle.build_index] made.
+    """Open an index, no set of shards, by its folder.
 
-    Parameters
-    ----------
-    path : path
-        Folder.
-
-    Raises
-    ------
-    IndexFormatError
-        If the folder is no index, unfinished, or of another format version; a DamagedIndexError if one of its files was
-        cut or altered.
+    Raise IndexFormatError if the folder is no index, unfinished, or of another format version, and DamagedIndexError if
+    one of its files was cut or altered.
     """
     return Index(Path(path))

@@ -160,7 +160,7 @@ class Files:
             note.touch()
 
     def _compare(self, name: str) -> None:
-        """Read a file; raise DamagedIndexError unless it has its checksum, otherwise note that it is verified."""
+        """Read a file; raise DamagedIndexError unless it has its checksum. Afterwards it counts as verified."""
         hasher, mapped = hashlib.sha256(), self._maps[name]
         for first in range(0, len(mapped), PIECE):
             hasher.update(memoryview(mapped)[first : first + PIECE])

@@ -135,7 +135,7 @@ class NgramIndex(FeatureDocuments):
         return self._encoded(which, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
-        """Return the queries' own documents, without tokenizing their texts."""
+        """Return the documents of the rows as encoded queries, without tokenizing their texts."""
         assert inputs.stored is not None
         documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
@@ -143,7 +143,7 @@ class NgramIndex(FeatureDocuments):
         return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
-        """Return the documents."""
+        """Return all documents, with their sequences of word ids."""
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
     def encode_again(self, inputs: Inputs, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":

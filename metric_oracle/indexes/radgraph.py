@@ -90,7 +90,7 @@ class GraphIndex(FeatureDocuments):
         return {}
 
     def buckets(self, family_a: int, family_b: int) -> np.ndarray:
-        """Return the length buckets, see `buckets_of`, for a metric of two families; `family_b` is -1 if it has one."""
+        """Return the length buckets of `buckets_of` for a metric of these families; `family_b` is -1 for one alone."""
         if (family_a, family_b) not in self._buckets:
             sizes = self.features.sizes
             finest = _sort_key(sizes)
@@ -154,7 +154,7 @@ class GraphIndex(FeatureDocuments):
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
-        """Return the queries' own documents; if they come with other graphs than the index has, encode these."""
+        """Return the documents of the rows as encoded queries; encode graphs that are not those of the index."""
         attachment = inputs.attached["radgraph"]
         if inputs.stored is None or attachment.stored_in != inputs.stored[0]:
             return self.encode(inputs)
@@ -165,7 +165,7 @@ class GraphIndex(FeatureDocuments):
         )
 
     def own_batch(self) -> SetBatch:
-        """Return the documents."""
+        """Return all documents."""
         return SetBatch(self.own_queries())
 
     def encode_again(self, inputs: Inputs, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
@@ -181,7 +181,7 @@ class GraphIndex(FeatureDocuments):
         )
 
     def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> Queries:
-        """Return the features of the queries' graphs, int64[Q] positions in the table, as one query each.
+        """Return one query for each of the queries' graphs, int64[Q] positions in the table, not the distinct ones.
 
         Raise InputError if the graphs have another label schema than the index.
         """

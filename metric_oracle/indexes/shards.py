@@ -41,7 +41,7 @@ def shard_name(place: int) -> str:
 
 
 class Shard(Index):
-    """An index that is part of a shard set, `place` its number there; IndexFormatError if another one is there."""
+    """An index that is part of a shard set; `place` is its number there. It must be the one that the set records."""
 
     def __init__(self, shard_set: "ShardSet", place: int) -> None:
         record, self._of = shard_set.content["shards"][place], (shard_set, place)

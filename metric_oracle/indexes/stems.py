@@ -110,7 +110,7 @@ class StemIndex(FeatureDocuments):
         return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
 
     def item(self, document: int) -> tuple[Token, ...]:
-        """Return the tokens of a document."""
+        """Return the tokens of a document: words with their stems and synonyms."""
         words, stems = self.ngrams.words, self.stems.words
         numbers = self.ngrams.sequence[
             self.ngrams.sequence_ptr[document] : self.ngrams.sequence_ptr[document + 1]
@@ -173,5 +173,5 @@ class StemQueries(Encoded):
     batch: StemBatch
 
     def item(self, q: int) -> tuple[Token, ...]:
-        """Return the tokens of a distinct query, by its number."""
+        """Return the tokens of a distinct query, by its number: words with their stems and synonyms."""
         return tuple(map(self.token.__getitem__, self.items[q]))

@@ -47,7 +47,7 @@ class Attachment:
         return replace(self, of_row=self.of_row[chosen])
 
     def parts(self) -> list[Any]:
-        """Return all arrays, lists of strings and other fields of the attachment, for a checksum of it."""
+        """Return what a checksum of the attachment covers: all arrays and lists, the settings and what made it."""
         values = (
             [getattr(self.values, f.name) for f in fields(self.values)] if is_dataclass(self.values) else [self.values]
         )

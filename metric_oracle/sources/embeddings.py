@@ -88,7 +88,7 @@ class CheXbertSource(VectorSource):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".npz": _npz, ".csv": _csv}
 
     def is_model(self, file_or_model: Any) -> bool:
-        """Return whether it is a path like chexbert.pth, that of a checkpoint."""
+        """Return whether it is a path that ends with .pth, that of a checkpoint."""
         return isinstance(file_or_model, str | Path) and Path(file_or_model).suffix.lower() == ".pth"
 
     def open(self, model_path: Any, model_options: Mapping[str, Any]) -> Any:

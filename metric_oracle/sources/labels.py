@@ -137,7 +137,7 @@ class CheXbertLabelSource(Source):
     def join(
         self, table: Any, reports: tuple[Sequence[str], Sequence[str]], table_name: str, is_piece: bool
     ) -> np.ndarray:
-        """Join labels to reports on their ids, or row by row if the labels have no ids; then they are equally many."""
+        """Join labels to reports on their ids; labels without ids row by row, InputError unless they are as many."""
         if table.ids is not None:
             return super().join(table, reports, table_name, is_piece)
         n_reports = len(reports[0])
@@ -205,7 +205,7 @@ class LabelTableSource(CheXbertLabelSource):
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
         """Return the classes, uint8[n, L]; an uncertain one becomes what `uncertain` says, missing if "blank".
 
-        Raise InputError if a label is uncertain and `uncertain` does not say what it becomes.
+        Raise InputError if `uncertain` has another value, or none where a label is uncertain.
         """
         uncertain = settings.get("uncertain")
         if uncertain not in UNCERTAIN and (uncertain is not None or (table.values == 3).any()):

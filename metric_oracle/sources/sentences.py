@@ -53,44 +53,47 @@ def as_sentences(file_or_data: Any) -> SentenceTable:
     """
     if isinstance(file_or_data, SentenceTable):
         return file_or_data
-    name = name_of(file_or_data)
+    origin = name_of(file_or_data)  # for error messages
     if isinstance(file_or_data, str | Path):
         path = existing_file(Path(file_or_data))
-        return (
-            _of_sentences(*read_npz(path), name) if path.suffix.lower() == ".npz" else _of_table(read_table(path), name)
-        )
+        if path.suffix.lower() == ".npz":
+            return _of_sentences(*read_npz(path), origin)
+        return _of_table(read_table(path), origin)
     if isinstance(file_or_data, Mapping) and not (
         are_columns(file_or_data) or any(isinstance(value, Mapping) for value in file_or_data.values())
     ):
-        return _of_arrays(list(file_or_data), list(file_or_data.values()), name)
+        return _of_arrays(list(file_or_data), list(file_or_data.values()), origin)
     if isinstance(file_or_data, list | tuple) and not any(isinstance(value, Mapping) for value in file_or_data):
-        return _of_arrays(list(map(str, range(len(file_or_data)))), list(file_or_data), name)
+        return _of_arrays(list(map(str, range(len(file_or_data)))), list(file_or_data), origin)
     table, _ = in_memory(file_or_data)
-    return _of_table(table, name)
+    return _of_table(table, origin)
 
 
-def _of_sentences(ids: list[Any] | None, vectors: Any, name: str) -> SentenceTable:
-    """Return a table from one vector per sentence, float[m, d]; `ids` has the report of each.
+def _of_sentences(ids: list[Any] | None, vectors: Any, origin: str) -> SentenceTable:
+    """Return a table from one vector per sentence, float[m, d]; `ids` has the report of each sentence, or is None.
 
-    Reports keep the order of their first sentences. `name` is that of the file for error messages, here and below.
+    Reports are in the order of their first sentences. Raise InputError, which names `origin`, unless the layout fits.
     """
     if ids is None or vectors.ndim != 2 or len(ids) != len(vectors):
-        raise _layout(name)
-    keys = canonical_ids(ids, f"the ids of {name}")
+        raise _layout(origin)
+    keys = canonical_ids(ids, f"the ids of {origin}")
     place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     report = np.array([place[key] for key in keys], np.int64)
     order = np.argsort(report, kind="stable")
-    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], name)
+    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], origin)
 
 
-def _of_table(table: Table | None, name: str) -> SentenceTable:
-    """Return a table from the column of a table that holds a list of vectors per report; InputError if it is None."""
+def _of_table(table: Table | None, origin: str) -> SentenceTable:
+    """Return a table from the column "vectors" of a table, with a list of vectors for each report.
+
+    Raise InputError, which names `origin`, if the layout is another or the table is None.
+    """
     if table is None or "vectors" not in table.names:
-        raise _layout(name)
+        raise _layout(origin)
     ids = [str(row) for row in range(table.n_rows)]
     cells = table.id_cells()
     if cells is not None:
-        ids = canonical_ids(cells[0], f"the ids of {name}")
+        ids = canonical_ids(cells[0], f"the ids of {origin}")
     try:
         lengths, widths, numbers = flat_lists(table, "vectors", 2)
         if len(set(widths.tolist())) > 1:
@@ -98,12 +101,12 @@ def _of_table(table: Table | None, name: str) -> SentenceTable:
         width = int(widths[0]) if len(widths) else 1
         vectors = np.asarray(numbers, np.float64).reshape(len(widths), width)
     except (ValueError, TypeError, pa.ArrowException):
-        raise _layout(name) from None
-    return _checked(ids, lengths, vectors, name)
+        raise _layout(origin) from None
+    return _checked(ids, lengths, vectors, origin)
 
 
-def _of_arrays(ids: list[Any], arrays: list[Any], name: str) -> SentenceTable:
-    """Return a table from one array of vectors, float[n, d], per report."""
+def _of_arrays(ids: list[Any], arrays: list[Any], origin: str) -> SentenceTable:
+    """Return a table from one array of vectors, float[n, d], per report; InputError, with `origin`, for others."""
     try:
         values = [np.asarray(array, np.float64) for array in arrays]
         filled = [array for array in values if array.size]
@@ -111,14 +114,14 @@ def _of_arrays(ids: list[Any], arrays: list[Any], name: str) -> SentenceTable:
         if vectors.ndim != 2:
             raise ValueError
     except (ValueError, TypeError):
-        raise _layout(name) from None
-    keys = canonical_ids(ids, f"the ids of {name}")
-    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, name)
+        raise _layout(origin) from None
+    keys = canonical_ids(ids, f"the ids of {origin}")
+    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, origin)
 
 
-def _checked(ids: list[str], lengths: Any, vectors: Any, name: str) -> SentenceTable:
-    """Return the table of reports with `lengths` vectors each; InputError for equal ids, and for wrong vectors."""
-    check_unique(ids, f"the ids of {name}")
+def _checked(ids: list[str], lengths: Any, vectors: Any, origin: str) -> SentenceTable:
+    """Return the table of reports with `lengths` vectors each; InputError, with `origin`, for wrong ids or vectors."""
+    check_unique(ids, f"the ids of {origin}")
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(vectors, np.float32)
@@ -128,19 +131,19 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, name: str) -> SentenceT
         raise InputError(
             "sentence vectors",
             "must be finite and not zero",
-            f"one that is not for report {shown_names([ids[report]])} in {name}",
+            f"one that is not for report {shown_names([ids[report]])} in {origin}",
             "Encode its sentences again, or leave the report out.",
         )
     return SentenceTable(ids, ptr, values)
 
 
-def _layout(name: str) -> InputError:
-    """Return the error for a file or container in none of the known layouts."""
+def _layout(origin: str) -> InputError:
+    """Return the error for a file or container, `origin`, in none of the known layouts."""
     return InputError(
         "sentences",
         "must be an .npz file with ids and one vector for each sentence, a table with a column vectors that holds "
         "a list of vectors of one width for each report, or a dict of id -> array",
-        f"another layout in {name}",
+        f"another layout in {origin}",
         "Write one of these.",
     )
 
