@@ -18,7 +18,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.errors import BackendError, InputError, option
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.features import Documents, group_rows
+from metric_oracle.indexes.features import Documents, group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -166,10 +166,9 @@ class TokenStateIndex(Documents):
         """Return the tokens of prepared reports, and whether the encoder cut each report off: bool[N]."""
         documents = prepared.of_row
         length = np.diff(self.ptr)[documents]
-        ptr = np.concatenate([[0], np.cumsum(length)])
-        source = np.repeat(self.ptr[documents] - ptr[:-1], length) + np.arange(ptr[-1])
         is_cut = length == prepared.settings["cut_length"]
-        return Tokens(self.ids[source], ptr, int(np.count_nonzero(is_cut))), is_cut
+        ids = self.ids[places_of_lists(self.ptr, documents)]
+        return Tokens(ids, offsets_of(length), int(np.count_nonzero(is_cut))), is_cut
 
     def states_of(self, tokens: Tokens, storage: np.dtype) -> np.ndarray:
         """Return the states of token sequences, all of them documents of this index, in the dtype `storage`."""
@@ -178,8 +177,7 @@ class TokenStateIndex(Documents):
         }
         bounds = pairwise(tokens.ptr.tolist())
         documents = np.array([document_of[tokens.ids[begin:end].tobytes()] for begin, end in bounds], np.int64)
-        source = np.repeat(self.ptr[documents] - tokens.ptr[:-1], np.diff(tokens.ptr)) + np.arange(tokens.ptr[-1])
-        return self.states[source].astype(storage)
+        return self.states[places_of_lists(self.ptr, documents)].astype(storage)
 
     def counts(self) -> dict[str, Any]:
         """Return the description."""
@@ -444,11 +442,8 @@ def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     texts = np.array(first_text, np.int64)
     length = np.diff(tokens.ptr)[texts]
     order = np.argsort(-length, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(length[order])])
-    source = np.repeat(tokens.ptr[texts[order]] - ptr[:-1], length[order]) + np.arange(ptr[-1])
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return Tokens(tokens.ids[source], ptr, tokens.n_truncated), rank[which]
+    ids = tokens.ids[places_of_lists(tokens.ptr, texts[order])]
+    return Tokens(ids, offsets_of(length[order]), tokens.n_truncated), ranks_of(order)[which]
 
 
 def _check_words(n_words: np.ndarray, query_ids: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, FeatureDocuments, lookup
+from metric_oracle.indexes.features import Encoded, FeatureDocuments, lookup, offsets_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
@@ -228,8 +228,8 @@ class WeightedIndex(FeatureDocuments):
         counts = is_known & (size[entry] > 0)
         kept = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
         batch = WeightedBatch(
-            _offsets(np.bincount(query[first[kept]], minlength=len(items))),
-            _offsets(np.bincount(entry[counts], minlength=len(first))[kept]),
+            offsets_of(np.bincount(query[first[kept]], minlength=len(items))),
+            offsets_of(np.bincount(entry[counts], minlength=len(first))[kept]),
             feature[counts][np.argsort(entry[counts], kind="stable")].astype(np.int32),
             order[kept],
             size[kept],
@@ -330,8 +330,3 @@ class WeightedQueries(Encoded):
     def as_candidate(self, q: int) -> Words:
         """Return the tokens of a distinct query, without the weights."""
         return self.items[q]
-
-
-def _offsets(counts: np.ndarray) -> np.ndarray:
-    """Return the offsets of lists of these lengths: int64[n + 1]."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.metrics import Metric
@@ -139,9 +139,8 @@ def _distinct(table: EntityTable, of_row: np.ndarray) -> tuple[EntityLists, np.n
             number[key] = len(number)
             first_use.append(i)
         which[i] = number[key]
-    lists = used_table.take(np.array(first_use, np.int64))
-    lengths = np.diff(lists.ptr)
-    source = np.arange(lists.ptr[-1]) + np.repeat(used_table.ptr[:-1][first_use] - lists.ptr[:-1], lengths)
+    distinct = np.array(first_use, np.int64)
+    lists, source = used_table.take(distinct), places_of_lists(used_table.ptr, distinct)
     list_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
     rows = group_rows(list_of_row, len(first_use))
     # Vectors are numbered by first use and every distinct list is kept, so every vector is used.

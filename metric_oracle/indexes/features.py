@@ -122,14 +122,25 @@ class FeatureDocuments(Documents):
     def queries_of(self, documents: np.ndarray) -> Queries:
         """Return some documents, by their numbers, in the form of encoded queries of this corpus."""
         sizes = np.ascontiguousarray(self.features.sizes.T[documents])
-        ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        return Queries(ptr, self.features.fwd_id[places_of_lists(self.features.fwd_ptr, documents)], sizes)
+        places = places_of_lists(self.features.fwd_ptr, documents)
+        return Queries(offsets_of(sizes), self.features.fwd_id[places], sizes)
 
     def own_queries(self) -> Queries:
         """Return all documents in the form of encoded queries of this corpus."""
         sizes = self.features.sizes.T.copy()
-        ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        return Queries(ptr, self.features.fwd_id, sizes)
+        return Queries(offsets_of(sizes), self.features.fwd_id, sizes)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Return the offsets of lists of these lengths, of any shape, and their sum: int64[n + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def ranks_of(order: np.ndarray) -> np.ndarray:
+    """Return the place of each number from 0 in `order`, which has each of them once: int64[n]."""
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -148,9 +159,7 @@ def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
     """
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return values[first[order]], first[order], rank[which]
+    return values[first[order]], first[order], ranks_of(order)[which]
 
 
 def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +167,7 @@ def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarra
 
     A row whose document is -1 is left out.
     """
-    row_ptr = np.zeros(n_documents + 1, np.int64)
-    np.cumsum(np.bincount(document_of_row[document_of_row >= 0], minlength=n_documents), out=row_ptr[1:])
+    row_ptr = offsets_of(np.bincount(document_of_row[document_of_row >= 0], minlength=n_documents))
     order = np.argsort(document_of_row, kind="stable")
     return row_ptr, order[np.count_nonzero(document_of_row < 0) :].astype(np.int64)
 
@@ -174,8 +182,7 @@ def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr
     n_features = int(family_ptr[-1])
     key = np.sort(document * n_features + feature)
     document, feature = np.divmod(key, max(n_features, 1))
-    fwd_ptr = np.zeros(n_documents + 1, np.int64)
-    np.cumsum(np.bincount(document, minlength=n_documents), out=fwd_ptr[1:])
+    fwd_ptr = offsets_of(np.bincount(document, minlength=n_documents))
     family = np.searchsorted(family_ptr, feature, side="right") - 1
     n_families = len(family_ptr) - 1
     sizes = np.bincount(family * n_documents + document, minlength=n_families * n_documents).reshape(
@@ -324,8 +331,7 @@ def as_queries(features: Features, new_id: np.ndarray) -> Queries:
     """
     sizes = features.sizes.T.copy()
     is_known = new_id[features.fwd_id] >= 0
-    n_known = np.concatenate([[0], np.cumsum(is_known)])
-    ends = n_known[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
+    ends = offsets_of(is_known)[offsets_of(sizes)]
     return Queries(ends, new_id[features.fwd_id[is_known]].astype(np.int32), sizes)
 
 
@@ -348,6 +354,5 @@ def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, fami
     n_families = len(family_ptr) - 1
     slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
     order = np.argsort(slot, kind="stable")
-    ptr = np.zeros(sizes.shape[0] * n_families + 1, np.int64)
-    np.cumsum(np.bincount(slot, minlength=sizes.shape[0] * n_families), out=ptr[1:])
+    ptr = offsets_of(np.bincount(slot, minlength=sizes.shape[0] * n_families))
     return Queries(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))

@@ -14,7 +14,9 @@ from metric_oracle.indexes.features import (
     check_features,
     invert,
     lookup,
+    offsets_of,
     pack_queries,
+    ranks_of,
 )
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
@@ -59,12 +61,11 @@ class GramSets(FeatureDocuments):
         set_ptr, ids = _sets(gram, ptr, cls.order, n_grams)
         set_of_sequence, first = distinct_lists(set_ptr, ids)
         by_size = np.argsort(np.diff(set_ptr)[first], kind="stable")
-        rank = np.empty(len(by_size), np.int64)
-        rank[by_size] = np.arange(len(by_size))
         sequence_of = first[by_size]
         set_ptr, ids = reorder(set_ptr, ids, sequence_of)
         sizes = np.diff(set_ptr).astype(np.int32)[None, :]
-        document_of_row = np.where(words.document_of_row >= 0, rank[set_of_sequence][words.document_of_row], -1)
+        set_of_sequence = ranks_of(by_size)[set_of_sequence]
+        document_of_row = np.where(words.document_of_row >= 0, set_of_sequence[words.document_of_row], -1)
         features = invert(set_ptr, ids, sizes, sizes[0], document_of_row, n_grams)
         return cls(words, features, sequence_of, gram_keys)
 
@@ -123,9 +124,7 @@ def _sets(gram_at: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tup
     """
     position, sequence = positions(ptr, order)
     sequence, ids = np.divmod(np.unique(sequence * n_grams + gram_at[position]), max(n_grams, 1))
-    set_ptr = np.zeros(len(ptr), np.int64)
-    np.cumsum(np.bincount(sequence, minlength=len(ptr) - 1), out=set_ptr[1:])
-    return set_ptr, ids.astype(np.int32)
+    return offsets_of(np.bincount(sequence, minlength=len(ptr) - 1)), ids.astype(np.int32)
 
 
 class WordSets(GramSets):

@@ -7,7 +7,7 @@ number of clipped n-gram matches of two texts is then the size of a set intersec
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain, count, repeat
@@ -28,7 +28,9 @@ from metric_oracle.indexes.features import (
     invert,
     load_features,
     lookup,
+    offsets_of,
     places_of_lists,
+    ranks_of,
     too_many_features,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
@@ -139,7 +141,7 @@ class NgramIndex(FeatureDocuments):
         assert inputs.stored is not None
         documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
-        ptr = np.concatenate([[0], np.cumsum(np.diff(self.sequence_ptr)[documents])])
+        ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
         return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
@@ -315,8 +317,7 @@ def distinct_sequences(
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the word ids of sequences, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
-    ptr = np.zeros(len(sequences) + 1, np.int64)
-    np.cumsum([len(s) for s in sequences], out=ptr[1:])
+    ptr = _ends(sequences)
     ids = map(word_id.get, chain.from_iterable(sequences), repeat(-1))
     flat = np.fromiter(ids, np.int64, int(ptr[-1]))
     return flat, ptr
@@ -358,9 +359,9 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
     return words, flat, np.cumsum(np.concatenate(lengths))
 
 
-def _ends(texts: Sequence[str] | Sequence[bytes]) -> np.ndarray:
-    """Return the offset of each text in all of them joined, and their length: int64[n + 1]."""
-    return np.concatenate([[0], np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))])
+def _ends(sequences: Sequence[Sized]) -> np.ndarray:
+    """Return the offset of each sequence in all of them joined, and their length: int64[n + 1]."""
+    return offsets_of(np.fromiter(map(len, sequences), np.int64, len(sequences)))
 
 
 def _in_lower_case(text: str, kind: str) -> bytes:
@@ -397,10 +398,8 @@ def build_ngrams(
     words, flat, ptr = number_tokens(texts, kind)
     document_of_text, first = distinct_lists(ptr, flat)
     order = np.argsort(np.diff(ptr)[first], kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
     ptr, flat = reorder(ptr, flat, first[order])
-    document_of_row = rank[document_of_text][text_of_row]
+    document_of_row = ranks_of(order)[document_of_text][text_of_row]
     return index_sequences(
         kind, Strings(words), flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched
     )
@@ -425,7 +424,7 @@ def index_sequences(
     For `scratch` see `indexes.features.invert`.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
-    fwd_ptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
+    fwd_ptr = offsets_of(sizes.sum(axis=0, dtype=np.int64))
     fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # 0 until a feature is placed; 0 is never the id of a repeated occurrence
     gram_keys, repeat_keys, family_ptr = [], [], [0]
     ptr, word_ids = read_only((ptr, word_ids))
@@ -455,9 +454,9 @@ def index_sequences(
         features,
         words,
         np.concatenate(gram_keys),
-        np.cumsum([0] + [len(k) for k in gram_keys]).astype(np.int64),
+        _ends(gram_keys),
         np.concatenate(repeat_keys),
-        np.cumsum([0] + [len(k) for k in repeat_keys]).astype(np.int64),
+        _ends(repeat_keys),
         family,
         word_ids,
         ptr,

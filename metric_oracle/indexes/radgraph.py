@@ -35,8 +35,10 @@ from metric_oracle.indexes.features import (
     invert,
     load_features,
     lookup,
+    offsets_of,
     pack,
     pack_queries,
+    ranks_of,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
@@ -148,9 +150,7 @@ class GraphIndex(FeatureDocuments):
         )
         example = np.unique(which, return_index=True)[1]
         lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
-        distinct = Queries(
-            np.concatenate([[0], np.cumsum(lengths)]), reorder(bounds, queries.id, example)[1], queries.sizes[example]
-        )
+        distinct = Queries(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
@@ -297,9 +297,8 @@ class GraphIndex(FeatureDocuments):
         sizes = sizes[:, example]
         order = np.lexsort(_sort_key(sizes)[::-1])
         sizes = sizes[:, order]
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
         fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
+        rank = ranks_of(order)
         document_of_row = np.where(graph_of_row >= 0, rank[document[graph_of_row]] if len(document) else -1, -1)
         if is_searched:
             indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))

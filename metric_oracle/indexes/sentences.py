@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.features import Documents, Encoded, group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -181,15 +181,13 @@ def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.n
     first = np.unique(np.array(set_of, np.int64), return_index=True)[1]
     by_length = np.argsort(-lengths[first], kind="stable")
     example = first[by_length]
-    rank_of_set = np.empty(len(example), np.int64)
-    rank_of_set[by_length] = np.arange(len(example))
     n = lengths[example]
     begin = np.where(n > 0, table.ptr[:-1][example], len(vectors))
-    ptr = np.concatenate([[0], np.cumsum(n + COPIES)]).astype(np.int64)
+    ptr = offsets_of(n + COPIES)
     inside = np.arange(ptr[-1]) - np.repeat(ptr[:-1], n + COPIES)
     source = np.repeat(begin, n + COPIES) + np.where(inside < np.repeat(n, n + COPIES), inside, 0)
     set_of_row = (
-        np.where(used_of_row >= 0, rank_of_set[np.array(set_of, np.int64)][used_of_row], -1)
+        np.where(used_of_row >= 0, ranks_of(by_length)[np.array(set_of, np.int64)][used_of_row], -1)
         if len(set_of)
         else used_of_row
     )

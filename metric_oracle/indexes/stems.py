@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
-from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, places_of_lists
+from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, offsets_of, places_of_lists
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
@@ -132,7 +132,7 @@ class StemIndex(FeatureDocuments):
         number = {stem: i for i, stem in enumerate(vocabulary)}.__getitem__
         numbers = np.fromiter(map(number, stems), np.int32, len(stems))
         n_others = np.fromiter(map(len, others), np.int64, len(others))
-        other_ptr = np.concatenate([[0], np.cumsum(n_others)])
+        other_ptr = offsets_of(n_others)
         other = np.fromiter(map(number, chain.from_iterable(others)), np.int32, other_ptr[-1])
         # Stems that each query can match: its own, then those with a synonym in it; and the word that each belongs to.
         place, text = positions(ptr, 1)
@@ -140,7 +140,7 @@ class StemIndex(FeatureDocuments):
         by_text = np.argsort(texts, kind="stable")
         reach = np.concatenate([numbers[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
         reach_at = np.concatenate([place, np.repeat(place, n_others[flat])])[by_text] - ptr[texts[by_text]]
-        reach_ptr = np.concatenate([[0], np.cumsum(np.bincount(texts, minlength=len(items)))])
+        reach_ptr = offsets_of(np.bincount(texts, minlength=len(items)))
         index = index_queries(vocabulary, reach, reach_ptr, 1)
         queries = as_queries(index.features, self.stems.ids_of(index))
         lengths = np.diff(ptr).astype(np.int32)[:, None]
