@@ -56,12 +56,13 @@ class TokenStateIndex(Documents):
     mean_off: np.ndarray  # float32[D]
     norm_error: np.ndarray  # float64[1], greatest |length - 1| of the stored states
     description: dict[str, Any]  # the encoder's signature, its special ids, the baseline, and counts
-    n_counted: int = 0  # number of rows over which `frequency` counts, if they are not those of this index alone
+    n_counted: int = 0  # number of rows over which `frequency` counts; 0 if they are those of this index
     # uint16[T], place in its report of the token that each row of `cell`, `radius`, `codes` and `terms` describes. None
     # in indexes of version 0.2, whose rows have the order of the reports.
     order: np.ndarray | None = None
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
-    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")  # the latter names a folder
+    # The description names the folder of the encoder, so that equal data may have other descriptions.
+    derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":

@@ -181,7 +181,7 @@ def _files_of(part: str) -> dict[str, bool]:
 
 
 def _contents(building: Path) -> tuple[list[str], list[str]]:
-    """List a build folder: the paths that a build may have made, files after their folders, and all other paths.
+    """Return the paths in a build folder that a build may have made, files after their folders, and all other paths.
 
     Paths are relative to `building`. Other folders are not looked into, and links are not followed.
     """
@@ -347,7 +347,7 @@ def inputs_digest(inputs: Inputs) -> str:
 
 
 def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the distinct texts, in the order of their first rows, and then the rows; return the numbers of both."""
+    """Write the distinct texts, in the order of their first rows, and then the rows; return the number of each."""
     texts = Strings(inputs.texts).arrow
     encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary

@@ -31,8 +31,8 @@ class EntityLists(NamedTuple):
     ptr: np.ndarray  # int64[D + 1], offsets of each list in `entity` and `kinds`
     entity: np.ndarray  # int32[m], index in `vectors` of each entity
     kinds: np.ndarray  # uint8[m], type of each entity
-    row_ptr: np.ndarray  # int64[D + 1], offsets of the reports of each list
-    row_id: np.ndarray  # int64[...], reports, ascending within a list
+    row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each list
+    row_id: np.ndarray  # int64[...], corpus rows or queries, ascending within a list
 
     def item(self, list_number: int) -> Entities:
         """Return the entities of a list, by its number."""

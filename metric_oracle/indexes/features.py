@@ -105,9 +105,9 @@ class Encoded:
 
 
 class FeatureDocuments(Documents):
-    """Base of representations whose documents are sets of features, in the layout of the kernels over sets."""
+    """Base of representations whose documents are sets of features."""
 
-    features: Features
+    features: Features  # posting lists, forward lists and rows, in the layout of the kernels over sets
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]

@@ -63,7 +63,7 @@ class Graph(NamedTuple):
 class GraphIndex(FeatureDocuments):
     """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities."""
 
-    features: Features
+    features: Features  # those of the four families one after another
     tokens: Sequence[str]  # distinct, in code-point order, among them the lower-case form of each token
     labels: Sequence[str]  # distinct, in code-point order
     relation_types: Sequence[str]  # distinct, in code-point order
@@ -312,7 +312,7 @@ class GraphQueries(Encoded):
     """Distinct graphs of a batch of queries."""
 
     which: np.ndarray  # int64[Q], distinct graph of each query
-    graphs: GraphTable
+    graphs: GraphTable  # with the tokens in the form that is compared
     graph_of_query: np.ndarray  # int64[Q], position of each query's graph in the table
     # int64[n], position of each distinct graph in the table. Graphs of equal sizes that differ only in features that
     # the corpus lacks are one.

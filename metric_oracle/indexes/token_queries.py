@@ -17,7 +17,7 @@ class TokenItem:
 
     states: np.ndarray  # float32[n, d], token states
     weights: np.ndarray  # float64[n], weight of each token
-    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to
+    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to, if any
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TokenQueries(Encoded):
     states: np.ndarray  # float16 or float32[T, d], token states of the distinct sequences
     weights: np.ndarray  # float64[T], weight of each token
     corpus: Corpus  # the corpus with the token weights of these queries
-    baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to
+    baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to, if any
     recorded: dict[str, Any]  # what the signature records
 
     @property

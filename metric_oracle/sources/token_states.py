@@ -24,14 +24,13 @@ class Encoding:
     """How token states are computed and stored."""
 
     encoder: "TokenEncoder"
-    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))  # of the stored states, or float16
-    # (precision, recall, f1) of random pairs of reports under this encoder, or None.
-    baseline: tuple[float, float, float] | None = None
+    storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))  # dtype of the stored states, or float16
+    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) of random pairs of reports, if known
     # Memory in GB that a build may use in addition to the model and mapped files; None for no limit.
     max_memory: float | None = None
     # Called with lines for the user, such as the expected size of the work, or how many texts were cut off.
     tell: Callable[[str], None] = ignore
-    progress: Progress = silent  # called as `progress("token states", done, total)` with numbers of tokens
+    progress: Progress = silent  # called as ``progress("token states", done, total)`` with numbers of tokens
 
 
 def load_encoding(
