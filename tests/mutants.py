@@ -301,7 +301,7 @@ MUTANTS = [
         "retrieval/test_baselines.py -k 'reproducible'",
     ),
     Mutant(
-        "retrieval/results.py",
+        "findings/results.py",
         "U+2028 ends a line of JSON",
         'raw.decode().split("\\n")',
         "raw.decode().splitlines()",
@@ -315,7 +315,7 @@ MUTANTS = [
         "retrieval/test_results.py",
     ),
     Mutant(
-        "retrieval/results.py",
+        "findings/results.py",
         "mean of all answers",
         '[self.table["rank"].to_numpy() == 1]',
         "",
@@ -421,8 +421,8 @@ MUTANTS = [
     Mutant(
         "kernels/_build.py",
         "of the cells behind a list only the next one is noted",
-        "skip[slot[v], bucket:] = ",
-        "skip[slot[v], bucket] = ",
+        "skip[skip_slot[v], bucket:] = ",
+        "skip[skip_slot[v], bucket] = ",
         "kernels/test_overlap.py -k cells_begin",
     ),
     Mutant(
