@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.errors import ArgumentError, InputError
+from metric_oracle.errors import ArgumentError, InputError, option
 from metric_oracle.typed import is_possible_path, is_text
 
 _Value = TypeVar("_Value")
@@ -67,7 +67,7 @@ def check_given(argument: str, value: _Value | None, where: str, step: str, *, g
 
 
 def check_left_out(
-    given: Mapping[str, Any], where: str, step: str = "Drop it.", *, allowed: Container[str] = (), got: str = "a value"
+    given: Mapping[str, Any], where: str, step: str = "", *, allowed: Container[str] = (), got: str = "a value"
 ) -> None:
     """Raise InputError if an argument was given that does not apply: one whose value is not None.
 
@@ -75,6 +75,7 @@ def check_left_out(
     """
     foreign = [name for name, value in given.items() if value is not None and name not in allowed]
     if foreign:
+        step = step or f"Leave out {', '.join(option(name, python=name) for name in foreign)}."
         raise InputError(", ".join(foreign), f"must be left out {where}", got, step)
 
 

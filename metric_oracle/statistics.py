@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from metric_oracle.arguments import check_in_range
 from metric_oracle.choices import FEWEST, INTERVALS, LEGACY, MOST
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -135,7 +135,7 @@ def check_method(method: str, resamples: int | None) -> None:
             "resamples",
             f"must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}",
             resamples,
-            "Drop it.",
+            f"Leave out {option('resamples')}.",
         )
 
 

@@ -127,7 +127,7 @@ def test_what_a_prepared_set_does_not_take(index, prepared):
     }
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, replace(queries, attached=settings), "chexbert:labels")
-    match = r"^reports: section must be left out for a prepared set; got a value\. Drop it\.$"
+    match = r"^reports: section must be left out for a prepared set; got a value\. Leave out section\.$"
     with pytest.raises(InputError, match=match):
         mo.reports(prepared, section="findings").load()
     match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add mo\.reports\("
@@ -184,7 +184,9 @@ def test_every_argument_of_the_registry_is_one_of_reports():
 
 
 def test_options_are_those_of_the_search_and_of_no_other_function(index):
-    with pytest.raises(InputError, match=r"^score: k must be left out for scores of given reports; got a value\. Drop"):
+    with pytest.raises(
+        InputError, match=r"^score: k must be left out for scores of given reports; got a value\. Leave out k"
+    ):
         mo.score(["a"], ["a"], "bleu", options=mo.SearchOptions(k=2))
     with pytest.raises(InputError, match=r"^baseline: backend must be left out for scores without a search; got a val"):
         mo.baseline(index, ["a"], "identity", "bleu", options=mo.SearchOptions(backend="cpu"))
@@ -211,13 +213,13 @@ def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch
 
 
 def test_the_role_of_reports_is_that_of_their_use(index):
-    match = r"^score: ids must be left out for reports that are no predictions; got a value\. Drop it\.$"
+    match = r"^score: ids must be left out for reports that are no predictions; got a value\. Leave out ids\.$"
     with pytest.raises(InputError, match=match):
         mo.score(mo.reports(["a"], ids="ids.csv"), ["a"], "bleu")
-    match = r"^score: keep_empty must be left out for predictions; got a value\. Drop it\.$"
+    match = r"^score: keep_empty must be left out for predictions; got a value\. Leave out keep_empty\.$"
     with pytest.raises(InputError, match=match):
         mo.score(["a"], mo.reports(["a"], keep_empty=True), "bleu")
-    match = r"layer must be left out for test reports, whose index says it; got a value\. Drop it\.$"
+    match = r"layer must be left out for test reports, whose index says it; got a value\. Leave out layer\.$"
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, mo.reports(["a"], encoder="bert", layer=3), "bleu")
     match = r"^study: encoder must be left out for a model's reports, which the encoder of the index encodes; got a val"
@@ -246,7 +248,9 @@ def test_only_reports_have_more_than_ten_parameters():
 
 
 def test_loaded_reports_take_no_sources(index, prepared):
-    match = r"^reports: radgraph must be left out for reports that have their sources; got a value\. Drop it\.$"
+    match = (
+        r"^reports: radgraph must be left out for reports that have their sources; got a value\. Leave out radgraph\.$"
+    )
     with pytest.raises(InputError, match=match):
         mo.reports(mo.reports(prepared).load(), radgraph="x.json")
 

@@ -344,7 +344,7 @@ def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
 
 def test_settings_of_bertscore_with_another_metric(fails, corpus, index):
     given = ["retrieve", index, corpus["test"], "--metric", "bleu"]
-    match = r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
+    match = r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf\.$"
     fails(*given, "--idf", "corpus", match=match)
     fails(*given, "--no-rescale", match=match.replace("idf", "rescale"))
     match = r"retrieve: --metric must be one of bleu-1, .* \(what .*I holds\); got 'bertscore'\. Build an index with --"
@@ -594,11 +594,14 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
         *asked, "--max-memory", "-3", match=r"retrieve: --max-memory must be a number of GB above 0; got -3\.0\. Choose"
     )
     fails(
-        *asked, "--idf", "corpus", match=r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Drop it"
+        *asked,
+        "--idf",
+        "corpus",
+        match=r"retrieve: --idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf",
     )
     fails(
         "baseline", "random", *asked[1:], "--no-rescale",
-        match=r"baseline [a-z-]+: --rescale must be left out for metric 'bleu-2'; got a value\. Drop it",
+        match=r"baseline [a-z-]+: --rescale must be left out for metric 'bleu-2'; got a value\. Leave out --rescale",
     )  # fmt: skip
     if find_spec("torch"):
         import torch

@@ -132,7 +132,7 @@ def test_legacy_sample_without_the_one_other_value():
         (
             SCORES,
             {"method": "legacy-yu2023", "resamples": 5000},
-            "resamples must be left out with legacy-yu2023, which draws one sample of 5,000; got 5000. Drop it.",
+            "resamples must be left out with legacy-yu2023, which draws one sample of 5,000; got 5000. Leave out",
         ),
     ],
 )

@@ -82,7 +82,10 @@ def read_rows(
         _check_no_columns(path, id_column, text_column)
         if separator is not None:
             raise InputError(
-                "separator", "must be left out for text with one report per line", f"a value for {path}", "Drop it."
+                "separator",
+                "must be left out for text with one report per line",
+                f"{separator!r} for {path}",
+                f"Leave out {option('separator')}.",
             )
         return _read_lines(path, encoding)
     if ending == ".csv":

@@ -8,7 +8,7 @@ from typing import Any
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import Keys
 from metric_oracle.corpora.tables import canonical_ids, read_table, shown_names
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 
 _FRONTAL = {"AP", "PA"}
 _VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}
@@ -24,7 +24,10 @@ def text_of_chosen_image(
     """
     if keys.images is None:
         raise InputError(
-            "metadata", "must be left out for predictions without image ids", f"{metadata} for {path}", "Drop it."
+            "metadata",
+            "must be left out for predictions without image ids",
+            f"{metadata} for {path}",
+            f"Leave out {option('metadata')}.",
         )
     study_of, view_of = _read_metadata(metadata)
     unknown = [image for image in keys.images if image not in study_of]

@@ -426,7 +426,10 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
     unsuited += ["separator"] * (separator is not None and kind not in SEPARATED)
     if unsuited:
         raise InputError(
-            " and ".join(unsuited), f"must be left out for {kind} files", f"a value for {path}", "Drop it."
+            " and ".join(unsuited),
+            f"must be left out for {kind} files",
+            f"a value for {path}",
+            f"Leave out {' and '.join(map(option, unsuited))}.",
         )
     return kind
 

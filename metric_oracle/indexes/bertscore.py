@@ -318,7 +318,7 @@ class TokenStateIndex(Documents):
                 "rescale",
                 "must be left out where the encoder has no baseline",
                 f"True for {self.description['encoder']['model']}",
-                f"Drop it, or build the index with {option('rescale_table', 'FILE')}.",
+                f"Leave it out, or build the index with {option('rescale_table', 'FILE')}.",
             )
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless:

@@ -93,7 +93,10 @@ def score_rows(
     settings = options.settings
     if settings and not any(set(settings) <= set(record.settings) for record in records):
         raise InputError(
-            ", ".join(settings), "must be left out without BERTScore among the metrics", "a value", "Drop it."
+            ", ".join(settings),
+            "must be left out without BERTScore among the metrics",
+            "a value",
+            f"Leave out {', '.join(option(name, python=name) for name in settings)}.",
         )
     pairs: dict[str, list[_Pair]] = {}
     used: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, option
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
@@ -37,7 +37,9 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     """
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
-        raise InputError("part", "must be left out for an index that is no set of shards", repr(part), "Drop it.")
+        raise InputError(
+            "part", "must be left out for an index that is no set of shards", repr(part), f"Leave out {option('part')}."
+        )
     number, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
     if not number <= n <= index.n_shards:
         raise InputError(
@@ -115,7 +117,10 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
         number = part.signature["part"]["place"]
         if number in path_of:
             raise InputError(
-                "each part", "must come once", f"part {number}/{n} in {path_of[number]} and {other}", "Drop one."
+                "each part",
+                "must come once",
+                f"part {number}/{n} in {path_of[number]} and {other}",
+                "Leave one of them out.",
             )
         path_of[number] = other
     lacking = [f"{number}/{n}" for number in range(1, n + 1) if number not in path_of]

@@ -132,7 +132,7 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
             ", ".join(ignored),
             f"must be left out for {record.name} on backend {backend!r}, which takes all queries at once",
             "a value",
-            "Drop it.",
+            f"Leave out {', '.join(option(name, python=name) for name in ignored)}.",
         )
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
     return SearchPlan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)

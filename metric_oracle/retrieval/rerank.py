@@ -243,7 +243,9 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
             "Choose one.",
         )
     if pool.audit and pool.prefix is None:
-        raise InputError("audit", "must be left out where the pool is the whole corpus", "a number", "Drop it.")
+        raise InputError(
+            "audit", "must be left out where the pool is the whole corpus", pool.audit, f"Leave out {option('audit')}."
+        )
     if pool.audit < 0:
         raise InputError("audit", "must be an int of at least 0", pool.audit, "Choose one.")
     if pool.recall is not None and not 0 < pool.recall < 1:

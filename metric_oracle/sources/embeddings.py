@@ -28,7 +28,7 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
     rows = file_or_data
     if isinstance(rows, Mapping):
         if ids is not None:
-            raise InputError("ids", "must be left out for a dict of id -> vector", "a value", "Drop them.")
+            raise InputError("ids", "must be left out for a dict of id -> vector", "a value", "Leave out the ids.")
         ids, rows = list(rows), list(rows.values())
     try:
         values = np.asarray(rows)

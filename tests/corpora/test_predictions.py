@@ -259,7 +259,7 @@ def test_metadata_that_does_not_fit(write, views):
     )
     path = write("p.csv", f"study_id,report\n1,{SECRET}\n")
     fails(
-        r"metadata must be left out for predictions without image ids; got .* for .*p.csv. Drop it\.$",
+        r"metadata must be left out for predictions without image ids; got .* for .*p.csv. Leave out --metadata\.$",
         path,
         metadata=views,
     )

@@ -172,9 +172,7 @@ def test_options_of_text_are_for_text(tmp_path, name):
         with pytest.raises(InputError, match=r"^encoding and separator must be left out for .* files;"):
             read_reports(tmp_path / name, separator=";", encoding="utf-8")
     (tmp_path / "a.txt").write_text("Clear.\n")
-    with pytest.raises(
-        InputError, match="separator must be left out for text with one report per line; got a value for "
-    ):
+    with pytest.raises(InputError, match=r"separator must be left out for text with one report per line; got ';' for "):
         read_predictions(tmp_path / "a.txt", separator=";")
 
 

@@ -378,9 +378,9 @@ def test_queries_without_words(built):
 
 def test_settings_of_a_metric_that_takes_none(tmp_path):
     index = api.build_index(Reports(["a", "b"], ["heart", "lungs"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
-    match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
+    match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="off")
-    match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Drop it\.$"
+    match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Leave out --idf, --rescale\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="corpus", rescale=False)
 
 
@@ -530,8 +530,8 @@ def test_rescaled(built, tmp_path):
 
 def test_rescaling_without_a_baseline(built):
     match = (
-        r"^retrieve: rescale must be left out where the encoder has no baseline; got True for fake\. Drop it, or build "
-        r"the index with --rescale-table FILE\.$"
+        r"^retrieve: rescale must be left out where the encoder has no baseline; got True for fake\. Leave it out, or "
+        r"build the index with --rescale-table FILE\.$"
     )
     fails(InputError, match, built, "heart", rescale=True)
     assert (

@@ -371,7 +371,7 @@ def test_queries_without_a_part(index, corpus, tmp_path):
 def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
     terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
     with pytest.raises(
-        InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Drop it"
+        InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Leave out --idf"
     ):
         api.retrieve(
             index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path, terms=terms), idf="tests")

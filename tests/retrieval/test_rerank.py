@@ -246,7 +246,11 @@ def test_the_interval_is_exact(hits, n):
         (Pool(PREFIX, 3), 4, "k must be an int from 1 to 3 (reports of the pool); got 4."),
         (Pool(None), 11, "k must be an int from 1 to 10 (reports of the pool); got 11."),
         (Pool(PREFIX, 3), True, "k must be an int from 1 to 3 (reports of the pool); got True."),
-        (Pool(None, audit=2), 1, "audit must be left out where the pool is the whole corpus; got a number."),
+        (
+            Pool(None, audit=2),
+            1,
+            "audit must be left out where the pool is the whole corpus; got 2. Leave out --audit.",
+        ),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
         (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
         (
@@ -344,8 +348,8 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
         (["--pool", "bleu:11"], "--pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
         (["--pool", "bleu:3", "-k", "4"], "-k must be an int from 1 to 3 (reports of the pool); got 4."),
-        (["--pool", "all", "--audit", "2"], "--audit must be left out where the pool is the whole corpus; got a"),
-        (["--pool", "bleu:3", "--idf", "tests"], "--idf must be left out for metric 'bleu-2'; got a value. Drop it."),
+        (["--pool", "all", "--audit", "2"], "--audit must be left out where the pool is the whole corpus; got 2."),
+        (["--pool", "bleu:3", "--idf", "tests"], "--idf must be left out for metric 'bleu-2'; got a value. Leave out"),
         (["--pool", "all", "--no-rescale"], "--rescale must be left out for a pool that is the whole corpus"),
         (["--pool", "bleu:3", "--crepe", "none"], "there is no file none. Check the name."),
         (["--pool", "bleu:3", "--crepe-config", "none"], "there is no file none. Check the name."),

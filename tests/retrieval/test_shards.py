@@ -100,7 +100,7 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
 
     refused([], r"^merge: parts must be at least one file; got none\.")
     refused(paths[:2], r"^merge: all 4 parts must be given; got 2, without 3/4, 4/4\. Search these parts, too\.")
-    refused([*paths, one], r"^merge: each part must come once; got part 1/4 in .* and .*\. Drop one\.")
+    refused([*paths, one], r"^merge: each part must come once; got part 1/4 in .* and .*\. Leave one of them out\.")
     (tmp_path / "other").mkdir()
     foreign = parts_of(made, tmp_path / "other", 4, 3)
     refused(
