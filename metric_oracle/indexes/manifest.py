@@ -28,21 +28,24 @@ SET_NAME, SET_FORMAT = "set.json", "metric-oracle shard set"  # of a shard set, 
 STAMPS = "stamps.json"
 
 
-def describe(folder: Path, names: Iterable[str], data: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return size and checksum of each file of an index by name; for those in `data` also the hash of their content."""
+def describe(folder: Path, names: Iterable[str], data_names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return size and checksum of the named files of an index, and for data files also the hash of their content."""
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(names)}
-    for name in data:
+    for name in data_names:
         files[name]["content"] = hash_content(folder / name)
     return files
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """Return the fingerprint of an index: a SHA-256 of the content of its data files, whatever program wrote them."""
+    """Return the fingerprint of an index, by the content of its manifest: a SHA-256 of what its data files hold.
+
+    It does not depend on the program that wrote them.
+    """
     return checksum({name: entry["content"] for name, entry in content["files"].items() if "content" in entry})
 
 
 def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
-    """Write the manifest of an index, with further entries for people, which no checksum covers."""
+    """Write the manifest of an index, and notes for people beside its content, which no checksum covers."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint(content)}
     write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
 

@@ -142,23 +142,23 @@ def _strings_of(encoded: Sequence[bytes | memoryview]) -> pa.Array:
     return pa.Array.from_buffers(_TEXT, len(encoded), [None, pa.py_buffer(ptr), pa.py_buffer(b"".join(encoded))])
 
 
-def gathered(parts: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
+def gathered(arrays: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
     """Concatenate one or more arrays of one dtype; the result is read-only.
 
     With `scratch`, a folder, they are written to an unnamed file there and mapped from it, so that only one is in
     memory at a time. The file is deleted with the array, or when the process ends.
     """
     if scratch is None:
-        several = list(parts)
+        several = list(arrays)
         whole = several[0] if len(several) == 1 else np.concatenate(several)
         whole.setflags(write=False)
         return whole
     scratch.mkdir(exist_ok=True)
     with tempfile.TemporaryFile(dir=scratch) as file:
-        for part in parts:
-            file.write(part.data)
+        for array in arrays:
+            file.write(array.data)
         file.flush()
-        return np.frombuffer(map_file(file.fileno()), part.dtype)
+        return np.frombuffer(map_file(file.fileno()), array.dtype)
 
 
 class _Pieces:
