@@ -65,10 +65,7 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
 
 
 def in_order(data: Any) -> Any:
-    """Return a container as it is, and an iterator as a list of its items, which can be read more than once.
-
-    Raise InputError for a set, whose order changes from run to run.
-    """
+    """Return a container as it is, an iterator as a list; raise InputError for a set or an iterator over one."""
     if _is_unordered(data):
         raise InputError(
             "reports", "must be in an order", f"a {type(data).__name__}", "Pass a list, or a dict of id -> text."
@@ -86,10 +83,7 @@ def _is_unordered(data: Any) -> bool:
 
 
 def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, list[Any] | None]:
-    """Return a pandas frame or Series as `in_memory` does; an index other than 0, 1, ..., n - 1 has ids.
-
-    `where` and `type_name` describe it in messages.
-    """
+    """Return a pandas frame or Series as `in_memory` does; an index that is not 0, 1, ... has ids. See `_of_arrow`."""
     index = data.index.tolist()
     has_ids = not are_places(index)
     if not hasattr(data, "columns"):

@@ -210,10 +210,7 @@ def generated_name(table: Table, what: str, id_column: str | None) -> str:
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:
-    """Return the ids of the rows of a table, from the column `id_column` or else one with a usual name, or its keys.
-
-    None if there are none.
-    """
+    """Return the ids of a table: in `id_column`, else under a usual name, else its keys; None if there are none."""
     image_name = table.image_name
     id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:

@@ -172,10 +172,7 @@ def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
 
 
 def _of_section(rows: Rows, options: _Options) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
-    """Return the texts of the section that is wanted, (their section, how it is known), and a note on what was done.
-
-    The note is "" if nothing was done.
-    """
+    """Return the texts of the wanted section, (their section, how it is known), and a note on what was done or ""."""
     said = options.section
     if options.after_impression:
         cut = [text and under_heading(text, "impression") for text in rows.texts]

@@ -418,10 +418,7 @@ def _are_positions(keys: list[str]) -> bool:
 
 
 def _schema(labels: _Numbers, path: str | Path) -> str:
-    """Return the schema of the labels that occur, "radgraph" or "radgraph-xl"; "radgraph" if there are none.
-
-    Raise InputError for a label of neither, and for labels of both.
-    """
+    """Return "radgraph" (also without labels) or "radgraph-xl", by the labels; raise InputError for any others."""
     schemas = set()
     for label in labels:
         schema = next((name for name, pattern in _SCHEMAS.items() if pattern.fullmatch(label)), None)

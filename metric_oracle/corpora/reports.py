@@ -547,10 +547,7 @@ def table_source(
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:
-    """Join the sections of a report, the cells of `columns`, with a blank, without blank or missing ones.
-
-    Return None if no cell is a text.
-    """
+    """Join the sections of a report, `columns`, with blanks, without blank or missing ones; None if none is a text."""
     cells = [cell for cell in columns if isinstance(cell, str)]
     texts = [text for text in cells if not is_missing(text)] or cells[:1]  # "nan" is counted before it is dropped
     return " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0] if texts else None

@@ -406,10 +406,7 @@ def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
 
 
 def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
-    """Return the column `name`, a list for each study with a finite number for each of its texts.
-
-    Raise InputError where it is not.
-    """
+    """Return the lists of a column, with a finite number for each text of each study; raise InputError for others."""
     lists = []
     for row, (cell, group) in enumerate(zip(table.column(name, is_text=True), texts, strict=True)):
         cell = cell.tolist() if hasattr(cell, "tolist") else cell

@@ -163,10 +163,7 @@ def under_heading(text: str, section: str) -> str | None:
 
 
 def without_headings(text: str) -> str:
-    """Return what stands above the headings of a text, its findings and its impression, joined with blanks.
-
-    A text without both headings stays as it is.
-    """
+    """Return a text without its two headings, findings before impression; one without both stays as it is."""
     parts = [under_heading(text, section) for section in ("findings", "impression")]
     found = _HEADING.search(text)
     if found is None or None in parts or not text.strip():

@@ -593,10 +593,7 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
 
 
 def are_columns(data: Mapping[Any, Any]) -> bool:
-    """Return whether a dict holds the columns of a table, such as `dataset[:]`, by its keys and values.
-
-    Raise InputError if it does, and they differ in length.
-    """
+    """Return whether a dict holds columns, such as `dataset[:]`; raise InputError if it does, of unequal lengths."""
     if not _have_usual(data):
         return False
     lists = [cells_of(value) for value in data.values()]

@@ -305,10 +305,7 @@ def refuse_binary(path: str | Path) -> NoReturn:
 
 
 def checked_separator(separator: str | None) -> str | None:
-    """Return a separator as one character, None for None; its name "tab" means the tab.
-
-    Raise InputError for anything else than a character that can separate.
-    """
+    """Return a separator as one character, "tab" as the tab, None as None; raise InputError if it cannot separate."""
     if separator in (None, "tab", "\\t"):
         return None if separator is None else "\t"
     if not (isinstance(separator, str) and re.fullmatch(r"[\t !#-/:-@\[-`{-~]", separator)):

@@ -432,10 +432,7 @@ def _read_pt(path: Path) -> tuple[None, Any]:
 
 
 def _is_plain(torch: Any, data: Any) -> bool:
-    """Return whether an object is a tensor that NumPy can hold: not sparse, quantised, nested or without values.
-
-    `torch` is the module.
-    """
+    """Return whether an object is a tensor that NumPy can hold: not sparse, quantised, nested or without values."""
     return (
         isinstance(data, torch.Tensor)
         and data.layout == torch.strided

@@ -183,10 +183,7 @@ def _is_uncased(vocabulary: Path) -> bool:
 
 
 def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument: str) -> Path:
-    """Return `path`, or if it is None, the first of `names` that is a file in the folder.
-
-    Raise InputError, with the name of the argument, if there is none.
-    """
+    """Return `path`, else the first of `names` that is a file in the folder; raise InputError if there is none."""
     if path is not None:
         return existing_file(Path(path).expanduser())
     paths = [folder / name for name in names if (folder / name).is_file()]
@@ -198,10 +195,7 @@ def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """Return the content of a config.json: the keys of the encoder and those that CREPE adds.
-
-    Raise InputError if one is missing or has another value than it can have.
-    """
+    """Return the content of a config.json of CREPE; raise InputError if a key is missing or has another value."""
     try:
         content = json.loads(path.read_text("utf-8"))
         kind, n, is_poisson = content["model_type"], content["num_error_categories"], content["use_poisson_loss"]

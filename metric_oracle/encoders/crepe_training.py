@@ -190,10 +190,7 @@ def dual_loss(predicted: Any, presence: Any, targets: Any, weight: float) -> Any
 
 
 def _batches(n_pieces: Sequence[int], size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Divide pairs of so many word pieces into batches of at most `size`, in random order; return their positions.
-
-    The lengths in a batch are similar.
-    """
+    """Return the positions of pairs in batches of at most `size` and of similar `n_pieces`, in random order."""
     order = rng.permutation(len(n_pieces))
     batches: list[np.ndarray] = []
     for first in range(0, len(order), size * _SORTED_BATCHES):

@@ -25,10 +25,7 @@ _LINE_BREAK = re.compile("[\r\n]+")  # line ends in Java
 
 
 class MeteorJar:
-    """METEOR 1.5. The program is started for each call of `score_pairs`.
-
-    BackendError is raised if Java or pycocoevalcap is not installed.
-    """
+    """METEOR 1.5, started for each call of `score_pairs`; BackendError if Java or pycocoevalcap is not installed."""
 
     def __init__(self) -> None:
         package = find_spec("pycocoevalcap")

@@ -71,10 +71,7 @@ def cached_file(model: str, file: str) -> Path | None:
 
 
 def _find_on_hub(name: str) -> Path:
-    """Return the folder of the model `name` in the local Hugging Face cache, into which it is downloaded if missing.
-
-    Raise InputError if it cannot be had whole.
-    """
+    """Return the folder of a model in the Hugging Face cache, downloaded if missing; raise InputError if that fails."""
     from huggingface_hub import constants, snapshot_download
 
     config = cached_file(name, "config.json")
@@ -201,10 +198,7 @@ def load(folder: Path, layer: int) -> tuple[Any, Any]:
 
 
 def _cut(model: Any, layer: int, folder: Path) -> None:
-    """Remove all but the first `layer` layers of a model, as bert_score does; raise InputError if it cannot be.
-
-    `folder` is for the message.
-    """
+    """Remove all layers of a model but the first `layer`, as bert_score does; raise InputError if it cannot be."""
     from torch import nn
 
     modules = dict(model.named_modules())

@@ -351,10 +351,7 @@ class RadGraph(Encoder):
         return relations
 
     def _best(self, scores: Any) -> np.ndarray:
-        """Return the class with the highest score of each row, int64[n]: 0, "none", has score 0, and column i is i + 1.
-
-        Ties go to the first class.
-        """
+        """Return the best class of each row: 0 where no score is above 0, otherwise the first best column + 1."""
         from torch.nn.functional import pad
 
         return pad(self._finite(scores), (1, 0)).max(dim=1).indices.cpu().numpy()

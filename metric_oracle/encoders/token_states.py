@@ -145,10 +145,7 @@ class TokenEncoder:
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Return (begin, end) of each token of `tokenize` in a text; special tokens have (0, 0).
-
-        If the tokenizer gives no positions, return None.
-        """
+        """Return (begin, end) of each token in a text, (0, 0) of special ones; None if the tokenizer has none."""
         if not self._tokenizer.is_fast:
             return None
         stripped = text.strip()

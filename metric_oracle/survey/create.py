@@ -414,10 +414,7 @@ def _own_order(shown: Sequence[Mapping[str, Any]], n_studies: int, rng: np.rando
 
 
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
-    """Write the folder of a survey, which only its owner may read; it appears when it is complete.
-
-    `content` is that of `survey.json`, and `key` that of `key.json`.
-    """
+    """Write the folder of a survey, whole and for its owner alone, from the contents of survey.json and key.json."""
     identity = checksum(content)
     with new_folder(out, 0o700) as folder:
         ratings = folder / "ratings"

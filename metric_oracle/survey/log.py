@@ -36,10 +36,7 @@ class SaveError(MetricOracleError):
 
 
 class ConflictError(MetricOracleError):
-    """A save was based on an outdated state, as from a second tab.
-
-    `event` is the last save of the candidate, None if there is none.
-    """
+    """A save was based on an outdated state, as from a second tab; `event` is the candidate's last save or None."""
 
     def __init__(self, sentence: str, step: str, *, event: "Event | None") -> None:
         super().__init__(sentence, step)

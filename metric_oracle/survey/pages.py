@@ -105,10 +105,7 @@ class Pages:
         return number, *self.survey.order(request.state.guest)[number - 1]
 
     def _log(self, request: Request, sent: dict[str, Any]) -> Log:
-        """Return the rater's log; raise InputError if another rater's address was opened in this browser since.
-
-        `sent` is the content of the request.
-        """
+        """Return the rater's log; raise InputError if what was `sent` is from the page of another rater."""
         if sent.get("rater") != request.state.guest:
             raise InputError("another rater's address was opened last in this browser.", "Open your own address again.")
         return self.logs[request.state.guest]

@@ -63,10 +63,7 @@ def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int =
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:
-    """Write `samples.csv`, the texts of rated pairs, and `ratings.csv`, random error counts, in ReXVal's layout.
-
-    `paths` are the files of the corpus by name.
-    """
+    """Write `samples.csv` and `ratings.csv` in ReXVal's layout, with random counts; `paths` are the corpus's files."""
     tests = read_reports(paths["test"])
     candidates = dict(zip(ORACLES, WRITERS, strict=True))
     texts = {name: read_reports(paths[writer]) for name, writer in candidates.items()}
