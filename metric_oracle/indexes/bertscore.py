@@ -164,7 +164,7 @@ class TokenStateIndex(Documents):
         return is_same and self.states.dtype.itemsize >= storage.itemsize
 
     def tokens_of(self, prepared: Attachment) -> tuple[Tokens, np.ndarray]:
-        """Return the tokens of prepared reports, and whether the encoder cut each report off: bool[N]."""
+        """Return the tokens of reports to which `prepared` attaches this index, and which were cut off: bool[N]."""
         documents = prepared.of_row
         length = np.diff(self.ptr)[documents]
         is_cut = length == prepared.settings["cut_length"]
