@@ -17,15 +17,11 @@ from metric_oracle.metrics import list_metrics as list_metrics
 from metric_oracle.mining.mine import merge_mined as merge_mined, mine as mine
 from metric_oracle.mining.pairs import pairs as pairs
 from metric_oracle.mining.selection import Selection as Selection
+from metric_oracle.raters.alignment import align as align
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite
 from metric_oracle.raters.interrater import agreement as agreement
-from metric_oracle.raters.metric_agreement import (
-    RatedFiles as RatedFiles,
-    align as align,
-    compare_metrics as compare_metrics,
-)
-from metric_oracle.raters.plots import plot_alignment as plot_alignment, plot_failure_modes as plot_failure_modes
+from metric_oracle.raters.metric_comparison import RatedFiles as RatedFiles, compare_metrics as compare_metrics
 from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
 from metric_oracle.raters.ratings import read_ratings as read_ratings
 from metric_oracle.retrieval.options import SearchOptions as SearchOptions
@@ -55,3 +51,5 @@ plot_best_of = write_finding
 write_overlap = write_finding
 plot_overlap = write_finding
 plot_histogram = write_finding
+plot_alignment = write_finding
+plot_failure_modes = write_finding

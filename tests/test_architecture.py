@@ -335,7 +335,10 @@ def test_public_names_are_loaded_when_used():
     has_numpy, n_names, *names = done.stdout.split()
     assert (has_numpy, n_names) == ("True", str(len(metric_oracle.__all__)))
     assert not {"metric_oracle.cluster", "metric_oracle.indexes.remote", "metric_oracle.retrieval.remote"} & {*names}
-    of_findings = ("write_best_of", "plot_best_of", "write_overlap", "plot_overlap", "plot_histogram")
+    of_findings = (
+        "write_best_of", "plot_best_of", "write_overlap", "plot_overlap", "plot_histogram", "plot_alignment",
+        "plot_failure_modes",
+    )  # fmt: skip
     others = {"study": "run_study", "write_table": "write", **dict.fromkeys(of_findings, "write_finding")}
     for name in metric_oracle.__all__:
         assert getattr(metric_oracle, name).__name__ == others.get(name, name)

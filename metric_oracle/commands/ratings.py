@@ -1,6 +1,7 @@
 """The commands align, compare-metrics, failure-modes, agreement and fit-composite."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import typer
 from metric_oracle.choices import TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, metric_names, named, split_names
-from metric_oracle.commands.output import Destination, note, page_lines, progress, signed, table_lines
+from metric_oracle.commands.output import Destination, deliver_finding, note, progress, signed
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -43,16 +44,14 @@ def align(
     under the metrics that need no other file. Tables of scores have one column for each metric and one row for each
     pair, named by pair_id, or by study_id (or study_number) and candidate_type.
     """
-    from metric_oracle.raters import metric_agreement
-    from metric_oracle.raters.metric_agreement_layout import alignment_tables
-    from metric_oracle.raters.plots import plot_alignment
+    from metric_oracle.raters import alignment
 
     # Columns of other tools have names of their own.
     names = metric_names(metric) if not scores else metric and split_names(metric)
     directions = dict(named(direction, "direction", "NAME=higher|lower"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("align"):
-        result = metric_agreement.align(
+        result = alignment.align(
             ratings,
             scores or (),
             samples=samples,
@@ -63,11 +62,7 @@ def align(
             resamples=resamples,
             seed=seed,
         )
-    if to.plot is not None:
-        plot_alignment(result, to.plot)
-        note(f"{to.plot}: errors against scores of {len(result.scores)} metrics")
-    tables = alignment_tables(result)
-    _deliver(to, tables, tables, result.numbers, result)
+    _deliver(to, result)
 
 
 @command(
@@ -103,10 +98,8 @@ def compare_metrics(
     texts are known, metrics of this tool are scored and timed as well, and the set without pairs of equal texts is
     added under its name with a star. --plot draws the agreement as bars.
     """
-    from metric_oracle.findings.figures import check_plot
-    from metric_oracle.raters import metric_agreement
-    from metric_oracle.raters import plots as ratings_plots
-    from metric_oracle.raters.metric_agreement_layout import comparison_tables
+    from metric_oracle.findings.figures import check_plot, write_figure
+    from metric_oracle.raters import metric_comparison
 
     ratings = dict(named(sets, "sets"))
     of_set: dict[str, dict[str, Any]] = {name: {"scores": [], "samples": None} for name in ratings}
@@ -123,8 +116,8 @@ def compare_metrics(
     directions = dict(named(direction, "direction", "NAME=higher|lower"))
     pairs = None if paired is None else named(paired, "paired", "A,B", ",", repeatable=True)
     with progress("compare-metrics"):
-        result = metric_agreement.compare_metrics(
-            {name: metric_agreement.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
+        result = metric_comparison.compare_metrics(
+            {name: metric_comparison.RatedFiles(file, **of_set[name]) for name, file in ratings.items()},
             metrics=metric and split_names(metric),
             directions=directions,
             paired=pairs,
@@ -134,15 +127,10 @@ def compare_metrics(
             resamples=resamples,
             seed=seed,
         )
-    for path, draw, what in (
-        (to.plot, ratings_plots.plot_metric_bars, "agreement"),
-        (scatter, ratings_plots.plot_scatter, "errors against scores"),
-    ):
-        if path is not None:
-            draw(result, path)
-            note(f"{path}: {what} of {len(result.metrics)} metrics")
-    tables = comparison_tables(result)
-    _deliver(to, tables, tables, result.numbers, result)
+    if scatter is not None:
+        write_figure(scatter, result.scatter())
+        note(f"{scatter}: errors against scores of {len(result.metrics)} metrics")
+    _deliver(to, result)
 
 
 @command(
@@ -162,16 +150,9 @@ def failure_modes(ratings: o.Ratings, to: Destination, category: o.Category = No
     all tests.
     """
     from metric_oracle.raters import failure_modes as modes
-    from metric_oracle.raters.layout import failure_mode_tables, mean_tables, significant_table
-    from metric_oracle.raters.plots import plot_failure_modes
 
     result = modes.failure_modes(ratings, categories=category, rate=rate)
-    if to.plot is not None:
-        plot_failure_modes(result, to.plot)
-        note(f"{to.plot}: mean errors of {len(result.candidates)} candidate types")
-    every = failure_mode_tables(result)
-    shown = every if category else [*mean_tables(result), significant_table(result)]
-    _deliver(to, shown, every, result.tests, result)
+    _deliver(to, result, result.tables if category else result.brief)
 
 
 @command(
@@ -192,33 +173,21 @@ def agreement(
     ICC(2,k).
     """
     from metric_oracle.raters import interrater
-    from metric_oracle.raters.layout import agreement_tables
 
     with progress("agreement"):
         result = interrater.agreement(ratings, repeated, resamples=resamples, seed=seed)
-    tables = agreement_tables(result)
-    _deliver(to, tables, tables, result.table, result)
+    _deliver(to, result)
 
 
-def _deliver(to: Destination, shown: Any, every: Any, numbers: Any, result: Any) -> None:
-    """Deliver a result: on a terminal the tables `shown`; in Markdown and LaTeX `every` table; otherwise `numbers`."""
-    from metric_oracle import api
-    from metric_oracle.findings.finding import write_tables
+def _deliver(to: Destination, result: Any, tables: Callable[[], list[Any]] | None = None) -> None:
+    """Deliver a finding; a terminal shows `tables`, by default all of its own, and names the input files."""
     from metric_oracle.findings.signature import sources_line
-    from metric_oracle.findings.tables import RENDERERS
 
     def view() -> list[Any]:
         note(sources_line(result.signature))
-        return [*shown, signed(result.signature)]
+        return [*(tables or result.tables)(), signed(result.signature)]
 
-    def write(path: Any) -> None:
-        write_tables(path, every, numbers, result.signature)
-
-    texts = {
-        **table_lines(api.Results(numbers, result.signature)),
-        **page_lines(RENDERERS, every, result.signature),
-    }
-    to.deliver(view, texts, result.summary(), write)
+    deliver_finding(to, result, view)
 
 
 @command(
@@ -246,7 +215,6 @@ def fit_composite(
     """
     from metric_oracle.findings.tables import plain
     from metric_oracle.raters.fit_composite import fit_composite as fit
-    from metric_oracle.raters.layout import composite_table
 
     names = None if metric is None else split_names(metric)
     with progress("fit"):
@@ -254,4 +222,4 @@ def fit_composite(
     if fitted.content["source"].get("unused"):
         note(f"not used, as no composite takes them: {', '.join(map(plain, fitted.content['source']['unused']))}")
     texts = {"jsonl": lambda: [json.dumps(fitted.content)]}
-    to.deliver(lambda: [composite_table(fitted)], texts, fitted.summary(), fitted.write)
+    to.deliver(fitted.tables, texts, fitted.summary(), fitted.write)

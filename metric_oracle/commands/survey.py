@@ -65,8 +65,7 @@ def status(survey: o.SurveyFolder, to: Destination) -> None:
     """Show how many studies each rater has finished."""
     import json
 
-    from metric_oracle.raters.layout import status_table
-    from metric_oracle.survey.export import survey_status
+    from metric_oracle.survey.export import status_table, survey_status
 
     records = survey_status(survey)
     to.deliver(lambda: [status_table(records)], {"jsonl": lambda: map(json.dumps, records)})

@@ -9,11 +9,8 @@ from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.findings.figures import picture
 from metric_oracle.findings.tables import PaperTable, entry
+from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
-from metric_oracle.raters.layout import mean_tables, significant_table
-from metric_oracle.raters.metric_agreement import Alignment, align
-from metric_oracle.raters.metric_agreement_layout import alignment_tables
-from metric_oracle.raters.plots import draw_alignment, draw_failure_modes
 from metric_oracle.retrieval.expectation import Expectation
 
 
@@ -80,9 +77,9 @@ def _of_chance(expectation: Expectation) -> tuple[Any, ...]:
 
 def _of_alignment(alignment: Alignment) -> tuple[Any, ...]:
     alt = f"Scatter plots of counted errors against scores, with a line of least squares: {alignment.summary()}."
-    return alignment_tables(alignment), alt, draw_alignment
+    return alignment.tables(), alt, Alignment.figure
 
 
 def _of_modes(modes: FailureModes) -> tuple[Any, ...]:
     alt = f"Bars of mean errors by category and candidate type, with a star over differences: {modes.summary()}."
-    return [*mean_tables(modes), significant_table(modes)], alt, draw_failure_modes
+    return modes.brief(), alt, FailureModes.figure

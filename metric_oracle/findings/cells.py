@@ -51,6 +51,14 @@ def p_value(value: float | None) -> str:
     return NOTHING if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def scientific(value: float | None) -> str:
+    """Return a number as its digits and a power of ten, such as 3.79e-3, or a dash if there is none."""
+    if value is None:
+        return NOTHING
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
 def arrow(direction: str) -> str:
     """Return the arrow behind the name of a metric: up where higher is better, down where lower is."""
     return "↑" if direction == "higher" else "↓"
@@ -106,5 +114,14 @@ def p_of(name: str) -> Cell:
 
     def cell(record: Record) -> str:
         return p_value(record[name])
+
+    return cell
+
+
+def scientific_of(name: str) -> Cell:
+    """Return the column of the field `name`, a number, as its digits and a power of ten."""
+
+    def cell(record: Record) -> str:
+        return scientific(record[name])
 
     return cell

@@ -14,27 +14,32 @@ once, 6 two-sided tests.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import combinations, permutations, product
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
-from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
+from metric_oracle.findings.cells import NOTHING, Cell, Record, number, number_of, over, scientific_of, text_of
+from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import signed
+from metric_oracle.findings.tables import PaperTable, entry, listing
+from metric_oracle.raters.cells import KIND_TITLES, candidate_name, category_title, error_name
+from metric_oracle.raters.ratings import CATEGORIES, KINDS, Ratings, read_ratings
 from metric_oracle.statistics import LEVEL, Array, adjusted, benjamini_hochberg, difference, few_studies, varies
 
 DIRECTIONS = {"more": ">", "less": "<"}
 
 
 @dataclass(frozen=True, repr=False)
-class FailureModes(OneLine):
+class FailureModes(Finding):
     """Errors by candidate type and category, and the tests between candidate types.
 
     Attributes
@@ -61,9 +66,10 @@ class FailureModes(OneLine):
     tests: pa.Table
     signature: dict[str, Any]
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows of the tests."""
-        return self.tests.to_pylist()
+    @property
+    def numbers(self) -> pa.Table:
+        """The rows of the tests."""
+        return self.tests
 
     def summary(self) -> str:
         """Return one line that says what was compared."""
@@ -76,6 +82,145 @@ class FailureModes(OneLine):
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read the tests with care."""
         return few_studies({"": self.signature["studies"]}, "intervals and tests say little")
+
+    def tables(self) -> list[PaperTable]:
+        """Return the tables of means as in table S3 of Yu et al., then one table for each family of tests (S4)."""
+        records = self.records()
+        columns = _test_columns(f"critical value, FDR {self.signature['rate']:g}")
+        note = f"One-sided two-sample t tests, pooled variance. {self._families()}"
+        families = [
+            listing(
+                f"{category_title(category)}: {KIND_TITLES[kind]}",
+                [record for record in records if (record["category"], record["errors"]) == (category, kind)],
+                _comparison,
+                columns,
+                [note, _BY_STUDY_NOTE],
+            )
+            for category, kind in product(self.signature["categories"], KINDS)
+        ]
+        return [*self._means(), *families]
+
+    def brief(self) -> list[PaperTable]:
+        """Return the tables of means, and the differences that are significant in either test."""
+        records = [r for r in self.records() if r["significant"] or r["study_significant"]]
+        by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
+        n = self.tests.num_rows
+        note = (
+            f"First, second: mean errors of a report. {by_paper} of {n} one-sided t tests, by study {by_study} of "
+            f"{n // 2}, at a false discovery rate of {self.signature['rate']:g} in each family. {self._families()} "
+            "All tests are in the tables of chosen categories and in result files."
+        )
+        columns = {
+            "error": text_of("category"),
+            "counted": _counted,
+            "first": number_of("mean_a", ".3f"),
+            "second": number_of("mean_b", ".3f"),
+            **_test_columns("critical"),
+        }
+        significant = listing("Significant differences", records, _comparison, columns, [note, _BY_STUDY_NOTE])
+        return [*self._means(), significant]
+
+    def _means(self) -> list[PaperTable]:
+        """Return a table of mean errors for each kind of errors."""
+        heads = [*map(error_name, self.categories), "Total"]
+        note = f"Mean over {self.signature['raters']} radiologists and {self.signature['studies']:,} studies."
+        legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in self.categories if c in CATEGORIES)
+        notes = [note, *([f"{legend}."] if legend else []), *self.warnings()]
+        return [
+            PaperTable(
+                f"Radiologist evaluation in terms of {KIND_TITLES[kind]}",
+                heads,
+                [
+                    (candidate_name(candidate), [entry(number(value, ".3f")) for value in (*row, row.sum())])
+                    for candidate, row in zip(self.candidates, self.means[kind], strict=True)
+                ],
+                [*notes],
+            )
+            for kind in KINDS
+        ]
+
+    def _families(self) -> str:
+        """Return the sentence that says over which tests p-values are adjusted."""
+        size = self.signature["tests_in_family"]
+        return (
+            f"Benjamini-Hochberg within {self.signature['families']} families, one for each category and kind of "
+            f"errors: of the paper's tests {size['paper']} in each, both directions of a difference with p and 1 - p; "
+            f"by study {size['by_study']}, each difference once."
+        )
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: mean errors by category and candidate type, a star over significant differences.
+
+        Figure 4 of Yu et al.
+        """
+        n = len(self.candidates)
+        width = 0.8 / n
+        figure = new_figure(max(1.6 * len(self.categories), 6), 7)
+        panels = figure.subplots(len(KINDS), 1, sharex=True)
+        tests = [r for r in self.records() if r["significant"]]
+        for panel, (kind, label) in zip(panels, _KIND_LABELS.items(), strict=True):
+            means = self.means[kind]
+            centres = np.arange(len(self.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
+            for candidate, x, heights in zip(self.candidates, centres, means, strict=True):
+                panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
+            step = 0.06 * max(means.max(), 1e-9)
+            for column, category in enumerate(self.categories):
+                top = means[:, column].max()
+                for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
+                    top += step
+                    ends = [centres[self.candidates.index(record[side]), column] for side in ("a", "b")]
+                    panel.plot(ends, [top, top], color="black", linewidth=0.9)
+                    panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
+            panel.margins(y=0.08)
+            panel.set_ylabel(f"{label} of a report, mean", fontsize=9)
+            panel.spines[["top", "right"]].set_visible(False)
+        panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
+        labels = [fill(literal(category_title(category)), 22) for category in self.categories]
+        panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
+        note = f"* significant difference, Benjamini-Hochberg at {self.signature['rate']:g}"
+        panels[-1].set_xlabel(note, fontsize=8)
+        return figure
+
+
+def _comparison(record: Record) -> str:
+    return f"{candidate_name(record['a'])} {record['direction']} {candidate_name(record['b'])}"
+
+
+def _counted(record: Record) -> str:
+    return "all" if record["errors"] == "total" else "sig."
+
+
+def _significant(record: Record) -> str:
+    return "Y" if record["significant"] else "N"
+
+
+def _significant_by_study(record: Record) -> str:
+    return NOTHING if record["study_p_value"] is None else "Y" if record["study_significant"] else "N"
+
+
+def _ratio(record: Record) -> str:
+    return over(record["rate_ratio"], record["ratio_low"], record["ratio_high"], ".2f").replace("\n", " ")
+
+
+def _test_columns(critical: str) -> dict[str, Cell]:
+    """Return the columns of a test; `critical` is the head of the critical value."""
+    return {
+        "p-value": scientific_of("p_value"),
+        critical: scientific_of("critical_value"),
+        "significant": _significant,
+        "rate ratio": _ratio,
+        "p by study": scientific_of("study_p_value"),
+        "significant by study": _significant_by_study,
+    }
+
+
+_BY_STUDY_NOTE = (
+    "By study: paired t tests of the studies' means, two-sided, so that both rows of a pair have one p and Y stands in "
+    "the row that it speaks for; rate ratio: errors of the first by those of the second, 95 % interval over studies. "
+    "The paper's test takes each rater's count for independent, and errs in either direction where raters agree or "
+    "studies differ."
+)
+_KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
 
 
 @called("failure_modes")
@@ -187,22 +332,21 @@ def failure_modes(
                 }
             )
     means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
-    signature: dict[str, Any] = {
-        "command": "failure-modes",
-        "ratings": identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
-        "test": "two-sample t, pooled variance, one-sided",
-        "test_by_study": "paired t of the means of studies, two-sided",
-        "procedure": "Benjamini-Hochberg within one category and one kind of errors",
-        "families": 2 * len(wanted),
-        "tests_in_family": {"paper": len(pairs), "by_study": len(pairs) // 2},
-        "rate": rate,
-        "direction": direction,
-        "categories": wanted,
-        "pairs": len(rated.pairs),
-        "studies": len(set(rated.studies)),
-        "raters": len(rated.raters),
-        "version": version("metric-oracle"),
-    }
+    signature = signed(
+        command="failure-modes",
+        ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
+        test="two-sample t, pooled variance, one-sided",
+        test_by_study="paired t of the means of studies, two-sided",
+        procedure="Benjamini-Hochberg within one category and one kind of errors",
+        families=2 * len(wanted),
+        tests_in_family={"paper": len(pairs), "by_study": len(pairs) // 2},
+        rate=rate,
+        direction=direction,
+        categories=wanted,
+        pairs=len(rated.pairs),
+        studies=len(set(rated.studies)),
+        raters=len(rated.raters),
+    )
     return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(records, _SCHEMA), signature)
 
 

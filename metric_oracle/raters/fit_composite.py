@@ -7,18 +7,22 @@ under one fit without the studies of both (leave-pair-out: Airola et al., Comput
 2011).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
+from metric_oracle.findings import cells
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import bootstrap
+from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
 from metric_oracle.raters.interrater import RESAMPLES
@@ -27,7 +31,7 @@ from metric_oracle.raters.rated_scores import read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.sealed import seal
-from metric_oracle.statistics import LEVEL, Array, few_studies, varies
+from metric_oracle.statistics import Array, few_studies, varies
 from metric_oracle.tables.score_names import direction_of
 
 _SEED = 0
@@ -36,7 +40,7 @@ _NO_ORDER = 1e-9  # predictions that differ by less than this part of the errors
 
 
 @dataclass(frozen=True, repr=False)
-class Composite(OneLine):
+class Composite(Finding):
     """A composite whose weights were fitted to ratings; made by [`fit_composite`][metric_oracle.fit_composite].
 
     Attributes
@@ -53,10 +57,12 @@ class Composite(OneLine):
         """What is needed to fit the composite again."""
         return {"command": "fit-composite", **self.content["source"], "metrics": [*self.content["terms"]]}
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return one flat record for each term of the composite."""
+    @property
+    def numbers(self) -> pa.Table:
+        """One row for each term of the composite: metric, mean, scale, weight and standard_error."""
         errors = self.content["fit"]["standard_errors"]
-        return [{"metric": m, **term, "standard_error": errors[m]} for m, term in self.content["terms"].items()]
+        terms = self.content["terms"].items()
+        return pa.Table.from_pylist([{"metric": m, **term, "standard_error": errors[m]} for m, term in terms])
 
     def warnings(self) -> list[str]:
         """Return a sentence for each reason to read intervals and standard errors with care."""
@@ -70,12 +76,40 @@ class Composite(OneLine):
         fit = self.content["fit"]
         return f"{len(self.content['terms'])} metrics, {fit['pairs']:,} pairs, R2 {fit['r2']:.3f}"
 
+    def tables(self) -> list[PaperTable]:
+        """Return the table of the terms of the composite, with its fit in the notes."""
+        content, fit = self.content, self.content["fit"]
+        columns = {
+            name.replace("_", " "): cells.number_of(name) for name in ("mean", "scale", "weight", "standard_error")
+        }
+        resampled = fit["bootstrap"]
+        notes = [
+            (
+                f"intercept {content['intercept']:.4f}; {fit['pairs']:,} pairs of {fit['studies']:,} studies; "
+                f"R2 {fit['r2']:.3f}, Kendall tau-b {_tau(fit, 'tau_b')}, held out {_tau(fit, 'tau_b_held_out')}; "
+                "lower is better"
+            ),
+            (
+                "held out: two reports are compared under a fit without their studies, so 0 is no skill; 95 % "
+                f"percentile intervals, {resampled['resamples']:,} resamples of studies, seed {resampled['seed']}, the "
+                "fits as they are; standard errors of weights: clustered by study"
+            ),
+            *self.warnings(),
+        ]
+        return [listing(content["name"], self.records(), "metric", columns, notes, "metric")]
+
     def write(self, path: str | Path) -> None:
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
         check_out(path, endings=(".json",))
         with replacing(path) as temporary:
             temporary.write_text(json_text(seal(self.content)), encoding="utf-8")
+
+
+def _tau(fit: Mapping[str, Any], name: str) -> str:
+    """Return Kendall's tau-b with its interval; `name` is its field of `fit`."""
+    value, low, high = (fit[name + end] for end in ("", "_low", "_high"))
+    return "undefined" if value is None else cells.over(value, low, high, ".3f").replace("\n", " ")
 
 
 @called("fit_composite")
@@ -199,7 +233,7 @@ def fit_composite(
             "intercept": intercept,
             "fit": {
                 **fit,
-                "bootstrap": {"unit": "study", "resamples": RESAMPLES, "seed": _SEED, "level": LEVEL},
+                "bootstrap": bootstrap("study", RESAMPLES, _SEED),
                 "standard_errors": dict(zip(columns, errors_of, strict=True)),
             },
             "source": {**source, "fitted_by": f"metric-oracle {version('metric-oracle')}"},

@@ -8,7 +8,6 @@ ICC(2,1) and ICC(2,k).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import PaperTable, pivot
+from metric_oracle.raters.cells import agreement_cell, candidate_name, kind_name, rater_name
 from metric_oracle.raters.rank_correlation import (
     RATED,
     STATISTICS,
@@ -35,7 +37,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_within,
 )
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, LEVEL, Array, checked_resamples, difference, few_studies
+from metric_oracle.statistics import FEW, Array, checked_resamples, difference, few_studies
 
 RESAMPLES = 1000  # as in Yu et al.
 ICC = ("ICC(A,1)", "ICC(A,k)")
@@ -54,7 +56,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement(OneLine):
+class Agreement(Finding):
     """Agreement of raters.
 
     Attributes
@@ -72,9 +74,10 @@ class Agreement(OneLine):
     table: pa.Table
     signature: dict[str, Any]
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows of the table."""
-        return self.table.to_pylist()
+    @property
+    def numbers(self) -> pa.Table:
+        """The rows of the table."""
+        return self.table
 
     def summary(self) -> str:
         """Return one line that says what was compared."""
@@ -96,6 +99,35 @@ class Agreement(OneLine):
                 "column `effective`) and are too short: a few studies with many errors decide them."
             )
         ]
+
+    def tables(self) -> list[PaperTable]:
+        """Return the agreement of the raters with one another, by candidate type, and with themselves."""
+        tables = []
+        for is_between, key, name_of in ((True, "candidate", candidate_name), (False, "rater", rater_name)):
+            title = f"Agreement of the radiologists with {'one another' if is_between else 'themselves'}"
+            records = [
+                {**record, "row": f"{name_of(record[key])}\n{kind_name(record['errors'])}"}
+                for record in self.records()
+                if (record["rater"] == BETWEEN) == is_between
+            ]
+            if records:
+                tables.append(pivot(title, records, "row", "statistic", agreement_cell))
+        resampled = self.signature["bootstrap"]
+        tables[0].notes.extend(
+            [
+                (
+                    "ICC(A,1), ICC(A,k): intraclass correlations of one rater and of the mean of all, two-way model, "
+                    "random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout and "
+                    "Fleiss. Exact agreement: how often two raters count the same number of errors."
+                ),
+                (
+                    f"{self.summary()}; 95 % percentile intervals from {resampled['resamples']:,} resamples of "
+                    f"studies, seed {resampled['seed']}, the raters fixed."
+                ),
+                *self.warnings(),
+            ]
+        )
+        return tables
 
 
 @called(_FUNCTION)
@@ -159,18 +191,17 @@ def agreement(
         keys = {"candidate": ALL, "errors": kind, "rater": rater}
         both = np.array([first, second])
         records += [{**keys, **record} for record in _records(both, studies, n_resamples, seed, is_one_rater=True)]
-    signature = {
-        "command": _FUNCTION,
-        "ratings": identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
-        "repeated": identify(Path(repeated)) if isinstance(repeated, str | Path) else again and again.source,
-        "icc": "two-way random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout, Fleiss",
-        "pairs": len(rated.pairs),
-        "studies": len(set(rated.studies)),
-        "raters": len(rated.raters),
-        "repeated_pairs": 0 if again is None else len(again.pairs),
-        "bootstrap": {"unit": "study", "resamples": n_resamples, "seed": seed, "level": LEVEL},
-        "version": version("metric-oracle"),
-    }
+    signature = signed(
+        command=_FUNCTION,
+        ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
+        repeated=identify(Path(repeated)) if isinstance(repeated, str | Path) else again and again.source,
+        icc="two-way random raters, absolute agreement (McGraw and Wong 1996); ICC(2,1), ICC(2,k) of Shrout, Fleiss",
+        pairs=len(rated.pairs),
+        studies=len(set(rated.studies)),
+        raters=len(rated.raters),
+        repeated_pairs=0 if again is None else len(again.pairs),
+        bootstrap=bootstrap("study", n_resamples, seed),
+    )
     return Agreement(pa.Table.from_pylist(records, _SCHEMA), signature)
 
 

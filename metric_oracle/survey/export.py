@@ -19,7 +19,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder
+from metric_oracle.findings.cells import NOTHING, Cell, number_of
 from metric_oracle.findings.results import Scores
+from metric_oracle.findings.tables import PaperTable, listing
+from metric_oracle.raters.cells import rater_name
 from metric_oracle.retrieval.pairs import score
 from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
@@ -119,6 +122,26 @@ def survey_status(folder: str | Path) -> list[dict[str, Any]]:
             }
         )
     return records
+
+
+def status_table(records: list[dict[str, Any]]) -> PaperTable:
+    """Return the table of what `survey_status` returned, a row for each rater."""
+    torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
+    columns: dict[str, Cell] = {
+        "finished studies": _studies,
+        "open cells": number_of("open_cells", ","),
+        "saves": number_of("saves", ","),
+        "last save (UTC)": _last_save,
+    }
+    return listing("Survey", records, lambda record: rater_name(record["rater"]), columns, torn, "rater")
+
+
+def _studies(record: Mapping[str, Any]) -> str:
+    return f"{record['studies']} of {record['of_studies']}"
+
+
+def _last_save(record: Mapping[str, Any]) -> str:
+    return record["last_save"][:16].replace("T", " ") if record["last_save"] else NOTHING
 
 
 def export_survey(

@@ -11,24 +11,16 @@ from rich.console import Console
 from metric_oracle import api
 from metric_oracle.bench.view import bench_tables
 from metric_oracle.commands.search import metric_record
+from metric_oracle.findings.cells import scientific
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.views import answers_table, info_table, metrics_view, scores_table
 from metric_oracle.metrics import METRICS
+from metric_oracle.raters.alignment import align
+from metric_oracle.raters.cells import agreement_cell
 from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.interrater import agreement
-from metric_oracle.raters.layout import (
-    agreement_entry,
-    agreement_tables,
-    composite_table,
-    failure_mode_tables,
-    mean_tables,
-    scientific,
-    significant_table,
-    status_table,
-)
-from metric_oracle.raters.metric_agreement import align
-from metric_oracle.raters.metric_agreement_layout import alignment_tables
+from metric_oracle.survey.export import status_table
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables
 from metric_oracle.tables.comparison import compare
@@ -129,7 +121,7 @@ def test_scores_and_info(world, corpus, width):
 @WIDTHS
 def test_alignment(rated, width):
     found = align(rated.long, rated.scores, directions={"poor": "higher"}, resamples=100)
-    text = shown(width, *alignment_tables(found))
+    text = shown(width, *found.tables())
     whole(text, [*found.scores])
     for record in found.records():
         if record["rater"] != "raters among themselves" and not record["versus"]:
@@ -143,11 +135,11 @@ def test_alignment(rated, width):
 @WIDTHS
 def test_failure_modes(rated, width):
     found = failure_modes(rated.long)
-    text = shown(width, *failure_mode_tables(found), significant_table(found))
+    text = shown(width, *found.tables(), *found.brief())
     for record in found.records():
         whole(text, [scientific(record["p_value"]), scientific(record["study_p_value"])])
         assert f"{record['rate_ratio']:.2f} [{record['ratio_low']:.2f} {record['ratio_high']:.2f}]" in text
-    for table in mean_tables(found):
+    for table in found.tables()[:2]:
         whole(text, [cell.lines[0] for _, cells in table.rows for cell in cells])
 
 
@@ -167,7 +159,7 @@ def test_crg_and_composite(rated, tmp_path, width):
     assert all(name in " ".join(text.split()) for name in names[1:])
 
     fitted = fit_composite(rated.long, samples=rated.samples, metrics=["bleu-1"], name="of texts")
-    text = shown(width, composite_table(fitted))
+    text = shown(width, *fitted.tables())
     for record in fitted.records():
         whole(text, [record["metric"], *(f"{record[name]:z.4f}" for name in ("mean", "scale", "weight"))])
 
@@ -190,8 +182,8 @@ def test_metrics_f1_agreement_and_survey(rated, corpus, width):
     whole(text, [f"{value:.4f}" for value, _ in scored.values.values()])
 
     found = agreement(rated.long, resamples=100)
-    text = shown(width, *agreement_tables(found))
-    whole(text, [agreement_entry(record).lines[0] for record in found.records()])
+    text = shown(width, *found.tables())
+    whole(text, [agreement_cell(record).split("\n")[0] for record in found.records()])
 
     raters = [("anna", 4, 0, "2026-11-22T05:01:02Z"), ("ben-of-the-long-name", 0, 96_000, None)]
     status = [

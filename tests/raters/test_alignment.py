@@ -14,13 +14,11 @@ from scipy import stats
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.findings.finding import write_tables
 from metric_oracle.findings.tables import latex, markdown
-from metric_oracle.raters import plots as ratings_plots
+from metric_oracle.raters.alignment import align
+from metric_oracle.raters.figures import least_squares
 from metric_oracle.raters.interrater import intraclass
-from metric_oracle.raters.metric_agreement import MEAN, align
-from metric_oracle.raters.metric_agreement_layout import alignment_tables
-from metric_oracle.raters.plots import least_squares, plot_alignment
+from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.rank_correlation import accuracy, draw, interval_record, side, spearman, tau_b, tau_within
 from metric_oracle.raters.ratings import Ratings, read_ratings
 from metric_oracle.statistics import bootstrap_p
@@ -163,25 +161,22 @@ def test_degenerate_resamples_are_counted(tmp_path):
         assert row["degenerate"] == expected
         assert row["low"] is not None
         assert (row["bca_low"], row["bca_high"]) == (None, None)  # without the first study there is no value either
-    shown = " ".join(alignment_tables(found)[0].notes)
+    shown = " ".join(found.tables()[0].notes)
     n = sum(found.table["degenerate"].to_pylist())
     assert n > 8 * expected  # tau-b and Spearman; within studies more
     assert f"Degenerate resamples, in which all scores or all counts are equal: {n:,} over all cells" in shown
 
 
-def test_a_rater_who_counts_alike_is_undefined(tmp_path, monkeypatch):
+def test_a_rater_who_counts_alike_is_undefined(tmp_path):
     pytest.importorskip("matplotlib")
     found = small(tmp_path, [2, 2, 2, 2], [1, 2, 3, 4])
     row = record(found, "x", "significant", "R", "spearman")
     assert [row[name] for name in ("value", "low", "high", "bca_low", "bca_high")] == [None] * 5
     assert row["degenerate"] == 200
-    name, cells = alignment_tables(found)[0].rows[0]
+    name, cells = found.tables()[0].rows[0]
     assert (name, [cell.lines for cell in cells]) == ("x\nsig. and\ninsig. errors", [("undefined", "(all equal)")] * 2)
     assert least_squares(found.scores["x"], found.errors["total"]) == (0.0, 2.0, None)
-    drawn = []
-    monkeypatch.setattr(ratings_plots, "write_figure", lambda path, figure: drawn.append(figure))
-    plot_alignment(found, tmp_path / "flat.svg")
-    labels = [text.get_text() for axes in drawn[0].axes for text in axes.texts]
+    labels = [text.get_text() for axes in found.figure().axes for text in axes.texts]
     assert labels == ["tau-b undefined\n(all equal)\nR² undefined"] * 2
 
 
@@ -209,7 +204,7 @@ def test_without_identical(rated):
     assert (found.signature["pairs"], found.signature["left_out"]) == (189, 11)
     expected = stats.kendalltau(scores_of(rated, "bleu")[kept], -fewer.errors("total").sum(axis=(1, 2))).statistic
     assert record(found, "bleu", "total", MEAN, "tau-b")["value"] == expected
-    assert "189 pairs of 50 studies (11 identical pairs left out)" in alignment_tables(found)[0].notes[0]
+    assert "189 pairs of 50 studies (11 identical pairs left out)" in found.tables()[0].notes[0]
     options = {"metrics": ["bleu"], "without_identical": True, "resamples": 100}
     assert align(rated.long, rated.scores, samples=rated.samples, **options).table.equals(found.table)
 
@@ -230,7 +225,7 @@ def test_columns(rated, tmp_path):
 
 
 def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
-    tau, rho, within, raters, differences = tables = alignment_tables(aligned)
+    tau, rho, within, raters, differences = aligned.tables()
     assert tau.title.startswith("Kendall tau-b")
     assert rho.title.startswith("Spearman")
     assert tau.columns == [*(f"Rater {i}" for i in range(6)), "Mean of raters"]
@@ -247,19 +242,18 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     family = "over one family, these 12 tests: each pair of metrics once, for each count of errors."
     assert family in differences.notes[0]
 
-    given = (tables, aligned.numbers, aligned.signature)
-    write_tables(tmp_path / "t.md", *given)
+    aligned.write(tmp_path / "t.md")
     lines = (tmp_path / "t.md").read_text().splitlines()
     assert lines[0] == f"**{tau.title}**"
     assert lines[2].split("|")[2].strip() == "Rater 0"
     assert lines[4].startswith(f"| bleu sig. and insig. errors | {' '.join(tau.rows[0][1][0].lines)} | ")
     assert lines[-1] == f"<!-- signature: {json.dumps(aligned.signature)} -->"
     assert lines[-3].startswith("Signature: align\\|bleu+poor+RadCliQ-v1+crepe\\|ratings:")
-    write_tables(tmp_path / "t.tex", *given)
+    aligned.write(tmp_path / "t.tex")
     text = (tmp_path / "t.tex").read_text()
     assert text.count(r"\begin{tabular}{lrrrrrrr}") == 2
     assert r"95 \% percentile" in text
-    write_tables(tmp_path / "t.csv", *given)
+    aligned.write(tmp_path / "t.csv")
     with (tmp_path / "t.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     n = aligned.table.num_rows
@@ -269,10 +263,10 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
     assert {name: signature[name] for name in aligned.signature} == aligned.signature
     with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*t\.doc"):
-        write_tables(tmp_path / "t.doc", *given)
+        aligned.write(tmp_path / "t.doc")
     (tmp_path / "read-only.md").mkdir()
     with pytest.raises(InputError, match=r"out must be a file; got the folder .*read-only\.md"):
-        write_tables(tmp_path / "read-only.md", *given)
+        aligned.write(tmp_path / "read-only.md")
 
 
 def test_names_of_columns_do_no_harm(tmp_path):
@@ -284,31 +278,31 @@ def test_names_of_columns_do_no_harm(tmp_path):
     name = "x_\x1b[2J&|[red]"
     found = align(tmp_path / "r.csv", tmp_path / "s.csv", directions={name: "higher"}, resamples=100)
     console = Console(width=150, file=io.StringIO())
-    console.print(*alignment_tables(found))
+    console.print(*found.tables())
     shown = console.file.getvalue()
     assert "\x1b" not in shown
     assert "x_\ufffd[2J&|[red]" in shown
-    assert r"x\_?\[2J&amp;\|\[red\]".replace("?", "\ufffd") in markdown(alignment_tables(found), found.signature)
-    assert r"x\_" in latex(alignment_tables(found), found.signature)
+    assert r"x\_?\[2J&amp;\|\[red\]".replace("?", "\ufffd") in markdown(found.tables(), found.signature)
+    assert r"x\_" in latex(found.tables(), found.signature)
 
 
 def test_picture(aligned, rated, tmp_path):
     pytest.importorskip("matplotlib")
-    plot_alignment(aligned, tmp_path / "p.png")
+    aligned.write(tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     x, y = aligned.scores["bleu"], aligned.errors["total"]
     slope, intercept, r_squared = least_squares(x, y)
     assert r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
     assert [slope, intercept] == pytest.approx(list(np.polyfit(x, y, 1)))
-    with pytest.raises(InputError, match=r"plot must end with \.png, \.svg or \.pdf; got .*p\.gif"):
-        plot_alignment(aligned, tmp_path / "p.gif")
+    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*p\.gif"):
+        aligned.write(tmp_path / "p.gif")
 
 
 def test_picture_without_matplotlib(aligned, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     match = r'^a plot needs the Python package matplotlib, .* pip install "matplotlib>=\S+"$'
     with pytest.raises(BackendError, match=match):
-        plot_alignment(aligned, tmp_path / "p.png")
+        aligned.write(tmp_path / "p.png")
 
 
 # Errors
@@ -333,7 +327,7 @@ def test_a_constant_column_marks_its_cells(rated, tmp_path):
     assert record(found, "GREEN", "total", MEAN, "tau-b")["value"] is None
     assert record(found, "bleu", "total", MEAN, "tau-b")["value"] > 0
     assert found.differences.num_rows == 2 * 1  # accuracy alone, which a constant metric has: one half
-    tau = alignment_tables(found)[0]
+    tau = found.tables()[0]
     assert tau.rows[2][1][0].lines == ("undefined", "(all equal)")
 
 
@@ -490,7 +484,7 @@ def test_what_pools_studies_and_what_does_not(tmp_path):
     # One pair a study: nothing to compare within.
     alone = small(tmp_path, counts[:8], scores[:8], studies=[f"s{i}" for i in range(8)])
     assert record(alone, "x", "total", MEAN, "pairwise accuracy")["value"] is None
-    assert len(alignment_tables(alone)) == 2
+    assert len(alone.tables()) == 2
 
 
 @pytest.mark.parametrize("n_studies", [4, 14])
@@ -608,7 +602,7 @@ def test_one_rater_has_no_agreement(tmp_path):
     found = small(tmp_path, [0, 1, 2, 3], [4, 3, 2, 1])
     assert found.raters.num_rows == 0
     assert found.warnings() == ["Fewer than 20 studies (2): the intervals are too short."]
-    assert found.warnings()[0] in alignment_tables(found)[0].notes
+    assert found.warnings()[0] in found.tables()[0].notes
 
 
 # Files of `oracle score`, and the texts themselves

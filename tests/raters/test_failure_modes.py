@@ -8,16 +8,8 @@ import pytest
 from scipy import stats
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.findings.finding import write_tables
+from metric_oracle.findings.cells import scientific
 from metric_oracle.raters.failure_modes import failure_modes, pooled_t_tests, study_test
-from metric_oracle.raters.layout import (
-    failure_mode_tables,
-    family_tables,
-    mean_tables,
-    scientific,
-    significant_table,
-)
-from metric_oracle.raters.plots import plot_failure_modes
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.statistics import benjamini_hochberg
 
@@ -139,7 +131,7 @@ def test_less_is_more_read_backwards(rated, found):
         assert r["p_value"] == pytest.approx(mirrored["p_value"], rel=1e-12)
         assert r["t"] == -mirrored["t"]
         assert r["significant"] == mirrored["significant"]
-    assert "BLEU < CheXbert" in [row[0] for row in family_tables(less)[0].rows]
+    assert "BLEU < CheXbert" in [row[0] for row in less.tables()[2].rows]
 
 
 def test_both_layouts_give_one_result(rated, found):
@@ -167,14 +159,14 @@ def test_a_category_without_errors(tmp_path):
     assert (records["total", "1", "x"]["p_value"], records["total", "1", "x"]["t"]) == (0, None)
     assert records["total", "1", "x"]["significant"]
     assert not records["total", "2", "x"]["significant"]
-    plot_failure_modes(found, tmp_path / "p.svg")
+    found.write(tmp_path / "p.svg")
 
 
 # What people see
 
 
 def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
-    total, significant, *families = failure_mode_tables(found)
+    total, significant, *families = found.tables()
     assert total.columns == [*(f"Error {i}" for i in range(1, 7)), "Total"]
     assert [row[0] for row in total.rows] == ["BLEU", "CheXbert", "BERTScore", "RadGraph"]
     errors = rated.counts.sum(axis=(2, 4)) / 6
@@ -197,20 +189,19 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     assert [cell.lines[0] for cell in families[0].rows[0][1][:3]] == [
         scientific(first["p_value"]), scientific(first["critical_value"]), "Y" if first["significant"] else "N",
     ]  # fmt: skip
-    short = significant_table(found)
+    short = found.brief()[-1]
     n = sum(found.tests["significant"].to_pylist())
     assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
     assert f"{n} of 144 one-sided t tests, by study " in short.notes[0]
     assert " of 72, at a false discovery rate of 0.01 in each family. Benjamini" in short.notes[0]
 
-    given = (failure_mode_tables(found), found.tests, found.signature)
-    write_tables(tmp_path / "t.md", *given)
+    found.write(tmp_path / "t.md")
     assert (tmp_path / "t.md").read_text().count("|---|--:|") == 14
-    write_tables(tmp_path / "t.tex", *given)
+    found.write(tmp_path / "t.tex")
     text = (tmp_path / "t.tex").read_text()
     assert r"BLEU \textgreater{} CheXbert & " in text
     assert text.splitlines()[-1] == f"% signature: {json.dumps(found.signature)}"
-    write_tables(tmp_path / "t.csv", *given)
+    found.write(tmp_path / "t.csv")
     with (tmp_path / "t.csv").open(newline="") as file:
         assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.tests["p_value"].to_pylist()
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
@@ -221,9 +212,9 @@ def test_chosen_categories_and_rate(rated, found):
     some = failure_modes(rated.long, categories=["3", "1", "3"], rate=0.2)
     assert some.signature["categories"] == ["3", "1"]
     assert some.tests.num_rows == 48
-    assert [table.title.split(" (")[0] for table in family_tables(some)] == ["Error 3", "Error 3", "Error 1", "Error 1"]
-    assert family_tables(some)[0].columns[1] == "critical value, FDR 0.2"
-    assert len(mean_tables(some)[0].columns) == 7
+    assert [table.title.split(" (")[0] for table in some.tables()[2:]] == ["Error 3", "Error 3", "Error 1", "Error 1"]
+    assert some.tables()[2].columns[1] == "critical value, FDR 0.2"
+    assert len(some.tables()[0].columns) == 7
     wide = {(r["errors"], r["category"], r["a"], r["b"]): r["significant"] for r in some.tests.to_pylist()}
     strict = {key: s for r in found.tests.to_pylist() if (key := (r["errors"], r["category"], r["a"], r["b"])) in wide
               for s in [r["significant"]]}  # fmt: skip
@@ -233,16 +224,16 @@ def test_chosen_categories_and_rate(rated, found):
 
 def test_picture(found, tmp_path):
     pytest.importorskip("matplotlib")
-    plot_failure_modes(found, tmp_path / "p.pdf")
+    found.write(tmp_path / "p.pdf")
     assert (tmp_path / "p.pdf").read_bytes()[:5] == b"%PDF-"
-    with pytest.raises(InputError, match=r"plot must end with \.png, \.svg or \.pdf; got .*p\.jpg"):
-        plot_failure_modes(found, tmp_path / "p.jpg")
+    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*p\.jpg"):
+        found.write(tmp_path / "p.jpg")
 
 
 def test_picture_without_matplotlib(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(BackendError, match=r"^a plot needs the Python package matplotlib, "):
-        plot_failure_modes(found, tmp_path / "p.png")
+        found.write(tmp_path / "p.png")
 
 
 # Errors
@@ -315,8 +306,8 @@ def test_no_family_by_study_holds_two_directions_of_one_difference(rated, found)
         "Benjamini-Hochberg within 12 families, one for each category and kind of errors: of the paper's tests 12 in "
         "each, both directions of a difference with p and 1 - p; by study 6, each difference once."
     )
-    assert family_tables(found)[0].notes[0].endswith(family)
-    assert family in significant_table(found).notes[0]
+    assert found.tables()[2].notes[0].endswith(family)
+    assert family in found.brief()[-1].notes[0]
 
 
 def test_the_interval_of_a_rate_ratio_by_hand():
@@ -377,5 +368,5 @@ def test_candidates_that_share_one_study(tmp_path):
     row = found.tests.to_pylist()[0]
     assert row["p_value"] < 1
     assert row["study_p_value"] is row["rate_ratio"] is row["study_p_adjusted"] is None
-    assert [cell.lines for cell in family_tables(found)[0].rows[0][1][3:]] == [("–",)] * 3
-    assert found.warnings()[0] in family_tables(found)[0].notes + mean_tables(found)[0].notes
+    assert [cell.lines for cell in found.tables()[2].rows[0][1][3:]] == [("–",)] * 3
+    assert found.warnings()[0] in found.tables()[0].notes

@@ -16,7 +16,6 @@ from metric_oracle import cli
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.raters.fit_composite import _signs_held_out, fit_composite
-from metric_oracle.raters.layout import composite_table
 from metric_oracle.raters.rank_correlation import draw, of_signs, side, tau_b
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.retrieval.composite.weights import read_weights
@@ -200,7 +199,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
 def test_the_table_for_people(tmp_path):
     fitted = fit_composite(write(tmp_path / "pairs.csv", made_with_v0()), name="[red]v0")
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(composite_table(fitted))
+    console.print(*fitted.tables())
     text = console.export_text()
     assert "[red]v0" in text
     assert re.search(r"bleu-2 +0\.4607 +0\.3034 +0\.2166 +0\.0000", text)
@@ -212,7 +211,7 @@ def test_the_table_for_people(tmp_path):
     columns = {name: list(column)[:40] for name, column in made_with_v0(noise=1.0).items()}
     few = fit_composite(write(tmp_path / "few.csv", columns))
     assert few.warnings() == ["Fewer than 20 studies (10): intervals and standard errors are too small."]
-    console.print(composite_table(few))
+    console.print(*few.tables())
     assert few.warnings()[0] in " ".join(console.export_text().split())
 
 

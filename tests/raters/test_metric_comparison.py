@@ -7,22 +7,21 @@ import pytest
 from scipy import stats
 
 from metric_oracle.errors import InputError
+from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.tables import markdown
+from metric_oracle.raters.alignment import align
 from metric_oracle.raters.interrater import RADIOLOGISTS, draw_raters, other_raters
-from metric_oracle.raters.metric_agreement import (
+from metric_oracle.raters.metric_agreement import MEAN
+from metric_oracle.raters.metric_comparison import (
     ABLATION,
     AGREEMENT,
     CEILING,
     CHANGE,
     DIFFERENCE,
-    MEAN,
     TIME,
     RatedFiles,
-    align,
     compare_metrics,
 )
-from metric_oracle.raters.metric_agreement_layout import comparison_tables
-from metric_oracle.raters.plots import plot_metric_bars, plot_scatter
 from metric_oracle.raters.rank_correlation import draw, sum_of_raters
 from metric_oracle.raters.ratings import Ratings
 
@@ -272,7 +271,7 @@ def test_several_sets(rated, refisco):
     pairs = {(r["metric"], r["versus"]) for r in found.select(DIFFERENCE, set="ReFiSco")}
     assert pairs == {("bleu", "green")}
     assert {r["set"] for r in found.select(CEILING)} == {"ReXVal"}  # ReFiSco has one rater a report
-    first, *_ = tables = comparison_tables(found)
+    first, *_ = tables = found.tables()
     assert [cell.lines for cell in dict(first.rows)["green"]][:2] == [("–",), ("–",)]
     assert first.columns == ["ReXVal τ", "ReXVal ρ", "ReFiSco τ", "ReFiSco ρ"]
     with_ends = [table for table in tables if table.title.endswith("confidence intervals")]
@@ -297,7 +296,7 @@ def test_texts_are_scored_beside_the_files_and_timed(rated, tmp_path):
     aligned = align(rated.long, rated.scores, samples=rated.samples, metrics=["crepe", "rouge-l"], resamples=100)
     assert list(aligned.scores) == ["crepe", "rouge-l"]
     assert np.array_equal(aligned.scores["rouge-l"], found.views[0].scores["rouge-l"])
-    (table,) = (table for table in comparison_tables(found) if table.title == "Time")
+    (table,) = (table for table in found.tables() if table.title == "Time")
     assert [cell.lines for cell in dict(table.rows)["crepe"]] == [("9.50",), ("A6000",)]
 
 
@@ -328,7 +327,7 @@ def test_ablations(rated, tmp_path):
     assert [r["p_adjusted"] for r in family] == pytest.approx(
         stats.false_discovery_control([r["p_value"] for r in family])
     )
-    (table,) = (table for table in comparison_tables(found) if table.title == "Ablations")
+    (table,) = (table for table in found.tables() if table.title == "Ablations")
     assert [name for name, _ in table.rows] == ["crepe", "no pretraining", "no dual loss"]
     assert table.notes[0].endswith("adjusted by Benjamini and Hochberg over these 4 tests.")
 
@@ -340,7 +339,7 @@ def test_ablations(rated, tmp_path):
 
 
 def test_tables(found):
-    tables = comparison_tables(found)
+    tables = found.tables()
     assert [table.title for table in tables] == [
         "Correlation with radiologists: Kendall τ-b and Spearman ρ",
         "Change from ReXVal to ReXVal*",
@@ -399,11 +398,10 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         edits = [(row["id"], row["source"], row["impression_edited"]) for row in csv.DictReader(file)]
     differ = len({(study, source) for study, source, edited in edits if edited != "[no edit]"})
     assert 0 < differ < 50
-    assert err == (
-        f"{bars}: agreement of 2 metrics\n{scatter}: errors against scores of 2 metrics\n{out}: bleu, rouge-l on "
-        "ReXVal (200 pairs), ReXVal* (189 pairs), ReFiSco (50 pairs), "
-        f"ReFiSco* ({differ} pairs)\n"
+    compared = (
+        f"bleu, rouge-l on ReXVal (200 pairs), ReXVal* (189 pairs), ReFiSco (50 pairs), ReFiSco* ({differ} pairs)"
     )
+    assert err == (f"{scatter}: errors against scores of 2 metrics\n{bars}: {compared}\n{out}: {compared}\n")
     assert out.read_text().count(r"\begin{table}") == 10
     assert r"\underline{" in out.read_text()
     assert bars.stat().st_size > 10_000
@@ -462,8 +460,8 @@ def test_of_sets_refused(fails, rated):
 
 
 def test_plots(found, tmp_path):
-    plot_metric_bars(found, tmp_path / "b.png")
-    plot_scatter(found, tmp_path / "s.pdf")
+    found.write(tmp_path / "b.png")
+    write_figure(tmp_path / "s.pdf", found.scatter())
     assert (tmp_path / "b.png").stat().st_size > 10_000
     assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
 

@@ -10,8 +10,7 @@ from scipy import stats
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.raters.interrater import PERFECT, RADIOLOGISTS
-from metric_oracle.raters.metric_agreement import AGREEMENT, CEILING, DIFFERENCE
-from metric_oracle.raters.metric_agreement_layout import alignment_tables, comparison_tables
+from metric_oracle.raters.metric_comparison import AGREEMENT, CEILING, DIFFERENCE
 from metric_oracle.raters.rank_correlation import JUDGEMENTS, TIES, WHOLE
 from metric_oracle.raters.rated_sets import read_rated_set
 
@@ -135,7 +134,7 @@ def test_intervals_for_other_raters(preferred):
 
 def test_tables_and_figures(preferred, tmp_path, oracle):
     files, *_ = preferred
-    tables = comparison_tables(compare(files))
+    tables = compare(files).tables()
     assert [table.title for table in tables] == [
         "Agreement within references",
         "Metrics beside one radiologist",
@@ -147,7 +146,7 @@ def test_tables_and_figures(preferred, tmp_path, oracle):
     given = ["compare-metrics", f"S={files.ratings}", "--scores", f"S={files.scores[0]}", "--direction", "good=higher",
              "--direction", "bad=lower", "--resamples", 100]  # fmt: skip
     code, printed, err = oracle(*given, "--plot", tmp_path / "bars.png")
-    assert (code, err) == (0, f"{tmp_path / 'bars.png'}: agreement of 2 metrics\n")
+    assert (code, err) == (0, f"{tmp_path / 'bars.png'}: good, bad on S (180 pairs)\n")
     assert {json.loads(line)["statistic"] for line in printed.splitlines()} == {"pairwise accuracy", TIES, JUDGEMENTS}
     code, _, err = oracle(*given, "--scatter", tmp_path / "scatter.png")
     assert code == 2
@@ -156,7 +155,7 @@ def test_tables_and_figures(preferred, tmp_path, oracle):
         "preferences or orders. Leave the figure out.\n"
     )
     aligned = mo.align(files.ratings, files.scores, directions={"good": "higher", "bad": "lower"}, resamples=100)
-    assert [table.title for table in alignment_tables(aligned)] == [
+    assert [table.title for table in aligned.tables()] == [
         "Pairwise accuracy within studies of metrics, by radiologist",
         "Agreement within studies, with the mean of raters",
         "Agreement of the radiologists with one another",
@@ -237,7 +236,7 @@ def test_chains_by_hand(graded):
     assert value(result, AGREEMENT, "good", WHOLE) == pytest.approx(np.mean(right))
     assert 0 < np.mean(right) < 1
     assert result.views[0].studies == 25
-    (table, *_) = comparison_tables(result)
+    (table, *_) = result.tables()
     assert table.columns == ["S order, accuracy", "S order, tau-b", "S order, groups in order"]
     assert result.select(CEILING) == []
 
@@ -275,7 +274,7 @@ def test_beside_a_set_of_counts(rated, graded):
     result = mo.compare_metrics(sets, directions={"good": "higher", "poor": "higher"}, resamples=100)
     assert {r["set"] for r in result.select(AGREEMENT, statistic="tau-b")} == {"ReXVal"}
     assert {r["set"] for r in result.select(AGREEMENT, statistic="pairwise accuracy")} == {"ReXVal", "Chains"}
-    tables = comparison_tables(result)
+    tables = result.tables()
     assert tables[0].columns == ["ReXVal τ", "ReXVal ρ"]
     within = next(table for table in tables if table.title == "Agreement within references")
     assert within.columns[-3:] == ["Chains order, accuracy", "Chains order, tau-b", "Chains order, groups in order"]

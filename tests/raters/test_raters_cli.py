@@ -32,8 +32,8 @@ def test_align(oracle, rated, tmp_path):
         plot,
     )
     assert (code, out) == (0, "")
-    drawn = f"{plot}: errors against scores of 4 metrics\n"
-    assert err == f"{drawn}{path}: 189 pairs of 50 studies, 6 raters: bleu, poor, RadCliQ-v1, crepe\n"
+    summary = "189 pairs of 50 studies, 6 raters: bleu, poor, RadCliQ-v1, crepe"
+    assert err == f"{plot}: {summary}\n{path}: {summary}\n"
     assert "189 pairs of 50 studies (11 identical pairs left out)" in path.read_text()
     assert plot.stat().st_size > 10_000
 
@@ -47,8 +47,9 @@ def test_failure_modes(oracle, rated, tmp_path):
     given = ["failure-modes", rated.long, "--category", 1, "--rate", 0.05, "--out", path]
     code, out, err = oracle(*given, "--plot", tmp_path / "p.svg")
     assert (code, out) == (0, "")
-    drawn = f"{tmp_path / 'p.svg'}: mean errors of 4 candidate types\n"
-    assert err.startswith(f"{drawn}{path}: 24 tests between 4 candidate types on 50 studies: ")
+    drawn, written = err.splitlines()
+    for line, file in ((drawn, tmp_path / "p.svg"), (written, path)):
+        assert line.startswith(f"{file}: 24 tests between 4 candidate types on 50 studies: ")
     with path.open(newline="") as file:
         assert {row["direction"] for row in csv.DictReader(file)} == {">"}
     assert json.loads((tmp_path / "t.csv.signature.json").read_text())["categories"] == ["1"]

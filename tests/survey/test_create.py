@@ -17,9 +17,10 @@ from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import rouge_l
 from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.metrics import METRICS
+from metric_oracle.raters.alignment import align
 from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
-from metric_oracle.raters.metric_agreement import MEAN, align
+from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.ratings import CATEGORIES, read_ratings
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sealed import read_json, seal

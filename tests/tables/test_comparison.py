@@ -37,7 +37,7 @@ class Made:
 
 
 MODULES = (
-    *(f"raters.{name}" for name in ("interrater", "metric_agreement", "failure_modes", "fit_composite")),
+    *(f"raters.{name}" for name in ("interrater", "alignment", "metric_comparison", "failure_modes", "fit_composite")),
     *(f"tables.{name}" for name in ("comparison", "crg", "f1_chexbert")),
 )
 

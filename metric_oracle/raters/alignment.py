@@ -1,0 +1,298 @@
+"""Agreement of metrics with each radiologist on one rated set: tables S2 and figure 3 of Yu et al. (Patterns 2023)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metric_oracle.errors import called
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import PaperTable, listing, pivot
+from metric_oracle.raters.cells import (
+    ACCURACY_NOTE,
+    MORE_NOTES,
+    TEST,
+    TITLES,
+    agreement_cell,
+    kind_in_line,
+    kind_name,
+    rater_name,
+    statistic_name,
+)
+from metric_oracle.raters.figures import scatter
+from metric_oracle.raters.interrater import RESAMPLES, raters_among_themselves
+from metric_oracle.raters.metric_agreement import (
+    INTERVAL,
+    MEAN,
+    SCHEMA,
+    Scored,
+    check_resampling,
+    check_varied,
+    differences_of,
+    draw_resamples,
+    notes_on,
+    pairs_to_compare,
+    view_of,
+)
+from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
+from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated
+from metric_oracle.raters.ratings import Rated
+from metric_oracle.statistics import Array, few_studies
+
+AMONG = "raters among themselves"
+_COMMAND = "align"
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Finding):
+    """Agreement of every metric with each radiologist and with their mean.
+
+    Attributes
+    ----------
+    numbers : pyarrow.Table
+        All numbers, as they are written to a file: the rows of `table`, of `raters` (without a metric), and of
+        `differences` (``versus`` is the second metric, ``value`` the difference).
+    signature : dict
+        What is needed to compute the same numbers again.
+    scores : dict of float64[P]
+        Scores of each metric, as they were read.
+    errors : dict of float64[P]
+        Mean of the raters for each kind of errors.
+    """
+
+    numbers: pa.Table
+    signature: dict[str, Any]
+    scores: dict[str, Array]
+    errors: dict[str, Array]
+
+    @property
+    def table(self) -> pa.Table:
+        """One row for each metric, kind of errors, rater and statistic: the value and its percentile and BCa intervals.
+
+        ``degenerate`` is the number of resamples without a value. A value or an end that does not exist is null.
+        """
+        rows = self.numbers.filter(pc.field("metric").is_valid() & pc.field("versus").is_null())
+        return rows.select(["metric", "errors", "rater", "statistic", *INTERVAL, "degenerate"])
+
+    @property
+    def raters(self) -> pa.Table:
+        """One row for each kind of errors and statistic of the raters' agreement with one another.
+
+        It is empty for one rater.
+        """
+        rows = self.numbers.filter(pc.field("metric").is_null())
+        return rows.select(["errors", "statistic", "value", "low", "high", "degenerate"])
+
+    @property
+    def differences(self) -> pa.Table:
+        """One row for each statistic, kind of errors and pair of metrics, with the mean of raters.
+
+        ``difference`` is a - b (positive: a agrees more), with its percentile interval, its two-sided p-value from the
+        same resamples, and the p-value adjusted over the pairs and kinds of that statistic (Benjamini and Hochberg).
+        """
+        name_of = {"metric": "a", "versus": "b", "value": "difference"}
+        names = [
+            "statistic",
+            "errors",
+            "metric",
+            "versus",
+            "value",
+            "low",
+            "high",
+            "p_value",
+            "p_adjusted",
+            "degenerate",
+        ]
+        rows = self.numbers.filter(pc.field("versus").is_valid()).select(names)
+        return rows.rename_columns([name_of.get(name, name) for name in names])
+
+    def summary(self) -> str:
+        """Return one line that says what was compared."""
+        counts = f"{self.signature['pairs']:,} pairs of {self.signature['studies']:,} studies"
+        return f"{counts}, {self.signature['raters']} raters: {', '.join(self.scores)}"
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        return few_studies({"": self.signature["studies"]})
+
+    def tables(self) -> list[PaperTable]:
+        """Return agreement by rater and within studies, that of the raters, and differences of metrics."""
+        rows = [{**r, "row": _name(r["metric"], r["errors"])} for r in self.table.to_pylist()]
+        statistics = list(dict.fromkeys(r["statistic"] for r in rows))
+        subject = "metric scores and counted errors" if TAU in statistics else "metrics"
+        tables = [
+            pivot(
+                f"{TITLES[statistic]} of {subject}, by radiologist",
+                [r for r in rows if r["statistic"] == statistic],
+                "row",
+                "rater",
+                agreement_cell,
+                named=lambda rater: "Mean of raters" if rater == MEAN else rater_name(rater),
+            )
+            for statistic in [s for s in (TAU, SPEARMAN) if s in statistics] or statistics[:1]
+        ]
+        within = [statistic for statistic in (WITHIN, ACCURACY, TIES, WHOLE) if statistic in statistics]
+        with_mean = [r for name in within for r in rows if (r["rater"], r["statistic"]) == (MEAN, name)]
+        if any(r["value"] is not None for r in with_mean if r["statistic"] == within[0]):
+            notes = [
+                (
+                    "Within studies: between candidates for one reference alone, where a metric cannot gain by telling "
+                    f"easy studies from hard ones. {ACCURACY_NOTE}"
+                ),
+                *(text for name, text in MORE_NOTES.items() if name in within),
+            ]
+            title = "Agreement within studies, with the mean of raters"
+            tables.append(pivot(title, with_mean, "row", "statistic", agreement_cell, notes, named=TITLES.__getitem__))
+        if self.raters.num_rows:
+            tables.append(self._raters_table())
+        differences = [r for r in self.records() if r["versus"] and r["statistic"] == statistics[0]]
+        if differences:
+            note = (
+                "Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the "
+                f"bootstrap; adjusted by Benjamini and Hochberg over one family, these {len(differences)} tests: each "
+                "pair of metrics once, for each count of errors. So it depends on how many metrics are compared. A "
+                "result file, such as CSV, has the other statistics, each with a family of its own."
+            )
+            title = f"Difference of two metrics in {statistic_name(statistics[0])}"
+            tables.append(listing(title, differences, _difference_name, TEST, [note]))
+        tables[0].notes.extend(self._notes())
+        return tables
+
+    def _raters_table(self) -> PaperTable:
+        """Return the table of the raters' agreement with one another."""
+        records = self.raters.to_pylist()
+        note = (
+            "Leave-one-rater-out: a rater against the mean of the others, averaged over raters: about the most that a "
+            "metric can reach with one rater."
+        )
+        if any(r["statistic"].startswith("ICC") for r in records):
+            note = f"ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. {note}"
+        title = "Agreement of the radiologists with one another"
+        return pivot(title, records, "statistic", "errors", agreement_cell, [note], named=kind_in_line)
+
+    def _notes(self) -> list[str]:
+        """Return the notes on pairs, resamples and directions."""
+        signature, resampled = self.signature, self.signature["bootstrap"]
+        left_out = f" ({signature['left_out']:,} identical pairs left out)" if signature["left_out"] else ""
+        return [
+            (
+                f"{signature['pairs']:,} pairs of {signature['studies']:,} studies{left_out}; 95 % percentile "
+                f"intervals from {resampled['resamples']:,} resamples of studies, seed {resampled['seed']}, the raters "
+                "fixed; positive: a better score goes with fewer errors."
+            ),
+            *self.warnings(),
+            *notes_on(signature, sum(self.table["degenerate"].to_pylist()), "counts"),
+        ]
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
+        records = {
+            (r["metric"], r["errors"]): r for r in self.table.to_pylist() if (r["rater"], r["statistic"]) == (MEAN, TAU)
+        }
+        return scatter(self.scores, self.errors, records, self.signature["lower_is_better"])
+
+
+def _name(metric: str, kind: str) -> str:
+    return f"{metric}\n{kind_name(kind)}"
+
+
+def _difference_name(record: Mapping[str, Any]) -> str:
+    return _name(f"{record['metric']} − {record['versus']}", record["errors"])
+
+
+@called(_COMMAND)
+def align(
+    ratings: str | Path | Rated,
+    scores: str | Path | Sequence[str | Path] = (),
+    *,
+    samples: str | Path | None = None,
+    metrics: Sequence[str] | None = None,
+    directions: Mapping[str, str] | None = None,
+    paired: Sequence[tuple[str, str]] | None = None,
+    without_identical: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Alignment:
+    """Measure how well metrics agree with each radiologist and with the mean of all.
+
+    Parameters
+    ----------
+    ratings : path or Rated
+        A rated set, see [`read_rated_set`][metric_oracle.read_rated_set].
+    scores : path or sequence of paths
+        Tables of any tool with one row for each pair and a column of numbers for each metric. The pair is named by a
+        pair id, or by study and candidate type. Files that ``oracle score`` wrote are such tables; the components of
+        their metrics are left out. Without `scores` the texts of the pairs are scored.
+    samples : path, optional
+        Texts of the pairs, where `ratings` is a path to a file without them.
+    metrics : sequence of str, optional
+        Columns to use, by default all columns of numbers. A name that is no column is a metric, under which the texts
+        are scored.
+    directions : mapping of str to {"higher", "lower"}, optional
+        Which values of a column are better, for columns whose names do not say it.
+    paired : sequence of (str, str), optional
+        Pairs of metrics whose agreement is compared, by default all pairs. They are the family over which p-values are
+        adjusted.
+    without_identical : bool, default False
+        Leave out pairs whose two texts are equal (ReXVal* of Cho et al. 2025).
+    resamples : int, default 1000
+        Number of bootstrap resamples of the studies, as in the paper.
+    seed : int, default 0
+        Seed of the resamples.
+
+    Returns
+    -------
+    Alignment
+        Agreement of each metric with each rater, with its intervals, and the tests between metrics.
+
+    Raises
+    ------
+    InputError
+        If a file breaks its format, scores lack pairs, a direction is unknown, every column is constant, or fewer than
+        two studies are left.
+
+    See Also
+    --------
+    compare_metrics : The same statistics with the mean of raters, on several rated sets.
+
+    Examples
+    --------
+    >>> mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
+    <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
+    """
+    resamples = check_resampling(resamples, seed)
+    rated, columns, sources = read_rated(ratings, scores, samples, metrics)
+    lower = lower_is_better(list(columns), directions or {})
+    pairs = pairs_to_compare(list(columns), paired)
+    left_out = 0
+    if without_identical:
+        rated, columns, left_out = drop_identical(rated, columns)
+    check_varied(rated, columns)
+    part = Scored(rated, columns, lower, draw_resamples(rated, resamples, seed))
+    records, values = part.agreement("rater")
+    records += [
+        {"errors": kind, "rater": AMONG, **record, "bca_low": None, "bca_high": None}
+        for kind in rated.kinds
+        if len(rated.raters) > 1
+        for record in raters_among_themselves(rated.by_rater(kind), part.drawn, rated.statistics)
+    ]
+    differences = differences_of({"": part}, {"": values}, pairs)
+    records += [{**record, "rater": MEAN} for record in sorted(differences, key=part.place)]
+    signature = signed(
+        command=_COMMAND,
+        **sources,
+        metrics=list(columns),
+        lower_is_better=[name for name in columns if name in lower],
+        paired=[list(pair) for pair in pairs],
+        left_out=left_out,
+        pairs=len(rated.pairs),
+        studies=len(set(rated.studies)),
+        raters=len(rated.raters),
+        bootstrap=bootstrap("study", resamples, seed),
+    )
+    numbers = pa.Table.from_pylist(records, SCHEMA).drop_columns(["what", "set", "device"])
+    return Alignment(numbers, signature, columns, view_of("", "", part).errors)

@@ -1,0 +1,65 @@
+"""The figure of errors against scores (figure 3 of Yu et al.)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.errors import InputError
+from metric_oracle.findings.cells import number
+from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.raters.cells import agreement_cell, kind_in_line
+from metric_oracle.statistics import Array, varies
+
+
+def scatter(
+    scores: Mapping[str, Array],
+    errors: Mapping[str, Array],
+    records: Mapping[tuple[str, str], Mapping[str, Any]],
+    lower: Sequence[str],
+) -> Any:
+    """Return the scatter plots of errors against scores, one panel for each metric and kind of errors."""
+    names = list(scores)
+    if not records:
+        raise InputError(
+            "ratings",
+            "must be counts or grades for a figure of errors against scores",
+            "preferences or orders",
+            "Leave the figure out.",
+        )
+    figure = new_figure(max(3.0 * len(names), 4.5), 6)
+    panels = figure.subplots(len(errors), len(names), squeeze=False, sharex="col", sharey="row")
+    for (row, kind), (column, name) in product(enumerate(errors), enumerate(names)):
+        panel, x, y = panels[row, column], scores[name], errors[kind]
+        slope, intercept, r_squared = least_squares(x, y)
+        ends = np.array([x.min(), x.max()])
+        panel.scatter(x, y, s=14, alpha=0.45, linewidths=0)
+        panel.plot(ends, slope * ends + intercept, color="black", linewidth=1.2)
+        fit = "undefined" if r_squared is None else number(r_squared, ".3f")
+        label = f"tau-b {agreement_cell(records[name, kind])}\nR² {fit}"
+        corner = 0.03 if name in lower else 0.97
+        panel.text(
+            corner, 0.97, label, transform=panel.transAxes, va="top", ha="left" if corner < 0.5 else "right", fontsize=8
+        )
+        # Leave room for the label above the points.
+        least = min(y.min(), 0)
+        room = max(y.max() - least, 1)
+        panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.25 * room)
+        if row == 0:
+            panel.set_title(literal(name), fontsize=10)
+        if row == len(errors) - 1:
+            panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score", fontsize=9)
+        if column == 0:
+            panel.set_ylabel(f"{kind_in_line(kind)}, mean of raters", fontsize=9)
+    return figure
+
+
+def least_squares(x: Array, y: Array) -> tuple[float, float, float | None]:
+    """Return slope, intercept and R² of the least-squares line; R² is None where all x or all y are equal."""
+    from scipy.stats import linregress
+
+    if not (varies(x) and varies(y)):
+        return 0.0, float(y.mean()), None
+    line = linregress(x, y)
+    return float(line.slope), float(line.intercept), float(line.rvalue**2)

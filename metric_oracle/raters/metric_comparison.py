@@ -1,0 +1,694 @@
+"""Agreement of metrics with radiologists on several rated sets side by side, as a paper on a metric prints it.
+
+For each set, and for the same set without pairs of equal texts (ReXVal* of Cho et al. 2025): the agreement with the
+mean of the raters, the change between the two, differences of metrics, the raters' own agreement as a ceiling, the time
+for each pair, and variants of a metric.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.corpora.tables import is_missing, read_table, shown_names
+from metric_oracle.errors import InputError, called, option
+from metric_oracle.files import identify
+from metric_oracle.findings.cells import NOTHING, Cell, number
+from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.findings.tables import Entry, PaperTable, entry, listing, plain
+from metric_oracle.raters.cells import (
+    ACCURACY_NOTE,
+    MORE_NOTES,
+    SYMBOLS,
+    TEST,
+    TITLES,
+    agreement_cell,
+    kind_in_line,
+    statistic_name,
+)
+from metric_oracle.raters.figures import scatter
+from metric_oracle.raters.interrater import (
+    PERFECT,
+    RADIOLOGISTS,
+    RESAMPLES,
+    accuracy_on_judgements,
+    draw_raters,
+    each_left_out,
+    mean_over_raters,
+)
+from metric_oracle.raters.metric_agreement import (
+    SCHEMA,
+    Record,
+    Scored,
+    Values,
+    View,
+    check_resampling,
+    check_varied,
+    differences_of,
+    draw_resamples,
+    notes_on,
+    pairs_to_compare,
+    view_of,
+)
+from metric_oracle.raters.rank_correlation import (
+    ACCURACY,
+    JUDGEMENTS,
+    STATISTICS,
+    TAU,
+    TIES,
+    WHOLE,
+    WITHIN,
+    add_adjusted,
+    interval_record,
+    side,
+)
+from metric_oracle.raters.rated_scores import lower_is_better, read_rated, score_texts
+from metric_oracle.raters.ratings import Rated
+from metric_oracle.retrieval.machine import machine
+from metric_oracle.statistics import Array, difference, few_studies
+
+AGREEMENT, CHANGE, DIFFERENCE, CEILING = "agreement", "change", "difference", "ceiling"
+ABLATION, TIME = "ablation", "time"
+IDENTICAL = "*"  # after the name of a set: without pairs of equal texts
+_WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
+
+
+_Column = tuple[str, list[Record]]  # its head, and a record for each metric
+
+
+@dataclass(frozen=True)
+class RatedFiles:
+    """The files of one rated set.
+
+    Parameters
+    ----------
+    ratings : path or Rated
+        See [`read_rated_set`][metric_oracle.read_rated_set].
+    scores : sequence of paths, optional
+        Tables of scores of the pairs, see [`align`][metric_oracle.align].
+    samples : path, optional
+        Texts of the pairs, where `ratings` is a path to a file without them.
+
+    Examples
+    --------
+    >>> mo.RatedFiles("ratings.csv", samples="samples.csv")
+    RatedFiles(ratings='ratings.csv', scores=(), samples='samples.csv')
+    """
+
+    ratings: str | Path | Rated
+    scores: Sequence[str | Path] = ()
+    samples: str | Path | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class MetricComparison(Finding):
+    """Agreement of metrics with radiologists on several rated sets.
+
+    Attributes
+    ----------
+    views : list of View
+    numbers : pyarrow.Table
+        One row for each number. ``what`` is "agreement"; "change" (of a metric's agreement when pairs of equal texts
+        are left out, usually a fall); "difference" (of two metrics, ``versus`` is the second); "ceiling" (agreement
+        with the mean of all raters but one, averaged over the raters left out; ``radiologists`` are the raters left
+        out); "ablation" (of a variant, ``versus`` is the metric); or "time" (milliseconds for each pair).
+    signature : dict
+        What is needed to compute the same numbers again.
+    """
+
+    views: list[View]
+    numbers: pa.Table
+    signature: dict[str, Any]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics of all sets, in their order."""
+        return list(dict.fromkeys(name for view in self.views for name in view.scores))
+
+    def view(self, name: str | None = None) -> Any:
+        """Return the element of `views` with this name; without a name, what a terminal shows."""
+        if name is None:
+            return super().view()
+        views = {view.name: view for view in self.views}
+        if name not in views:
+            raise InputError("name", f"must be one of {', '.join(views)}", repr(name), "Choose a rated set.")
+        return views[name]
+
+    def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
+        """Return the rows of `numbers` of one kind (column ``what``) whose other columns have these values."""
+        wanted = {"what": what, **keys}
+        return [r for r in self.numbers.to_pylist() if all(r[name] == value for name, value in wanted.items())]
+
+    def summary(self) -> str:
+        """Return one line that says what was compared."""
+        sets = ", ".join(f"{view.name} ({len(next(iter(view.errors.values()))):,} pairs)" for view in self.views)
+        return f"{', '.join(self.metrics)} on {sets}"
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason to read the intervals with care."""
+        return few_studies({view.name: view.studies for view in self.views})
+
+    def tables(self) -> list[PaperTable]:
+        """Return the tables of a paper on a metric, without those that would be empty.
+
+        Agreement on every set (table 1 of Cho et al.), the change without pairs of equal texts (2), time (3), variants
+        (4), and agreement with intervals on every set and view, for each kind of errors (5); then agreement within
+        references, agreement next to one radiologist, and differences of metrics.
+        """
+        pooled = [view for view in self.views if TAU in view.statistics]
+        n_kinds = max((len(view.kinds) for view in pooled), default=0)
+        main = dict.fromkeys(view.statistics[0] for view in self.views)
+        tables = [
+            self._agreement_table([view for view in pooled if view.name == view.base]),
+            *(self._change_table(view) for view in self.views if view.name != view.base),
+            self._time_table(),
+            self._ablation_table(),
+            *(self._interval_table(pooled, number) for number in range(n_kinds)),
+            self._within_table(),
+            self._ceiling_table(),
+            self._judgement_table(),
+            *(self._difference_table(statistic) for statistic in main),
+        ]
+        present = [table for table in tables if table]
+        present[0].notes.extend(self._notes())
+        return present
+
+    def _notes(self) -> list[str]:
+        """Return the notes on sets, resamples and directions."""
+        resampled = self.signature["bootstrap"]
+        sets = [
+            f"{view.name}: {len(next(iter(view.errors.values()))):,} pairs of {view.studies:,} studies, {view.raters} "
+            f"rater{'s' if view.raters > 1 else ''}"
+            for view in self.views
+        ]
+        raters = "and what other raters would change" if "rater" in resampled["unit"] else "the raters fixed"
+        notes = [
+            (
+                f"{'; '.join(sets)}. 95 % percentile intervals from {resampled['resamples']:,} resamples of studies, "
+                f"{raters}, seed {resampled['seed']}; positive: a better score goes with fewer errors."
+            ),
+            *self.warnings(),
+        ]
+        if any(view.name != view.base for view in self.views):
+            notes.append(f"{IDENTICAL}: without pairs of equal texts, on the same resampled studies.")
+        degenerate = sum(r["degenerate"] or 0 for r in self.select(AGREEMENT))
+        return [*notes, *notes_on(self.signature, degenerate, "ratings")]
+
+    def _correlations(self, shown: Sequence[tuple[View, str]]) -> list[_Column]:
+        """Return a column of tau-b and one of Spearman's rho for each view and kind."""
+        return [
+            (f"{view.name} {symbol}", self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic))
+            for view, kind in shown
+            for statistic, symbol in SYMBOLS.items()
+        ]
+
+    def _by_metric(self, title: str, columns: Sequence[_Column], notes: list[str], ranked: bool = False) -> PaperTable:
+        return _side_by_side(title, {metric: metric for metric in self.metrics}, columns, notes, ranked)
+
+    def _agreement_table(self, views: Sequence[View]) -> PaperTable | None:
+        if not views:
+            return None
+        shown = [(view, view.kinds[0]) for view in views]
+        values = [(head, [{**r, "low": None} for r in records]) for head, records in self._correlations(shown)]
+        note = f"{_kinds_note(shown)} Bold: the best of a column, underlined: the second."
+        return self._by_metric("Correlation with radiologists: Kendall τ-b and Spearman ρ", values, [note], True)
+
+    def _interval_table(self, views: Sequence[View], number: int) -> PaperTable:
+        """Return the table of the kind of errors with this number in each view."""
+        shown = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
+        title = "Correlation with radiologists and 95 % confidence intervals"
+        return self._by_metric(title, self._correlations(shown), [_kinds_note(shown)], True)
+
+    def _change_table(self, view: View) -> PaperTable:
+        kind, statistic = view.kinds[0], view.statistics[0]
+        symbol = SYMBOLS.get(statistic, _WITHIN_NAMES.get(statistic))
+        change = f"Δ{symbol}" if statistic in SYMBOLS else "Δ"
+        which = {"errors": kind, "statistic": statistic}
+        columns = [
+            (f"{view.base} {symbol}", self.select(AGREEMENT, set=view.base, **which)),
+            (f"{view.name} {symbol}", self.select(AGREEMENT, set=view.name, **which)),
+            (change, self.select(CHANGE, versus=view.name, **which)),
+        ]
+        n = [len(self.view(name).errors[kind]) for name in (view.base, view.name)]
+        note = (
+            f"{'Kendall τ-b' if statistic == TAU else TITLES[statistic]}; {view.name}: without {n[0] - n[1]} pairs of "
+            f"equal texts, on which metrics have it easy. {change}: the change, its interval from the same resampled "
+            f"studies. {_kinds_note([(view, kind)])}"
+        )
+        title = f"Change from {view.base} to {view.name}"
+        return _side_by_side(title, {metric: metric for metric in view.scores}, columns, [note])
+
+    def _time_table(self) -> PaperTable | None:
+        records = self.select(TIME)
+        note = (
+            "Time for each pair; of the metrics that were scored here all of a scoring of the whole set, texts to "
+            "scores."
+        )
+        return listing("Time", records, "metric", _TIME, [note], "metric") if records else None
+
+    def _within_table(self) -> PaperTable | None:
+        columns, shown = [], set()
+        for view in self.views:
+            for kind, (statistic, name) in product(view.kinds, _WITHIN_NAMES.items()):
+                records = self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)
+                if any(r["value"] is not None for r in records):
+                    columns.append((f"{view.name} {kind_in_line(kind)}, {name}", records))
+                    shown.add(statistic)
+        notes = [f"Between candidates for one reference alone. {ACCURACY_NOTE}"]
+        notes += [text for statistic, text in MORE_NOTES.items() if statistic in shown]
+        return self._by_metric("Agreement within references", columns, notes, True) if columns else None
+
+    def _ceiling_table(self) -> PaperTable | None:
+        records = [r for r in self.select(CEILING) if r["statistic"] != JUDGEMENTS]
+        columns, shown = [], []
+        for view in self.views:
+            for kind in view.kinds:
+                of_kind = [r for r in records if (r["set"], r["errors"]) == (view.name, kind)]
+                if of_kind:
+                    head = f"{view.name} {kind_in_line(kind)}"
+                    columns.append((head, [r for r in of_kind if r["versus"] is None]))
+                    columns.append((f"{head}, less one radiologist", [r for r in of_kind if r["versus"]]))
+                    shown.append(statistic_name(view.statistics[0]))
+        if not columns:
+            return None
+        names = {RADIOLOGISTS: "one radiologist", **{metric: metric for metric in self.metrics}}
+        statistics = " or ".join(dict.fromkeys(shown))
+        note = (
+            f"{statistics[0].upper()}{statistics[1:]} with the mean of all radiologists but one, averaged over the one "
+            "left out, of metrics and of that radiologist: about the most that a metric can reach. The raters are "
+            "fixed."
+        )
+        return _side_by_side("Metrics beside one radiologist", names, columns, [note])
+
+    def _judgement_table(self) -> PaperTable | None:
+        records: dict[tuple[str, str], list[Record]] = {}
+        for r in self.select(CEILING, statistic=JUDGEMENTS):
+            records.setdefault((r["set"], r["errors"]), []).append(r)
+        if not records:
+            return None
+        columns = [(f"{name} {kind_in_line(kind)}", of_kind) for (name, kind), of_kind in records.items()]
+        names = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"} | {m: m for m in self.metrics}
+        note = (
+            "Share of the single judgements without a tie that agree with the metric, or with another radiologist; a "
+            "tie is half. A perfect metric takes the side of the majority in every comparison: where radiologists "
+            "disagree, no metric agrees with more judgements."
+        )
+        return _side_by_side("Accuracy on single judgements", names, columns, [note])
+
+    def _difference_table(self, statistic: str) -> PaperTable | None:
+        family = self.select(DIFFERENCE, statistic=statistic)
+        views = {view.name for view in self.views if view.statistics[0] == statistic}
+        records = [r for r in family if r["set"] in views]
+        if not records:
+            return None
+        same = len(records) == len(family)
+        tests = f"these {len(records)} tests" if same else f"the {len(family)} tests on all sets"
+        note = (
+            "Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
+            f"adjusted by Benjamini and Hochberg over one family, {tests}, fewer if pairs of metrics are chosen. A "
+            "result file, such as CSV, has the other statistics, each with a family of its own."
+        )
+        title = f"Difference of two metrics in {statistic_name(statistic)}"
+        return listing(title, records, _difference_name, TEST, [note])
+
+    def _ablation_table(self) -> PaperTable | None:
+        records = self.select(ABLATION)
+        if not records:
+            return None
+        view, statistic = self.view(records[0]["set"]), records[0]["statistic"]
+        # A metric stands above its variants; it has no difference from itself.
+        metric_of = {r["metric"]: r["versus"] for r in records if r["versus"]}
+        found = {(r["metric"], r["errors"], r["versus"]): r for r in records}
+        for r in self.select(AGREEMENT, set=view.name, statistic=statistic):
+            found.setdefault((r["metric"], r["errors"], None), r)
+        rows = []
+        for metric in dict.fromkeys(metric_of.values()):
+            for name in (metric, *(variant for variant, base in metric_of.items() if base == metric)):
+                cells = []
+                for kind in view.kinds:
+                    test = found.get((name, kind, metric))
+                    cells.append(agreement_cell(found[name, kind, None]))
+                    cells += [NOTHING if test is None else cell(test) for cell in TEST.values()]
+                rows.append((name, [entry(cell) for cell in cells]))
+        name = statistic_name(statistic)
+        note = (
+            f"{name[0].upper()}{name[1:]} of variants of a metric, and the difference from it on the same resampled "
+            f"studies; p-values adjusted by Benjamini and Hochberg over these "
+            f"{sum(r['versus'] is not None for r in records)} tests."
+        )
+        heads = [head for kind in view.kinds for head in (f"{view.name} {kind_in_line(kind)}", *TEST)]
+        return PaperTable("Ablations", heads, rows, [note], "variant")
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: for each set and kind the agreement of metrics as bars, best first.
+
+        A line on a bar is the interval. A dashed line shows the agreement of one radiologist with the others.
+        """
+        n_kinds = max(len(view.kinds) for view in self.views)
+        n_metrics = max(len(view.scores) for view in self.views)
+        figure = new_figure(4.2 * n_kinds, len(self.views) * (0.9 + 0.28 * n_metrics))
+        panels = figure.subplots(len(self.views), n_kinds, squeeze=False)
+        for row, view in enumerate(self.views):
+            statistic = view.statistics[0]
+            records = self.select(AGREEMENT, set=view.name, statistic=statistic)
+            one_rater = self.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
+            ceiling = {r["errors"]: r["value"] for r in one_rater}
+            for column, panel in enumerate(panels[row]):
+                if column >= len(view.kinds):
+                    panel.set_visible(False)
+                    continue
+                kind = view.kinds[column]
+                shown = [r for r in records if r["errors"] == kind and r["value"] is not None]
+                shown.sort(key=lambda r: -r["value"])
+                values = np.array([r["value"] for r in shown])
+                ends = np.array([[r["low"], r["high"]] for r in shown], np.float64).reshape(-1, 2)
+                panel.barh(range(len(shown)), values, height=0.62, color="#2f6ea5")
+                for y, (low, end) in enumerate(ends):
+                    panel.plot([low, end], [y, y], color="black", linewidth=1)
+                if ceiling.get(kind) is not None:
+                    panel.axvline(ceiling[kind], color="#9aa0a6", linestyle="--", linewidth=1)
+                panel.set_yticks(range(len(shown)), [plain(r["metric"]) for r in shown], fontsize=8, parse_math=False)
+                panel.invert_yaxis()
+                panel.tick_params(labelsize=8, length=2)
+                panel.spines[["top", "right"]].set_visible(False)
+                title = f"{plain(view.name)}: {kind_in_line(kind)}"
+                panel.set_title(title, fontsize=9, parse_math=False)
+                if row == len(self.views) - 1:
+                    names = dict.fromkeys(statistic_name(view.statistics[0]) for view in self.views)
+                    label = f"{' or '.join(names)}, 95 % interval; dashed: one radiologist"
+                    panel.set_xlabel(label, fontsize=8)
+        return figure
+
+    def scatter(self) -> Any:
+        """Return a Matplotlib figure of the first set: mean errors against scores, like that of an alignment."""
+        view = self.views[0]
+        records = {(r["metric"], r["errors"]): r for r in self.select(AGREEMENT, set=view.name, statistic=TAU)}
+        return scatter(view.scores, view.errors, records, self.signature["lower_is_better"])
+
+
+def _side_by_side(
+    title: str, names: Mapping[str, str], columns: Sequence[_Column], notes: list[str], ranked: bool = False
+) -> PaperTable:
+    """Return a table with a row for each metric, named by `names`.
+
+    If it is `ranked`, the largest value of a column is bold and the second largest is underlined.
+    """
+    rows: list[tuple[str, list[Entry]]] = [(name, []) for name in names.values()]
+    for _, records in columns:
+        of_metric = {r["metric"]: r for r in records}
+        values = {r["value"] for r in of_metric.values() if r["value"] is not None} if len(of_metric) > 1 else set()
+        best, second = [*sorted(values, reverse=True), None, None][:2] if ranked else (None, None)
+        for metric, (_, cells) in zip(names, rows, strict=True):
+            record = of_metric.get(metric)
+            value = None if record is None else record["value"]
+            lines = (NOTHING if record is None else agreement_cell(record)).split("\n")
+            cells.append(
+                Entry(tuple(lines), value is not None and value == best, value is not None and value == second)
+            )
+    return PaperTable(title, [head for head, _ in columns], rows, notes, "metric")
+
+
+def _kinds_note(shown: Sequence[tuple[View, str]]) -> str:
+    names_of: dict[str, list[str]] = {}
+    for view, kind in shown:
+        names_of.setdefault(kind_in_line(kind), []).append(view.name)
+    kinds = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in names_of.items())
+    return f"With the mean of raters of {kinds}."
+
+
+def _difference_name(record: Mapping[str, Any]) -> str:
+    return f"{record['metric']} − {record['versus']}\n{record['set']}, {kind_in_line(record['errors'])}"
+
+
+def _milliseconds(record: Mapping[str, Any]) -> str:
+    return number(record["value"], ",.2f" if record["value"] >= 1 else ".2g")
+
+
+def _device(record: Mapping[str, Any]) -> str:
+    return record["device"] or NOTHING
+
+
+_TIME: dict[str, Cell] = {"ms per pair": _milliseconds, "device": _device}
+
+
+@called("compare_metrics")
+def compare_metrics(
+    sets: Mapping[str, RatedFiles],
+    *,
+    metrics: Sequence[str] | None = None,
+    directions: Mapping[str, str] | None = None,
+    paired: Sequence[tuple[str, str]] | None = None,
+    times: str | Path | None = None,
+    ablations: Mapping[str, str | Path] | None = None,
+    resample_raters: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> MetricComparison:
+    """Compare metrics by their agreement with radiologists on several rated sets.
+
+    Parameters
+    ----------
+    sets : mapping of str to RatedFiles
+        Name -> files. Where both texts of all pairs are known and some are equal, the set without these pairs is added
+        under its name with a star, on the same resampled studies.
+    metrics : sequence of str, optional
+        Columns of the scores of each set, by default all. A name that is no column is a metric, under which the texts
+        are scored and which is timed. A set without scores is scored under the usual metrics.
+    directions : mapping of str to {"higher", "lower"}, optional
+        As in [`align`][metric_oracle.align].
+    paired : sequence of (str, str), optional
+        As in [`align`][metric_oracle.align]. A pair is compared on the sets that have both metrics, and all
+        comparisons under one statistic are one family.
+    times : path, optional
+        Table of other tools' times with the columns ``metric``, ``ms_per_pair`` and, if known, ``device``.
+    ablations : mapping of str to path, optional
+        Name of a variant -> table of its scores of the pairs of the first set, in a column with the name of the metric.
+        As in Cho et al., variants are compared without pairs of equal texts, where these are known.
+    resample_raters : bool, default False
+        Resample raters as well as studies, so that intervals and p-values are about other raters, too. The intervals of
+        the ceiling keep the raters fixed. A few raters who weigh findings very differently do not show how differently
+        others would, and such intervals are still too short.
+    resamples : int, default 1000
+        Number of bootstrap resamples of the studies.
+    seed : int, default 0
+        Seed of the resamples.
+
+    Returns
+    -------
+    MetricComparison
+        Agreement of each metric on each set, with intervals, tests, ceilings and times.
+
+    Raises
+    ------
+    InputError
+        If there is no set, a file breaks its format, scores lack pairs, a direction is unknown, a set has fewer than
+        two studies, or `resample_raters` is given for a set with one rater.
+
+    See Also
+    --------
+    align : One rated set, with the agreement of each rater.
+
+    Examples
+    --------
+    >>> sets = {"example": mo.RatedFiles("ratings.csv", samples="samples.csv")}
+    >>> result = mo.compare_metrics(sets, metrics=["bleu", "rouge-l"], resamples=200)
+    >>> result
+    <MetricComparison: bleu-2, rouge-l on example (96 pairs), example* (77 pairs)>
+    >>> [round(r["value"], 3) for r in result.select("agreement", set="example", errors="total", statistic="tau-b")]
+    [0.417, 0.433]
+    """
+    resamples = check_resampling(resamples, seed)
+    if not sets:
+        raise InputError("sets", "must be at least one rated set", "none", "Give NAME=RATINGS.")
+    read: dict[str, tuple[Rated, dict[str, Array]]] = {}
+    sources: dict[str, Any] = {}
+    measured: dict[str, float] = {}
+    for name, files in sets.items():
+        rated, columns, sources[name] = read_rated(files.ratings, files.scores, files.samples, metrics)
+        check_varied(rated, columns)
+        measured = {**_measure(rated, sources[name]), **measured}
+        if resample_raters and len(rated.raters) < 2:
+            raise InputError(
+                "resample_raters",
+                "must be left out for sets with fewer than 2 raters",
+                f"{len(rated.raters)} in {name}",
+                f"Leave out the set or {option('resample_raters', True)}.",
+            )
+        read[name] = rated, columns
+    names = list(dict.fromkeys(metric for _, columns in read.values() for metric in columns))
+    lower = lower_is_better(names, directions or {})
+    pairs = pairs_to_compare(names, paired)
+    views: list[View] = []
+    parts: dict[str, Scored] = {}
+    for name, (rated, columns) in read.items():
+        deviations = draw_raters(len(rated.raters), resamples, seed) if resample_raters else None
+        whole = Scored(rated, columns, lower, draw_resamples(rated, resamples, seed), deviations)
+        for view, part in _parts(name, whole):
+            parts[view] = part
+            views.append(view_of(view, name, part))
+    records: list[Record] = []
+    values: dict[str, Values] = {}
+    for view, part in parts.items():
+        found, values[view] = part.agreement("mean")
+        records += [{"what": AGREEMENT, "set": view, **record} for record in sorted(found, key=part.place)]
+    first = next(iter(read))
+    variants = _read_variants(ablations or {}, parts[first], names)
+    records += [
+        *_changes(parts, values, views),
+        *({"what": DIFFERENCE, **record} for record in differences_of(parts, values, pairs)),
+        *(record for view in views if view.raters > 1 for record in _ceilings(view.name, parts[view.name])),
+        *_ablations([v for v in views if v.base == first][-1], parts, values, variants),
+        *_times(names, times, measured),
+    ]
+    signature = signed(
+        command="compare-metrics",
+        sets=sources,
+        metrics=names,
+        lower_is_better=[name for name in names if name in lower],
+        paired=[list(pair) for pair in pairs],
+        ablations={name: identify(Path(path)) for name, path in (ablations or {}).items()},
+        times=None if times is None else identify(Path(times)),
+        **({"machine": machine()} if measured else {}),
+        bootstrap=bootstrap("study, and raters by the jackknife" if resample_raters else "study", resamples, seed),
+    )
+    return MetricComparison(views, pa.Table.from_pylist(records, SCHEMA).drop_columns(["rater"]), signature)
+
+
+def _parts(name: str, whole: Scored) -> Iterator[tuple[str, Scored]]:
+    """Yield the name and the pairs of each view of a set."""
+    yield name, whole
+    texts = [*(whole.rated.references or [None]), *(whole.rated.predictions or [None])]
+    if None not in texts:
+        differ = whole.rated.differing()
+        if not differ.all():
+            yield f"{name}{IDENTICAL}", whole.subset(differ)
+
+
+def _changes(parts: Mapping[str, Scored], values: Mapping[str, Values], views: Sequence[View]) -> Iterator[Record]:
+    """Yield the agreement without pairs of equal texts minus the agreement on all pairs."""
+    for view in (view for view in views if view.name != view.base):
+        for statistic, kind, metric in product(view.statistics, view.kinds, view.scores):
+            change = difference(*(values[name][statistic, kind, metric] for name in (view.name, view.base)))
+            keys = {"what": CHANGE, "set": view.base, "metric": metric, "versus": view.name, "errors": kind}
+            yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
+
+
+def _ceilings(view: str, part: Scored) -> Iterator[Record]:
+    """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
+
+    There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
+    compared between studies, the accuracy on single judgements is added.
+    """
+    statistic = part.rated.statistics[0]
+    function, goodness = STATISTICS[statistic], part.goodness()
+    for kind in part.rated.kinds:
+        by_rater = part.rated.by_rater(kind)
+        values: dict[str, list[Array]] = {name: [] for name in (RADIOLOGISTS, *goodness)}
+        for own, others in each_left_out(by_rater):
+            panel = side(-others, part.drawn)
+            values[RADIOLOGISTS].append(function(side(-own, part.drawn), panel, part.drawn))
+            for name, x in goodness.items():
+                values[name].append(function(x, panel, part.drawn))
+        means = {name: mean_over_raters(of_raters) for name, of_raters in values.items()}
+        for name, mean in means.items():
+            keys = {"what": CEILING, "set": view, "metric": name, "errors": kind}
+            yield {**keys, **interval_record(statistic, mean, part.drawn)}
+            if name != RADIOLOGISTS:
+                below = interval_record(statistic, difference(mean, means[RADIOLOGISTS]), part.drawn)
+                yield {**keys, "versus": RADIOLOGISTS, **below}
+        if not part.drawn.is_pooled:
+            sides = [side(-own, part.drawn) for own in by_rater]
+            for name, accuracy in accuracy_on_judgements(goodness, sides, part.drawn).items():
+                keys = {"what": CEILING, "set": view, "metric": name, "errors": kind}
+                yield {**keys, **interval_record(JUDGEMENTS, accuracy, part.drawn)}
+
+
+def _read_variants(
+    ablations: Mapping[str, str | Path], part: Scored, names: Sequence[str]
+) -> dict[str, tuple[str, Array]]:
+    """Return the metric and the scores of each variant."""
+    variants = {}
+    for variant, path in ablations.items():
+        table = read_table(Path(path))
+        columns = [name for name in part.scores if name in table.names]
+        if len(columns) != 1:
+            raise InputError(
+                "ablations",
+                f"must have one of the metrics as a column ({shown_names(names)})",
+                f"{shown_names(columns) or 'none'} in {path}",
+                "Give the column of the variant the name of the metric.",
+            )
+        _, scores, _ = read_rated(part.rated, path, None, columns)
+        variants[variant] = (columns[0], scores[columns[0]])
+    return variants
+
+
+def _ablations(
+    view: View, parts: Mapping[str, Scored], values: Mapping[str, Values], variants: Mapping[str, tuple[str, Array]]
+) -> Iterator[Record]:
+    """Yield the agreement of each variant and its difference from the metric. The differences are one family."""
+    whole, statistic = parts[view.base], view.statistics[0]
+    family = []
+    for variant, (metric, scores) in variants.items():
+        alone = Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
+        part = dict(_parts(view.base, alone))[view.name]
+        records, of_variant = part.agreement("mean")
+        of_kind = {r["errors"]: r for r in records if r["statistic"] == statistic}
+        for kind in view.kinds:
+            key = statistic, kind, metric
+            names = {"what": ABLATION, "set": view.name, "metric": variant, "errors": kind}
+            yield {**of_kind[kind], **names}
+            record = part.difference(difference(of_variant[key], values[view.name][key]), statistic)
+            if record is not None:
+                family.append({**names, "versus": metric, **record})
+    add_adjusted(family)
+    yield from family
+
+
+def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
+    """Return the milliseconds per pair of each metric whose scores were computed in this call, timed one by one."""
+    measured = {}
+    for metric in source.get("scored", {}):
+        begin = time.perf_counter()
+        score_texts(rated, [metric])  # the first scoring has compiled and loaded everything
+        measured[metric] = 1000 * (time.perf_counter() - begin) / len(rated.pairs)
+    return measured
+
+
+def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[Record]:
+    """Yield the time per pair of each metric, as measured in this call or as a table states it for other tools."""
+    given: dict[str, tuple[float, str | None]] = {}
+    if path is not None:
+        table = read_table(Path(path))
+        cells = [table.column(name) for name in ("metric", "ms_per_pair")]
+        devices = table.column("device") if "device" in table.names else [None] * table.n_rows
+        for row, (metric, milliseconds, device) in enumerate(zip(*cells, devices, strict=True), start=1):
+            try:
+                value = float(milliseconds)
+            except (TypeError, ValueError):
+                value = np.nan
+            if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
+                if str(metric) in given:
+                    got = f"a second time of {str(metric)!r}"
+                else:
+                    got = "no time above 0" if str(metric) in names else "another metric"
+                raise InputError(
+                    "times",
+                    f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
+                    "ms_per_pair",
+                    f"{got} in row {row} of {path}",
+                    "Correct it.",
+                )
+            given[str(metric)] = value, None if is_missing(device) else str(device)
+    device = f"{machine()['cores']} cores" if measured else None
+    for metric in names:
+        if metric in given or metric in measured:
+            value, on_device = given.get(metric) or (measured[metric], device)
+            yield {"what": TIME, "metric": metric, "value": value, "device": on_device}
