@@ -3,8 +3,8 @@
 A command is a plain function whose parameters are annotated with the types of this module. A parameter annotated with a
 dataclass stands for one option per field of it, so that options which belong together are passed on as one object.
 
-A help text is one or more complete sentences: what the option does, its unit, and its default. Typer appends the
-default value unless it is None; the text states what happens then.
+A help text is one or more complete sentences: what the option is or does in this command, its unit, which other option
+it needs, and its default. Typer appends the default value unless it is None; the text states what happens then.
 """
 
 from collections.abc import Iterator, Sequence

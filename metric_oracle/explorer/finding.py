@@ -149,13 +149,15 @@ def copies_of(cases: Cases) -> np.ndarray | None:
     Without the index or the test reports, the texts of the oracles are compared, which may overlook a copy. None if
     these are not known either.
     """
+    references = [cases.reference(q) for q in range(len(cases.ids))]
     if cases.index is not None and cases.queries is not None:
         corpus = {folded(text) for shard in cases.index.shards() for text in shard.distinct["text"].to_pylist()}
-        return np.array([(text := cases.reference(q)) is not None and folded(text) in corpus for q in _all(cases)])
+        return np.array([text is not None and folded(text) in corpus for text in references])
     chosen = [texts for _, texts in oracle_texts(cases)]
-    references = [cases.reference(q) for q in _all(cases)] if chosen else []
-    if not any(text is not None for text in references) or not any(
-        text is not None for texts in chosen for text in texts
+    if (
+        not chosen
+        or all(text is None for text in references)
+        or not any(text is not None for texts in chosen for text in texts)
     ):
         return None
     return np.array(
@@ -164,10 +166,6 @@ def copies_of(cases: Cases) -> np.ndarray | None:
             for reference, *texts in zip(references, *chosen, strict=True)
         ]
     )
-
-
-def _all(cases: Cases) -> range:
-    return range(len(cases.ids))
 
 
 def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
