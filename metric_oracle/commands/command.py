@@ -34,7 +34,7 @@ def command(
     The help shows the command lines in `examples`, those over 78 characters broken after ``\``. Options are added to
     those of the function, which gets them as its parameter `to`, a `Destination`: --quiet; --out, which accepts
     `endings`, and --format, which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help
-    does not say that the result is printed without --out.
+    says that --out must be given, otherwise that the result is printed without it.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:

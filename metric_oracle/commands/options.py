@@ -244,7 +244,7 @@ Shape = Annotated[
         OUTPUT,
         "What a row of the file has: {}. triplet: anchor, positive, negative. n-tuple: anchor, positive and several "
         "negatives. labeled-pair: anchor, candidate and label, 1 or 0. labeled-list: anchor, a list of candidates and "
-        "a list of labels. trec: relevance judgements by ids, in a .txt or .qrels file.",
+        "a list of labels. trec: relevance judgements by ids. trec writes .txt or .qrels, the others .parquet.",
     ),
     OneOf(SHAPES),
 ]
@@ -1632,7 +1632,9 @@ def out(endings: Sequence[str], *, is_needed: bool) -> Any:
     text = (
         f"with the ending {endings[0]}." if len(endings) == 1 else f"{listed(endings)}. The ending chooses the format."
     )
-    return _out(f"File to write{', ' if len(endings) == 1 else ': '}{text}{'' if is_needed else _PRINTED}")
+    return _out(
+        f"File to write{', ' if len(endings) == 1 else ': '}{text}{' It must be given.' if is_needed else _PRINTED}"
+    )
 
 
 _PRINTED = " By default the result is printed."
