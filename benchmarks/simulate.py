@@ -24,7 +24,7 @@ from metric_oracle.raters.failure_modes import study_test
 from metric_oracle.raters.interrater import draw_raters, other_raters
 from metric_oracle.raters.rank_correlation import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
 from metric_oracle.statistics import bootstrap_p, resample_means
-from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.compare import compare
 from metric_oracle.tables.table_cells import crg_of_means
 
 STUDIES, CANDIDATES, EQUAL = 50, 4, 0.08

@@ -33,9 +33,7 @@ from metric_oracle.statistics import interval as interval
 from metric_oracle.survey.create import SurveyOptions as SurveyOptions
 from metric_oracle.survey.create import create_survey as create_survey
 from metric_oracle.survey.export import export_survey as export_survey, survey_status as survey_status
-from metric_oracle.tables.comparison import compare as compare
-from metric_oracle.tables.comparison_layout import write
-from metric_oracle.tables.comparison_plot import write_plot as write_plot
+from metric_oracle.tables.compare import compare as compare
 from metric_oracle.tables.crg import score_crg as score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert, score_f1_srr as score_f1_srr
 from metric_oracle.tables.foreign import read_foreign as read_foreign
@@ -44,8 +42,9 @@ from metric_oracle.tables.study_folder import write_study as write_study
 
 __version__: str
 study = run_study
-write_table = write
 # One function under the names that it had for each kind of result.
+write_table = write_finding
+write_plot = write_finding
 write_best_of = write_finding
 plot_best_of = write_finding
 write_overlap = write_finding

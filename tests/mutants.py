@@ -1071,7 +1071,7 @@ MUTANTS = [
         "tables/test_study.py -k sampled_mean",
     ),
     Mutant(
-        "tables/comparison.py",
+        "tables/compare.py",
         "a program's number of all reports although some are left out",
         "    if np.isnan(values).any():\n        return {}\n    noted",
         "    noted",

@@ -73,12 +73,12 @@ RENAMED = {
         for command in ("best-of", "train-crepe")
         for name in PREDICTED
     },
-    **{("consensus", f"--{name}"): r"write_table\.path" for name in ("utilities", "matrix")},
+    **{("consensus", f"--{name}"): r"write_numbers\.path" for name in ("utilities", "matrix")},
     **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
     ("pairs", "--index"): r"open_index\.path",
     ("overlap", "sets"): r"reports\.data|sets",
     ("overlap", "--references"): r"reports\.data",
-    ("overlap", "--pairs"): r"_write\.path",
+    ("overlap", "--pairs"): r"write_numbers\.path",
     ("table", "systems"): r"compare\.systems",
     ("table", "--interval"): "method",
     ("table", "--oracle"): "oracles",
@@ -122,10 +122,7 @@ RENAMED = {
 CHOOSES = {
     ("info", "--check"): [(["--check"], r"open_index\(\)\.verify_files")],
     ("study", "--overlap"): [(["--overlap"], r"\.overlap")],
-    ("table", "--format"): [
-        (["--format", "md"], "comparison_layout.markdown"), (["--format", "tex"], "comparison_layout.latex"),
-    ],
-}  # fmt: skip
+}
 # What the door itself does; test_cli.py, test_cli_tools.py and the last test here run them.
 OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*"), ("explore", "--images")}
 # What only makes sense beside another option, and without another argument.

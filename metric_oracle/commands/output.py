@@ -155,15 +155,6 @@ def signed(signature: Mapping[str, Any]) -> Any:
     return Text(signature_line(signature), style="dim", overflow="fold")
 
 
-def page_lines(renderers: Mapping[str, Callable[..., str]], *content: Any) -> dict[str, Callable[[], list[str]]]:
-    """Return, for each format in `renderers`, the function that makes the lines of `content` in that format."""
-
-    def lines(render: Callable[..., str]) -> list[str]:
-        return [render(*content).removesuffix("\n")]
-
-    return {form: partial(lines, render) for form, render in renderers.items()}
-
-
 def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
     """Return the functions that make the lines of a table of results as JSON Lines and as CSV."""
 
@@ -187,22 +178,28 @@ def deliver_results(
 
 
 def deliver_finding(
-    to: Destination, finding: Any, view: Callable[[], Iterable[Any]] | None = None, brief: bool = False
+    to: Destination,
+    finding: Any,
+    view: Callable[[], Iterable[Any]] | None = None,
+    *,
+    summary: str = "",
+    write: Callable[[Path], object] | None = None,
+    brief: Callable[[], Iterable[Any]] | None = None,
 ) -> None:
-    """Deliver a `Finding`: its figure to --plot, the rest to --out or printed; `view` replaces its own view.
+    """Deliver a `Finding`: its figure to --plot, the rest to --out or printed.
 
-    With `brief` the view is also shown when the result is written to a file.
+    `view`, `summary` and `write` replace its own; `brief` is the view beside the file of --out, by default none.
     """
+    summary = summary or finding.summary()
     if to.plot is not None:
         finding.write(to.plot)
-        note(f"{to.plot}: {finding.summary()}")
+        note(f"{to.plot}: {summary}")
 
     def text(form: str) -> Iterator[str]:
         yield finding.text(form).removesuffix("\n")
 
-    view = view or finding.view
     texts = {form: partial(text, form) for form in ("md", "tex", "csv", "jsonl")}
-    to.deliver(view, texts, finding.summary(), finding.write, view if brief else None)
+    to.deliver(view or finding.view, texts, summary, write or finding.write, brief)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from metric_oracle.choices import RESULTS
+from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, named_files, used
 from metric_oracle.commands.inputs import (
@@ -23,9 +23,7 @@ from metric_oracle.commands.output import (
     deliver_finding,
     deliver_results,
     note,
-    page_lines,
     progress,
-    signed,
 )
 from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import InputError, option
@@ -118,7 +116,7 @@ def scores_mean(scores: Any, name: str) -> str:
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
     "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
-    endings=(".md", ".tex", ".csv", ".jsonl"),
+    endings=TABLES,
     formats=o.FORMATS,
     plot=True,
 )
@@ -139,8 +137,7 @@ def table(
     Means are over the studies that all systems have scores for. All files must have equal signatures and references. A
     name given twice joins files of different metrics into one row; --foreign adds the scores of other tools to a row.
     """
-    from metric_oracle.tables.comparison import compare
-    from metric_oracle.tables.comparison_layout import write
+    from metric_oracle.tables.compare import compare
 
     files = _grouped([*named_files(systems, "systems"), *read_foreign_files(foreign, direction)])
     oracles = dict(named(oracle, "oracle", "METRIC=NAME"))
@@ -156,12 +153,7 @@ def table(
             seed=seed,
             progress=step,
         )
-    if to.plot is not None:
-        from metric_oracle.tables.comparison_plot import write_plot
-
-        write_plot(compared, to.plot)
-        note(f"{to.plot}: {len(compared.columns)} metrics")
-    _deliver_comparison(to, compared, partial(write, compared), compared.summary())
+    deliver_finding(to, compared)
 
 
 def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
@@ -186,15 +178,6 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
             f"Add {option('foreign', 'NAME=FILE')}, or leave {option('direction')} out.",
         )
     return [(name, read_foreign(name, file, directions)) for name, file in files]
-
-
-def _deliver_comparison(to: Destination, compared: Any, write: Any, summary: str, brief: Any = None) -> None:
-    from metric_oracle.tables.comparison_layout import RENDER, layout
-
-    shown = None if brief is None else partial(brief, compared)
-    to.deliver(
-        lambda: [*layout(compared), signed(compared.signature)], page_lines(RENDER, compared), summary, write, shown
-    )
 
 
 @command(
@@ -275,11 +258,16 @@ def study(
         )
         compared = studies.compare_study(systems, step, method=interval, seed=seed)
     to.out = out
-    from metric_oracle.tables.comparison_layout import brief
     from metric_oracle.tables.study_folder import write_study
 
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
-    _deliver_comparison(to, compared, partial(write_study, systems, compared), f"{compared.summary()}{table}", brief)
+    deliver_finding(
+        to,
+        compared,
+        summary=f"{compared.summary()}{table}",
+        write=partial(write_study, systems, compared),
+        brief=partial(compared.view, brief=True),
+    )
     if copies is not None and out is not None:
         for name in ("overlap.md", "overlap.csv"):
             copies.write(out / name)

@@ -21,8 +21,9 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.statistics import Interval, interval
-from metric_oracle.tables.comparison import Difference, compare
-from metric_oracle.tables.comparison_layout import title
+from metric_oracle.tables.compare import compare
+from metric_oracle.tables.comparison import Difference
+from metric_oracle.tables.table_cells import title
 
 
 @dataclass(frozen=True)

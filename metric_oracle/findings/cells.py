@@ -22,11 +22,22 @@ def number(value: float | None, form: str = FORM, *, scale: float = 1, unit: str
     return NOTHING if value is None or value != value else f"{scale * value:{form}}{unit}"
 
 
-def ends(low: float | None, high: float | None, form: str = FORM, *, scale: float = 1, alike: bool = False) -> str:
-    """Return the ends of an interval in brackets, marked where the values are `alike`; a dash if there are none."""
+def ends(
+    low: float | None,
+    high: float | None,
+    form: str = FORM,
+    *,
+    scale: float = 1,
+    kind: str = "",
+    alike: bool = False,
+) -> str:
+    """Return the ends of an interval in brackets, behind its `kind`; a dash if there are none.
+
+    The `kind`, such as "95% CI", stands where a cell has other brackets, too. † marks values that are `alike`.
+    """
     if low is None or high is None or low != low:
         return NOTHING
-    return f"[{scale * low:{form}} {scale * high:{form}}]{DAGGER if alike else ''}"
+    return f"[{kind}{' ' if kind else ''}{scale * low:{form}} {scale * high:{form}}]{DAGGER if alike else ''}"
 
 
 def over(

@@ -71,16 +71,21 @@ def pivot(
     first: str = "",
     *,
     named: Callable[[str], str] = str,
+    best: str = "",
 ) -> PaperTable:
     """Return a table with a row and a column for each value of two fields, in the order of the records.
 
-    `named` returns the head of a column. A row and a column without a record have a dash.
+    `named` returns the head of a column. A row and a column without a record have a dash. Cells whose field `best` is
+    true are bold.
     """
+
+    def shown(record: Record | None) -> Entry:
+        return entry(NOTHING) if record is None else entry(cell(record), bool(best and record[best]))
+
     found = {(record[row], record[column]): record for record in records}
     heads = list(dict.fromkeys(head for _, head in found))
     rows = [
-        (name, [entry(cell(found[name, head]) if (name, head) in found else NOTHING) for head in heads])
-        for name in dict.fromkeys(name for name, _ in found)
+        (name, [shown(found.get((name, head))) for head in heads]) for name in dict.fromkeys(name for name, _ in found)
     ]
     return PaperTable(title, [*map(named, heads)], rows, [*notes], first)
 

@@ -1,43 +1,96 @@
-"""Tables of systems: means over the same studies with intervals, changes from random, shares of the oracle."""
+"""The table of a comparison: systems and metrics, how it is printed, drawn and written, and the notes below it.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+The printed tables have the layout of tables S5 to S7 of Yu et al., the figure that of their figure 5.
+"""
 
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 
 from metric_oracle.choices import LEGACY
-from metric_oracle.corpora.shown import OneLine, html_table
-from metric_oracle.errors import InputError, as_called, called, option
-from metric_oracle.findings.finding import Frames
-from metric_oracle.findings.results import Scores
-from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress
-from metric_oracle.statistics import (
-    FEW,
-    LEGACY_SAMPLE,
-    LEVEL,
-    Interval,
-    adjusted,
-    check_method,
-    checked_resamples,
-    difference,
-    effective_studies,
-    overlap,
+from metric_oracle.corpora.shown import html_table
+from metric_oracle.findings.cells import NOTHING, Record, ends, intervals_note, number, number_of, over_of, p_of
+from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.tables import PaperTable, entry, listing, pivot, plain
+from metric_oracle.statistics import FEW, LEVEL, Interval
+from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, Column, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("system", "versus", "metric", "direction")),
+        ("n", pa.int64()),
+        *((name, pa.float64()) for name in ("mean", "interval_low", "interval_high")),
+        ("degenerate", pa.bool_()),
+        *((name, pa.float64()) for name in ("minimum", "maximum")),
+        ("unscorable", pa.int64()),
+        ("best", pa.bool_()),
+        ("nonzero", pa.int64()),
+        ("effective", pa.float64()),
+        *((name, pa.float64()) for name in ("percent_change_from_random", "percent_change_low", "percent_change_high")),
+        *((name, pa.float64()) for name in ("share_of_way_to_oracle", "share_low", "share_high")),
+        *((name, pa.float64()) for name in ("p_value", "p_adjusted")),
+        ("intervals_overlap", pa.bool_()),
+    ]
 )
-from metric_oracle.tables.systems import (
-    Given,
-    aligned,
-    aligned_counts,
-    check_signatures,
-    common_metrics,
-    is_yardstick,
-    read_system,
-)
-from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, Column, MetricCells, corpus_means, means_of
+_COSINES = ("bertscore", "chexbert", "embedding")  # and bertscore:recall, ..., but not chexbert:labels
+_FORM = "z.3f"  # of a score
+_CI = f"{LEVEL:.0%} CI"
+_WIDE = 5  # metrics side by side in the figure
+_BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
+
+
+def _mean_of(kind: str) -> Callable[[Record], str]:
+    """Return the column of a mean: its interval of this `kind`, the range of the scores, and for RadCliQ 1/mean."""
+
+    def cell(record: Record) -> str:
+        lines = [number(record["mean"], _FORM), _interval(record, kind)]
+        spread = [number(record[name], _FORM) for name in ("minimum", "maximum") if record[name] is not None]
+        lines.append(f"Range [{', '.join(spread)}]" if spread else f"Range {NOTHING}")
+        return "\n".join([*lines, *(_inverse(record) if record["metric"] in RADCLIQS else ())])
+
+    return cell
+
+
+def _interval(record: Record, kind: str) -> str:
+    """Return the interval of a mean or of a difference, with its kind, as Yu et al. print it."""
+    return ends(record["interval_low"], record["interval_high"], _FORM, kind=kind, alike=record["degenerate"])
+
+
+def _inverse(record: Record) -> list[str]:
+    """Return the lines with 1/RadCliQ of the mean, as ReXrank prints it; no value unless the mean is positive."""
+    if record["mean"] <= 0:
+        return [f"1/mean {NOTHING}‡"]
+    text = f"1/mean {number(1 / record['mean'], _FORM)}"
+    if record["interval_low"] <= 0:
+        return [f"{text}‡"]
+    return [text, ends(1 / record["interval_high"], 1 / record["interval_low"], _FORM)]
+
+
+def _difference(record: Record) -> str:
+    """Return the cell of a paired difference."""
+    return f"{number(record['mean'], f'+{_FORM}')} {_interval(record, _CI)}"
+
+
+def _overlap(record: Record) -> str:
+    """Return whether the intervals of the two systems overlap."""
+    return "yes" if record["intervals_overlap"] else "no"
+
+
+_CHANGE = over_of("percent_change_from_random", "percent_change_low", "percent_change_high", "+z.1f", unit=" %")
+_SHARE = over_of("share_of_way_to_oracle", "share_low", "share_high", "z.1f", scale=100, unit=" %")
+# The columns of the table of paired differences.
+_TESTS = {
+    f"Mean difference [{_CI}]": _difference,
+    "p": p_of("p_value"),
+    "p adjusted": p_of("p_adjusted"),
+    "Intervals overlap": _overlap,
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +112,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(OneLine, Frames):
+class Comparison(Finding):
     """A table of systems and metrics.
 
     Attributes
@@ -138,345 +191,362 @@ class Comparison(OneLine, Frames):
         return [line] if shown else []
 
     @property
+    def numbers(self) -> pa.Table:
+        """One row for each system and metric, then one for each paired difference.
+
+        In the row of a difference, `versus` is the second system and `mean` the mean difference.
+        """
+        rows = []
+        for column in self.columns:
+            for system in self.systems:
+                cell = self.cells[system, column.metric]
+                rows.append(
+                    _row(column, system, cell.mean, cell.interval, cell.effective)
+                    | {"minimum": cell.minimum, "maximum": cell.maximum, "unscorable": cell.unscorable}
+                    | {"best": cell.best, "nonzero": cell.nonzero, "percent_change_from_random": cell.percent_change}
+                    | _ends("percent_change", cell.change_interval)
+                    | {"share_of_way_to_oracle": cell.share, **_ends("share", cell.share_interval)}
+                )
+        columns = {column.metric: column for column in self.columns}
+        rows += [
+            _row(columns[d.metric], d.a, d.difference, d.interval, d.effective)
+            | {"versus": d.b, "p_value": d.p_value, "p_adjusted": d.p_adjusted, "intervals_overlap": d.overlap}
+            for d in self.differences
+        ]
+        return pa.Table.from_pylist(rows, _SCHEMA)
+
+    @property
     def table(self) -> pa.Table:
-        """The records as a table: one row for each system and metric, then one for each paired difference."""
-        records = self.records()
-        return pa.table(
-            {name: pa.array([row[name] for row in records], _KINDS.get(name, pa.float64())) for name in records[0]}
-        )
+        """The numbers."""
+        return self.numbers
 
-    def write(self, path: str | Path) -> None:
-        """Write Markdown, LaTeX, CSV or JSON Lines by the ending of `path`, see `write_table`."""
-        from metric_oracle.tables.comparison_layout import write  # which lays out this class
+    def tables(self) -> list[PaperTable]:
+        """Return the means, the changes from random, the shares of the way to the oracle, and the paired differences.
 
-        write(self, path)
+        The notes stand under the last one.
+        """
+        random, oracles = self.signature["random"], self.signature["oracles"]
+        kind, name = _CI, f"{LEVEL:.0%} confidence interval"
+        if self.signature["interval"]["method"] == LEGACY:
+            kind, name = "legacy", "legacy interval"
+        tables = [self._averages(f"Average, {name} and range of metric scores", _mean_of(kind))]
+        means = self._means()
+        if random is not None:
+            title = f"Percentage change from {plain(random)}; where lower is better, percentage decrease"
+            tables.append(self._by_system(title, means, _CHANGE))
+        if oracles:
+            means = [record for record in means if record["metric"] in oracles]
+            title = f"Share of the way from {plain(random)} to the metric's oracle"
+            tables.append(self._by_system(title, means, _SHARE))
+        if self.differences:
+            tables.append(self._tests(_TESTS))
+        tables[-1].notes.extend(_notes(self))
+        return tables
+
+    def view(self, brief: bool = False) -> list[Any]:
+        """Return what a terminal shows; if `brief`, the means without intervals, and the paired differences."""
+        if not brief:
+            return super().view()
+        tables = [self._averages("Averages", number_of("mean", _FORM))]
+        if self.differences:  # without the last column, for which a terminal of 80 columns has no room
+            tables.append(self._tests({head: _TESTS[head] for head in list(_TESTS)[:-1]}))
+            tables[-1].notes.extend(self.short_differences())
+        tables[-1].notes.extend(_bold_note(self))
+        return tables
+
+    def _means(self) -> list[dict[str, Any]]:
+        """Return the records of the means."""
+        return [record for record in self.records() if record["versus"] is None]
+
+    def _by_system(
+        self, title: str, means: list[dict[str, Any]], cell: Callable[[Record], str], best: str = ""
+    ) -> PaperTable:
+        """Return a table with a row for each system and a column for each metric; see `pivot`."""
+        heads = {column.metric: column.label for column in self.columns}
+        table = pivot(title, means, "system", "metric", cell, named=heads.__getitem__, best=best)
+        return replace(table, rows=[(plain(system), cells) for system, cells in table.rows])
+
+    def _averages(self, title: str, cell: Callable[[Record], str]) -> PaperTable:
+        """Return a table of the means, with the numbers of studies and, where they are known, of distinct texts."""
+        table = self._by_system(title, self._means(), cell, best="best")
+        studies = [entry(number(column.n, ",")) for column in self.columns]
+        if self.distinct_texts:
+            table.columns.append("Distinct texts")
+            for system, (_, cells) in zip(self.systems, table.rows, strict=True):
+                cells.append(entry(number(self.distinct_texts.get(system), ",")))
+            studies.append(entry(""))
+        table.rows.append(("Studies", studies))
+        return table
+
+    def _tests(self, columns: Mapping[str, Callable[[Record], str]]) -> PaperTable:
+        """Return the table of the paired differences."""
+        heads = {column.metric: column.label for column in self.columns}
+
+        def name(record: Record) -> str:
+            return f"{plain(record['system'])} − {plain(record['versus'])}, {heads[record['metric']]}"
+
+        tests = [record for record in self.records() if record["versus"] is not None]
+        return listing("Paired differences on the same studies", tests, name, columns)
+
+    def figure(self) -> Any:
+        """Return a Matplotlib figure: the means under each metric with their intervals.
+
+        If random retrieval is a row, bars show the change from it.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Systems from top to bottom in the order of the table; every metric on its own scale.
+        """
+        columns, n = self.columns, len(self.systems)
+        kinds = [self._forest] if self.signature["random"] is None else [self._forest, self._bars]
+        bands = [columns[i : i + _WIDE] for i in range(0, len(columns), _WIDE)]
+        wide = min(len(columns), _WIDE)
+        names = [plain(name) for name in self.systems]
+        left = min(0.085 * max(map(len, names)), 3.5)
+        rows = len(bands) * len(kinds)
+        figure = new_figure(left + 2.3 * wide, rows * (0.9 + 0.3 * n))
+        grid = figure.subplots(rows, wide, squeeze=False, sharey=True)
+        for b, band in enumerate(bands):
+            for k, draw in enumerate(kinds):
+                for position, axes in enumerate(grid[b * len(kinds) + k]):
+                    if position >= len(band):
+                        axes.set_visible(False)
+                        continue
+                    draw(axes, band[position])
+                    axes.set_title(band[position].label, fontsize=9)
+                    axes.tick_params(labelsize=8, length=2)
+                    axes.xaxis.label.set_size(8)
+                    axes.spines[["top", "right"]].set_visible(False)
+                    axes.margins(y=0.6 / max(n, 2))
+        for axes in grid[:, 0]:
+            axes.set_yticks(range(n), names, parse_math=False)
+        grid[0, 0].invert_yaxis()
+        return figure
+
+    def _forest(self, axes: "Axes", column: Column) -> None:
+        """Draw means with their intervals. A dashed line shows the mean of random retrieval."""
+        random = self.signature["random"]
+        legacy = self.signature["interval"]["method"] == LEGACY
+        for y, system in enumerate(self.systems):
+            cell = self.cells[system, column.metric]
+            # Drawn from end to end, not from the mean: a BCa or legacy interval need not contain the mean.
+            axes.plot([cell.interval.low, cell.interval.high], [y, y], color=_LIGHT, linewidth=4, solid_capstyle="butt")
+            axes.plot(cell.mean, y, "o", color=_BLUE, markersize=2.5)
+        if random is not None:
+            axes.axvline(self.cells[random, column.metric].mean, color=_GREY, linestyle="--", linewidth=0.9, zorder=0)
+        dashed = "" if random is None else "\ndashed: random"
+        axes.set_xlabel(("average, legacy interval" if legacy else f"average, {_CI}") + dashed)
+        axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+        axes.set_axisbelow(True)
+
+    def _bars(self, axes: "Axes", column: Column) -> None:
+        """Draw the percentage change from random retrieval as bars, with the value at the end of each bar."""
+        random = self.signature["random"]
+        all_changes = [self.cells[system, column.metric].percent_change for system in self.systems]
+        changes = [change for change in all_changes if change is not None]
+        if len(changes) < len(all_changes):
+            axes.annotate("random's average\nis not above 0", (0.5, 0.5), xycoords="axes fraction", ha="center", size=8)
+            axes.set_xticks([])
+        else:
+            colors = [_GREY if system == random else _BLUE for system in self.systems]
+            bars = axes.barh(range(len(changes)), changes, color=colors, height=0.6)
+            axes.bar_label(bars, [f"{change:+z.0f}" for change in changes], padding=2, fontsize=7, color=_DARK)
+            axes.axvline(0, color=_DARK, linewidth=0.8)
+            axes.margins(x=0.25)
+        axes.set_xlabel("% change from random" if column.higher_is_better else "% decrease from random")
 
     def _repr_html_(self) -> str:
         """Return the means with their intervals as a table: a row for each system, a column for each metric."""
-        rows = []
-        for system in self.systems:
-            cells = [self.cells[system, column.metric] for column in self.columns]
-            shown = (f"{one.mean:z.3f} [{one.interval.low:z.3f}, {one.interval.high:z.3f}]" for one in cells)
-            rows.append((system, *shown))
-        return html_table(repr(self)[1:-1], ("system", *(column.metric for column in self.columns)), rows)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one flat record per system and metric, then one per difference, at full precision.
-
-        In the record of a difference, `versus` is the second system and `mean` the mean difference.
-        """
-        records = []
-        for column in self.columns:
-            direction = "higher" if column.higher_is_better else "lower"
-            for system in self.systems:
-                cell = self.cells[system, column.metric]
-                records.append(
-                    _record(system, None, column.metric, direction, column.n, cell.mean, cell.interval)
-                    | {
-                        "minimum": cell.minimum,
-                        "maximum": cell.maximum,
-                        "unscorable": cell.unscorable,
-                        "best": cell.best,
-                        "nonzero": cell.nonzero,
-                        "effective": cell.effective,
-                        "percent_change_from_random": cell.percent_change,
-                        **_ends("percent_change", cell.change_interval),
-                        "share_of_way_to_oracle": cell.share,
-                        **_ends("share", cell.share_interval),
-                    }
-                )
-        columns = {column.metric: column for column in self.columns}
-        for d in self.differences:
-            direction = "higher" if columns[d.metric].higher_is_better else "lower"
-            records.append(
-                _record(d.a, d.b, d.metric, direction, columns[d.metric].n, d.difference, d.interval)
-                | {
-                    "effective": d.effective,
-                    "p_value": d.p_value,
-                    "p_adjusted": d.p_adjusted,
-                    "intervals_overlap": d.overlap,
-                }
-            )
-        return records
+        cell = over_of("mean", "interval_low", "interval_high", _FORM)
+        shown = pivot("", self._means(), "system", "metric", cell)
+        rows = ((system, *(" ".join(one.lines) for one in cells)) for system, cells in shown.rows)
+        return html_table(repr(self)[1:-1], ("system", *shown.columns), rows)
 
 
-_KINDS = {
-    **dict.fromkeys(("system", "versus", "metric", "direction"), pa.string()),
-    **dict.fromkeys(("n", "unscorable", "nonzero"), pa.int64()),
-    **dict.fromkeys(("degenerate", "best", "intervals_overlap"), pa.bool_()),
-}  # of the columns of `Comparison.table`; the others are numbers
-
-
-def _ends(name: str, ends: Interval | None) -> dict[str, float | None]:
-    """Return the ends and properties of an interval as columns of a record; None for a missing interval."""
-    return {f"{name}_low": ends and ends.low, f"{name}_high": ends and ends.high}
-
-
-def _record(
-    system: str, versus: str | None, metric: str, direction: str, n: int, mean: float, ends: Interval
-) -> dict[str, Any]:
-    """Return one flat record of the table; `versus` is the second system of a difference, else None."""
+def _row(column: Column, system: str, mean: float, interval: Interval, effective: float) -> dict[str, Any]:
+    """Return what the numbers have of a mean and of a difference alike."""
     return {
         "system": system,
-        "versus": versus,
-        "metric": metric,
-        "direction": direction,
-        "n": n,
+        "metric": column.metric,
+        "direction": column.direction,
+        "n": column.n,
         "mean": mean,
-        "interval_low": ends.low,
-        "interval_high": ends.high,
-        "degenerate": ends.degenerate,
-        "minimum": None,
-        "maximum": None,
-        "unscorable": None,
-        "best": None,
-        "nonzero": None,
-        "effective": None,
-        "percent_change_from_random": None,
-        **_ends("percent_change", None),
-        "share_of_way_to_oracle": None,
-        **_ends("share", None),
-        "p_value": None,
-        "p_adjusted": None,
-        "intervals_overlap": None,
+        **_ends("interval", interval),
+        "degenerate": interval.degenerate,
+        "effective": effective,
     }
 
 
-@called("compare")
-def compare(
-    systems: Mapping[str, Given | Sequence[Given]],
-    *,
-    random: str | None = None,
-    oracles: Mapping[str, str] | None = None,
-    perfect: str | None = None,
-    paired: Sequence[tuple[str, str]] = (),
-    method: str = "bca",
-    resamples: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Comparison:
-    """Put the scores of several systems into one table.
+def _ends(name: str, interval: Interval | None) -> dict[str, float]:
+    """Return the ends of an interval as ``<name>_low`` and ``<name>_high``; nothing where there is no interval."""
+    return {} if interval is None else {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
-    A mean is over the studies that all systems can score under the metric, so all numbers of a column are about the
-    same studies. The table has their number, and the number that each system cannot score.
 
-    Parameters
-    ----------
-    systems : mapping
-        Name of the row -> scores, or a file of them, from [`score`][metric_oracle.score],
-        [`retrieve`][metric_oracle.retrieve] (the best report of each query counts) or
-        [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study). A sequence of these
-        is one row whose metrics are in several files.
-    random : str, optional
-        Row of random retrieval; the table then has each row's percentage change from it.
-    oracles : mapping, optional
-        Metric -> row of its metric-oracle. Needs `random`; the table then has each row's share of the way from random
-        to the oracle.
-    perfect : str, optional
-        Row of perfect answers. It does not compete for the best mean, and neither do `random`, the oracles, and rows
-        whose file was made by an oracle or a baseline.
-    paired : sequence of (str, str)
-        Pairs of rows to test on the same studies.
-    method : {"bca", "percentile", "legacy-yu2023"}
-        Kind of interval, see [`interval`][metric_oracle.interval]; the level is 0.95. With ``legacy-yu2023`` the
-        resamples are those of the paired tests.
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
-    progress : callable, optional
-        Called as ``progress(step, done, total)``.
+# The notes under the tables
 
-    Returns
-    -------
-    Comparison
-        Means, intervals, changes and tests, with the signature. It has a table in a notebook, `to_pandas`, `to_polars`,
-        and `write`, which is [`write_table`][metric_oracle.write_table].
 
-    Raises
-    ------
-    InputError
-        If the systems have different signatures, references, studies or no common metric; an id occurs twice; or fewer
-        than two studies are left under every metric.
+def _notes(comparison: Comparison) -> list[str]:
+    """Return the notes under the tables: methods, missing values, and what each metric's numbers mean."""
+    notes = [_interval_note(comparison.signature["interval"])]
+    intervals = [cell.interval for cell in comparison.cells.values()] + [d.interval for d in comparison.differences]
+    if any(interval.degenerate for interval in intervals):
+        notes.append("† The values are equal, or nearly, or too few for a test: the interval says nothing.")
+    notes += _bold_note(comparison)
+    notes += _left_out(comparison)
+    notes += _warnings(comparison)
+    if comparison.signature["random"] is not None:
+        notes += _percentage_notes(comparison)
+    notes += _metric_notes(comparison)
+    if comparison.differences:
+        notes.append(_test_note(comparison))
+    return notes
 
-    Examples
-    --------
-    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
-    >>> mo.compare(systems, paired=[("strong", "weak")], resamples=1000)
-    <Comparison: 2 systems, 24 studies: bleu-2>
-    """
-    if not systems:
-        raise InputError(
-            "systems",
-            "must have at least one name with scores",
-            "none",
-            f"Write files of scores with {as_called('score')}.",
+
+def _interval_note(used: Mapping[str, Any]) -> str:
+    """Return the note on the intervals, from their entry in the signature."""
+    if used["method"] == LEGACY:
+        return (
+            f"Intervals: {LEGACY}, the t interval of the mean of one sample of {used['resamples']:,} scores with "
+            f"replacement, as in the code released with Yu et al. (seed {used['seed']}); that code prints the mean "
+            "of the sample, the middle of the interval, and this table the average of all scores, which may lie "
+            "outside. It is not a confidence interval of the average."
         )
-    check_method(method, None if paired else resamples)
-    n_resamples = checked_resamples(resamples)
-    scores = {name: read_system(name, given) for name, given in systems.items()}
-    names = list(scores)
-    given = oracles or {}
-    oracles = {get_metric(metric).name: row for metric, row in given.items()}
-    if len(oracles) < len(given):
-        raise InputError("oracles", "must name each metric once", ", ".join(given), "Keep one row for each.")
-    _check_rows(names, random, oracles, paired)
-    metrics, left_out = common_metrics(scores, oracles)
-    check_signatures(scores, metrics)
-    values, counts = aligned(scores, metrics)
-    too_few = _too_few(names, values)
-    apart = {random, perfect, *oracles.values()}
-    competing = [name for name, system in scores.items() if name not in apart and not is_yardstick(system)]
+    return intervals_note(used)
 
-    used = [metric for metric in metrics if metric not in too_few]
-    total = len(used) * (1 + len(paired))
-    done = 0
 
-    def report(what: str) -> None:
-        """Report one step of the work."""
-        nonlocal done
-        if progress is not None:
-            progress(what, done, total)
-        done += 1
+def _percentage_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on changes from random retrieval and on shares of the oracle's gain."""
+    signature, columns, cells = comparison.signature, comparison.columns, comparison.cells
+    notes = []
+    undefined = [
+        title(column.metric) for column in columns if cells[signature["random"], column.metric].percent_change is None
+    ]
+    if undefined:
+        notes.append(f"No percentage of an average that is not above 0: {', '.join(undefined)}.")
+    lost = [
+        title(column.metric)
+        for column in columns
+        if column.metric in signature["oracles"] and cells[signature["random"], column.metric].share is None
+    ]
+    if lost:
+        notes.append(f"No share where the oracle is not better than random: {', '.join(lost)}.")
+    if signature["interval"]["method"] != LEGACY:
+        notes.append(
+            "Intervals of changes and shares: the same resamples, all rows together; none for rows that are fixed "
+            "at 0 or 100 %, and where some resample has no such number."
+        )
+    if any(column.metric.startswith("radcliq") for column in columns):
+        notes.append(
+            "RadCliQ is centred: 0 is not a report without errors (of v1 it is the average of ReXVal), so its "
+            "percentages are not percentages of errors."
+        )
+    cosines = [
+        title(column.metric)
+        for column in columns
+        if column.metric.startswith(_COSINES) and "chexbert:" not in column.metric
+    ]
+    if cosines:
+        notes.append(
+            f"{', '.join(cosines)}: the cosine of unrelated reports is far from 0, so its percentages are not "
+            "percentages of what reports share."
+        )
+    return notes
 
-    columns: list[Column] = []
-    cells: dict[tuple[str, str], Cell] = {}
-    tests: list[tuple[str, str, str, float, Interval, float, bool, float]] = []
-    averaged = {name: system.signature["averaged"] for name, system in scores.items() if "averaged" in system.signature}
-    for metric in used:
-        report(metric)
-        matrix = values[metric]
-        complete = ~np.isnan(matrix).any(axis=0)
-        row = dict(zip(names, matrix[:, complete], strict=True))
-        entry = scores[names[0]].signature["metrics"][metric]
-        is_higher = entry["direction"] == "higher" if "direction" in entry else get_metric(metric).higher_is_better
-        columns.append(Column(metric, is_higher, int(complete.sum())))
-        means = means_of(metric, scores, row, counts, complete, n_resamples, seed)
-        ranges = {name: system["ranges"].get(metric) for name, system in averaged.items()}
-        unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
-        of_metric = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
-        for name, cell in of_metric.cells(random, oracles, competing).items():
-            cells[name, metric] = cell
-        for a, b in paired:
-            report(f"{a} against {b}, {metric}")
-            ends = [cells[name, metric].interval for name in (a, b)]
-            result = of_metric.difference(a, b, n_resamples)
-            tests.append((a, b, metric, *result, overlap(*ends), effective_studies(difference(row[a], row[b]))))
-        of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
-        if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
-            columns.append(Column(f"{metric}{CORPUS}", is_higher, columns[-1].n))
-            means = corpus_means([*of_reports.values()], n_resamples, seed)
-            of_corpus = MetricCells(columns[-1], row, means, method, seed, ranges, unscorable)
-            corpus_cells = of_corpus.cells(random, {}, competing)
-            cells |= {(name, columns[-1].metric): cell for name, cell in corpus_cells.items()}
-            for a, b in paired:
-                ends = [corpus_cells[name].interval for name in (a, b)]
-                result = of_corpus.difference(a, b, n_resamples)
-                tests.append(
-                    (a, b, columns[-1].metric, *result, overlap(*ends), effective_studies(difference(row[a], row[b])))
-                )
-    sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
-    p_adjusted = adjusted([test[5] for test in tests]) if tests else []
-    first = scores[names[0]]
-    whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
-    sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
-    foreign = {name: system.signature["foreign"] for name, system in scores.items() if "foreign" in system.signature}
-    return Comparison(
-        names,
-        columns,
-        cells,
-        [Difference(*test[:6], p, *test[6:]) for test, p in zip(tests, p_adjusted, strict=True)],
-        first.table.num_rows,
-        {
-            name: int(system.signature["distinct_texts"])
-            for name, system in scores.items()
-            if system.signature.get("distinct_texts") is not None
-        },
-        left_out,
-        too_few,
-        {name: _averaged_over(system) for name, system in averaged.items()},
-        competing,
-        [name for name in names if counts[name] is None] if CRG in used else [],
-        {
-            "kind": "table",
-            "systems": {name: system.signature.get("system") for name, system in scores.items()},
-            "metrics": {metric: first.signature["metrics"][metric] for metric in used},
-            "references": first.signature.get("references"),
-            **({"section": sections[0]} if sections else {}),
-            **({"of_whole_sets": whole} if whole else {}),
-            **({"sampled": sampled} if sampled else {}),
-            "scores_version": first.signature.get("version"),
-            "interval": {
-                "method": method,
-                "level": LEVEL,
-                "resamples": LEGACY_SAMPLE if method == LEGACY else n_resamples,
-                "seed": seed,
-            },
-            "random": random,
-            "oracles": oracles,
-            "paired": [list(pair) for pair in paired],
-            **({"foreign": foreign} if foreign else {}),
-            **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
-            **({"adjusted_over": len(tests)} if paired else {}),
-            "version": version("metric-oracle"),
-        },
+
+def _metric_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on RadCliQ, and on metrics of which whole sets of reports have a value."""
+    signature, columns = comparison.signature, comparison.columns
+    notes = []
+    if {column.metric for column in columns} & {*RADCLIQS}:
+        notes.append(
+            "1/mean: 1/RadCliQ as ReXrank prints it, of the mean and no mean of 1/RadCliQ, larger is better. ‡ None "
+            "where the mean, or an end of its interval, is not above 0: predicted errors are centred and may lie below."
+        )
+    if any(column.metric.endswith(CORPUS) for column in columns):
+        notes.append(
+            "BLEU of the corpus: counts added over the reports, as pycocoevalcap and papers after R2Gen print it; each "
+            "resample adds its own. A report has none, so there is no range."
+        )
+    for metric, of_systems in signature.get("of_whole_sets", {}).items():
+        shown = ", ".join(f"{plain(name)} {number(value, _FORM)}" for name, value in of_systems.items())
+        notes.append(
+            f"{metric} of the corpus, from the counts of all reports, as papers print it; no mean, and without an "
+            f"interval: {shown}."
+        )
+    if CRG in {column.metric for column in columns}:
+        notes.append(
+            "CRG: of the whole test set, 1 / (2 - average contribution of a report); each resample of studies has its "
+            "own prevalence. A report has no CRG, so there is no range."
+        )
+        if comparison.fixed_weights:
+            shown = ", ".join(map(plain, comparison.fixed_weights))
+            notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {shown}.")
+    return notes
+
+
+def _test_note(comparison: Comparison) -> str:
+    """Return the note on the tests of differences between systems."""
+    signature, columns = comparison.signature, comparison.columns
+    whole = any(column.metric == CRG or column.metric.endswith(CORPUS) for column in columns)
+    return (
+        f"p: two-sided permutation test of the mean difference, {signature['test']['resamples']:,} resamples"
+        f"{'; of a whole test set, the bootstrap over studies' if whole else ''}. The interval of a difference "
+        "has what its test does not reject, so it holds 0 where p is above 0.05. Adjusted p: by Benjamini and "
+        f"Hochberg over one family, the {len(comparison.differences)} tests of this table: "
+        f"{_counted(len(signature['paired']), 'pair')} of systems, each once, under "
+        f"{_counted(len(columns), 'metric')}. Intervals that do not overlap are the rule of Yu et al. for a "
+        "significant difference; it ignores that the studies are the same."
     )
 
 
-def _averaged_over(averaged: Mapping[str, Any]) -> str:
-    """Return a phrase on what the scores of a system are means over, with the standard errors of sampled means."""
-    sampled = averaged.get("sampled", {})
-    estimates = [
-        f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
-        f"(standard error of the average {entry['standard_error']:.1g}, seed {entry['seed']})"
-        for metric, entry in sampled.items()
-    ]
-    return ", ".join([str(averaged["over"]), *estimates])
+def _counted(n: int, noun: str) -> str:
+    """Return a number with a noun in singular or plural."""
+    return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
-def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
-    """Return, by system, the value that another program gave for its whole set of reports, if no report is left out."""
-    if np.isnan(values).any():
-        return {}
-    noted = {name: system.signature.get("noted", {}).get(metric, {}).get("corpus") for name, system in scores.items()}
-    return {name: value for name, value in noted.items() if value is not None}
+def _bold_note(comparison: Comparison) -> list[str]:
+    """Return the note on which average is bold."""
+    if not comparison.competing:
+        return []
+    is_every = len(comparison.competing) == len(comparison.systems)
+    return [f"Bold: best average{'' if is_every else ' of the systems that are no oracle and no baseline'}."]
 
 
-def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the metrics for which fewer than two studies are scored for every system; raise if that is all of them."""
-    n = {metric: int((~np.isnan(matrix).any(axis=0)).sum()) for metric, matrix in values.items()}
-    if max(n.values()) < 2:
-        metric, matrix = next(iter(values.items()))
-        unscorable = np.isnan(matrix).sum(axis=1)
-        shown = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
-        raise InputError(
-            f"{metric} has {n[metric]} of {matrix.shape[1]} studies that every system can score (unscorable: {shown}), "
-            "and needs 2.",
-            "Score without this metric, or leave a system out.",
+def _left_out(comparison: Comparison) -> list[str]:
+    """Return the notes on studies and metrics that are not in the table."""
+    notes, cells, columns = [], comparison.cells, comparison.columns
+    if any(column.n < comparison.studies for column in columns):
+        lost = []
+        for column in columns:
+            counts = [
+                f"{plain(system)} {cells[system, column.metric].unscorable:,}"
+                for system in comparison.systems
+                if cells[system, column.metric].unscorable
+            ]
+            if counts:
+                lost.append(f"{title(column.metric)}: {', '.join(counts)}")
+        notes.append(
+            f"Averages are over the studies that every system can score, of {comparison.studies:,}. "
+            f"Unscorable: {'; '.join(lost)}."
         )
-    return {metric: count for metric, count in n.items() if count < 2}
+    if comparison.left_out:
+        shown = "; ".join(f"{plain(name)}: {', '.join(metrics)}" for name, metrics in comparison.left_out.items())
+        notes.append(f"Not in the table, because not every system has it: {shown}.")
+    if comparison.too_few:
+        shown = ", ".join(f"{metric} ({n})" for metric, n in comparison.too_few.items())
+        notes.append(f"Not in the table, because fewer than 2 studies have it of every system: {shown}.")
+    return notes
 
 
-def _check_rows(
-    names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
-) -> None:
-    """Raise InputError unless `random`, `oracles` and `paired` name rows of the table.
-
-    `oracles` also need `random`, and each pair must have two different rows and occur once.
-    """
-    named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
-    named["paired"] = [name for pair in paired for name in pair]
-    for argument, rows in named.items():
-        for row in rows:
-            if row not in names:
-                raise InputError(argument, f"must name systems of the table, {', '.join(names)}", repr(row), "Add it.")
-    for a, b in paired:
-        if a == b:
-            raise InputError("paired", "must name two systems", f"{a!r} twice", "Name another one.")
-    if len({frozenset(pair) for pair in paired}) < len(paired):
-        raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
-    if oracles and random is None:
-        raise InputError(
-            "oracles need the row of random reports, at which the share of the way to the oracle begins.",
-            f"Name it with {option('random', 'NAME')}.",
+def _warnings(comparison: Comparison) -> list[str]:
+    """Return the notes on intervals and ranges that need care."""
+    notes = comparison.warnings()
+    for name, over in comparison.averaged.items():
+        notes.append(
+            f"{plain(name)}: the score of a study is its mean over {over}; the range is that of the single scores "
+            f"({NOTHING} where they are not known). Its interval is over studies and has no draw in it, so it is "
+            "narrower than that of one random report for each study: that intervals do not overlap is not the paper's "
+            "comparison here."
         )
+    return notes

@@ -48,7 +48,8 @@ from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import Encoding
-from metric_oracle.tables.comparison import Comparison, compare
+from metric_oracle.tables.compare import compare
+from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick, oracle_name, read_system
 from metric_oracle.tables.systems import Given as Row

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.comparison_layout import write
-from metric_oracle.tables.comparison_plot import write_plot
 from metric_oracle.tables.study_steps import LOCK, Written, check_folder, file_name, unfinished
 
 
@@ -50,10 +48,8 @@ def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str 
     written.claim(*files)
     for name, scores in systems.items():
         scores.write(folder / f"{file_name(name)}.parquet")
-    for table in tables:
-        write(comparison, folder / table)
-    for figure in figures:
-        write_plot(comparison, folder / figure)
+    for name in (*tables, *figures):
+        comparison.write(folder / name)
     written.finish(*files)
     (folder / LOCK).unlink()
     folder.rename(out)

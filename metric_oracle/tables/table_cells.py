@@ -11,8 +11,10 @@ from functools import partial
 import numpy as np
 
 from metric_oracle.choices import LEGACY
+from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
 from metric_oracle.findings.results import Scores
+from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import (
     LEVEL,
     Array,
@@ -29,16 +31,35 @@ from metric_oracle.statistics import (
 )
 
 CRG = "crg"
+RADCLIQS = ("radcliq", "radcliq:v0")
 CORPUS = " (corpus)"  # suffix of a metric's name: one value for the whole test set, not a mean over reports
+
+
+def title(metric: str) -> str:
+    """Return the name of a column as papers print it, for a metric, for corpus BLEU or for another tool's score."""
+    record = METRICS.get(metric.removesuffix(CORPUS))
+    if record is not None and metric.endswith(CORPUS):
+        return f"{record.name.partition(':')[0].upper()} of the corpus ({record.tool})"
+    return metric if record is None else record.title or metric
 
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of a table. `n` is the number of studies that every system can score."""
+    """One metric of a table."""
 
     metric: str
     higher_is_better: bool
-    n: int
+    n: int  # number of studies that every system can score
+
+    @property
+    def direction(self) -> str:
+        """Whether "higher" or "lower" values are better."""
+        return "higher" if self.higher_is_better else "lower"
+
+    @property
+    def label(self) -> str:
+        """The name of the metric as papers print it, with the arrow of its direction."""
+        return f"{title(self.metric)} {arrow(self.direction)}"
 
 
 @dataclass(frozen=True)

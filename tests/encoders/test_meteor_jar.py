@@ -17,7 +17,7 @@ from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders import meteor_jar
 from metric_oracle.errors import BackendError
 from metric_oracle.findings.results import read_scores
-from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.compare import compare
 from support import SECRET, published
 
 NAME = "meteor:1.5"

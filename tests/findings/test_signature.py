@@ -6,8 +6,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.metrics import METRICS
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import latex, markdown
+from metric_oracle.tables.compare import compare
 
 
 @pytest.mark.parametrize(
@@ -65,5 +64,5 @@ def test_under_each_table(corpus, tmp_path):
     table = compare({"x": scores, "y": scores}, resamples=200, seed=4)
     line = f"bleu-2+rouge-l|refs:{refs}|bca:200:4|v{version}"
     assert short_signature(json.loads(json.dumps(table.signature))) == line
-    assert line.replace("|", r"\|") in markdown(table)
-    assert line.replace("|", r"\textbar{}") in latex(table)
+    assert line.replace("|", r"\|") in table.text("md")
+    assert line.replace("|", r"\textbar{}") in table.text("tex")

@@ -23,8 +23,7 @@ from metric_oracle.raters.interrater import agreement
 from metric_oracle.survey.export import status_table
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import layout
+from metric_oracle.tables.compare import compare
 from metric_oracle.tables.crg import score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert
 
@@ -236,7 +235,7 @@ def test_table_of_one_wide_column_with_long_names():
         for n in (name, "b")
     }
     compared = compare(systems, random="b", paired=[(name, "b")], resamples=100)
-    text = shown(60, *layout(compared))
+    text = shown(60, *compared.tables())
     assert name in re.sub(r"[^a-z_]", "", text)
     cell = compared.cells[name, "bleu-2"]
     assert f"[95% CI {cell.interval.low:.3f} {cell.interval.high:.3f}]" in text
@@ -265,7 +264,7 @@ def test_paired_differences_are_one_table_at_80_columns():
         name: Scores(pa.table({"query_id": ids, "bleu-2": rng.random(30)}), signature)
         for name in ("Strong", "bleu-2 oracle")
     }
-    tables = layout(compare(systems, paired=[("Strong", "bleu-2 oracle")], resamples=100))
+    tables = compare(systems, paired=[("Strong", "bleu-2 oracle")], resamples=100).tables()
     text = shown(80, *tables)
     assert len(re.findall(r"^ {10,}.*Intervals *$", text, re.MULTILINE)) == 1
     (line,) = [line for line in text.splitlines() if line.lstrip().startswith("Strong −")]

@@ -10,8 +10,7 @@ from metric_oracle import api
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import layout
+from metric_oracle.tables.compare import compare
 from support import published
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -89,7 +88,7 @@ def test_a_column_of_the_table(systems):
     assert difference.difference == pytest.approx(
         found.cells["good", difference.metric].mean - found.cells["poor", difference.metric].mean
     )
-    assert "BLEU-4 of the corpus (pycocoevalcap) ↑" in layout(found)[0].columns
+    assert "BLEU-4 of the corpus (pycocoevalcap) ↑" in found.tables()[0].columns
     assert [c.metric for c in compare(systems, method=LEGACY).columns] == ["bleu-4:coco", "bleu-2"]
 
 

@@ -9,7 +9,7 @@ import metric_oracle as mo
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.raters.rated_scores import score_texts
-from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.compare import compare
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 COUNTING = [("cider-d:corpus", {}), ("bertscore", {"idf": "corpus"})]

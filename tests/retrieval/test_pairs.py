@@ -24,7 +24,7 @@ from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.pairs import score as score_sides
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.compare import compare
 from support import beside
 from support.calls import Calls
 from support.inputs import changed

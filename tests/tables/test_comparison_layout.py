@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,10 +19,7 @@ from metric_oracle.errors import BackendError, InputError
 from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.findings.tables import plain
 from metric_oracle.statistics import Interval
-from metric_oracle.tables import comparison_layout
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import csv_text, jsonl, latex, layout, markdown, write
-from metric_oracle.tables.comparison_plot import draw, write_plot
+from metric_oracle.tables.compare import compare
 
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "rouge-l", "radcliq")
 DANGEROUS = [
@@ -52,7 +50,7 @@ def comparison():
 
 
 def test_markdown_is_what_it_says(comparison):
-    text = markdown(comparison).split("<!-- signature: ")[0]
+    text = comparison.text("md").split("<!-- signature: ")[0]
     tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     assert {token.type for token in tokens} <= {
         f"{kind}_{end}" for end in ("open", "close")
@@ -73,7 +71,7 @@ def test_markdown_is_what_it_says(comparison):
 
 
 def test_markdown_as_html_has_no_harm(comparison):
-    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(comparison))
+    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(comparison.text("md"))
     body, comment = page.split("<!-- signature: ")
     assert "<script" not in body
     assert "<!--" not in body
@@ -87,7 +85,7 @@ def test_markdown_as_html_has_no_harm(comparison):
 def test_best_is_bold(comparison):
     best = [name for name in comparison.systems if comparison.cells[name, "radgraph"].best]
     assert len(best) == 1
-    for line in markdown(comparison).split("Percentage")[0].splitlines():
+    for line in comparison.text("md").split("Percentage")[0].splitlines():
         cells = line.split(" | ")
         if line.startswith("| ") and len(cells) == 7:
             assert cells[4].startswith("**") == (cells[0] == "| " + _escaped(best[0])), line
@@ -98,7 +96,7 @@ def _escaped(name):
 
 
 def test_latex_is_what_it_says(comparison):
-    text = latex(comparison)
+    text = comparison.text("tex")
     *lines, last = text.splitlines()
     assert json.loads(last.removeprefix("% signature: ")) == comparison.signature
     body = "\n".join(lines[1:])
@@ -131,20 +129,20 @@ def test_latex_is_what_it_says(comparison):
 
 def test_csv_and_json_lines_have_every_digit(comparison):
     records = comparison.records()
-    read = list(csv.DictReader(io.StringIO(csv_text(comparison))))
+    read = list(csv.DictReader(io.StringIO(comparison.text("csv"))))
     assert len(read) == len(records) == len(DANGEROUS) * 6 + 2 * 6
     for got, wanted in zip(read, records, strict=True):
         assert got["system"] == wanted["system"]
         for name in ("mean", "interval_low", "interval_high"):
             assert float(got[name]) == wanted[name]
         assert (got["p_value"] == "") == (wanted["p_value"] is None) == (got["versus"] == "")
-    assert list(map(json.loads, jsonl(comparison).splitlines())) == records
+    assert list(map(json.loads, comparison.text("jsonl").splitlines())) == records
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_terminal(comparison, width):
     console = Console(width=width, record=True, file=io.StringIO(), color_system=None)
-    for part in layout(comparison):
+    for part in comparison.tables():
         console.print(part)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
@@ -155,11 +153,9 @@ def test_terminal(comparison, width):
     assert "[red]markup[/red]" in text
     assert "…" not in text
     for cell in comparison.cells.values():
-        for value, ends in ((cell.percent_change, cell.change_interval), (cell.share, cell.share_interval)):
-            if value is not None and ends is not None:
-                assert re.search(
-                    rf"{re.escape(f'[{ends.low:+z.1f} %, {ends.high:+z.1f} %]')}|{ends.low:z.1f} %, ", text
-                )
+        change, share = cell.change_interval, cell.share_interval
+        assert change is None or f"[{change.low:+z.1f} {change.high:+z.1f}]" in text
+        assert share is None or f"[{100 * share.low:z.1f} {100 * share.high:z.1f}]" in text
     n_parts = sum(line.strip().startswith("Studies") for line in text.splitlines())
     assert n_parts == {60: 6, 80: 3, 100: 2, 120: 2, 200: 1}[width]
 
@@ -167,12 +163,12 @@ def test_terminal(comparison, width):
 # Files
 
 
-@pytest.mark.parametrize(("ending", "text"), [("md", markdown), ("tex", latex), ("csv", csv_text), ("JSONL", jsonl)])
-def test_write(comparison, tmp_path, ending, text):
+@pytest.mark.parametrize("ending", ["md", "tex", "csv", "JSONL"])
+def test_write(comparison, tmp_path, ending):
     path = tmp_path / f"t.{ending}"
     for _ in range(2):  # it replaces what it wrote
-        write(comparison, path)
-    assert path.read_text("utf-8") == text(comparison)
+        comparison.write(path)
+    assert path.read_text("utf-8") == comparison.text(ending.lower())
     is_signed = ending in ("csv", "JSONL")  # the others hold it as a comment
     signature = tmp_path / f"{path.name}.signature.json"
     assert set(os.listdir(tmp_path)) == ({path.name, signature.name} if is_signed else {path.name})
@@ -184,7 +180,7 @@ def test_write(comparison, tmp_path, ending, text):
 
 def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
     path = tmp_path / "t.md"
-    write(comparison, path)
+    comparison.write(path)
     old = path.read_text("utf-8")
 
     def full(self, *args, **kwargs):
@@ -193,7 +189,7 @@ def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match=r"^.*t\.md cannot be written \(No space"):
-        write(comparison, path)
+        comparison.write(path)
     assert path.read_text("utf-8") == old
     assert os.listdir(tmp_path) == ["t.md"]
 
@@ -201,7 +197,7 @@ def test_a_failing_write_keeps_the_old_file(comparison, tmp_path, monkeypatch):
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_plot_files(comparison, tmp_path, ending):
     pytest.importorskip("matplotlib")
-    write_plot(comparison, tmp_path / f"p.{ending}")
+    comparison.write(tmp_path / f"p.{ending}")
     assert os.listdir(tmp_path) == [f"p.{ending}"]
     begin = (tmp_path / f"p.{ending}").read_bytes()[:6]
     assert begin == {"png": b"\x89PNG\r\n", "pdf": b"%PDF-1", "svg": b"<?xml "}[ending]
@@ -209,7 +205,7 @@ def test_plot_files(comparison, tmp_path, ending):
 
 def test_plot_shows_the_table(comparison):
     pytest.importorskip("matplotlib")
-    figure = draw(comparison)
+    figure = comparison.figure()
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in shown[:2]] == ["BLEU-2 ↑", "BERTScore ↑"]
     assert len(shown) == 2 * len(METRICS)
@@ -230,18 +226,20 @@ def test_plot_shows_the_table(comparison):
 def test_plot_without_random_and_with_random_below_zero():
     pytest.importorskip("matplotlib")
     systems = {"a": scores(0, shift=-1), "b": scores(1)}
-    assert len(draw(compare(systems, resamples=100)).axes) == 10  # six metrics in two bands of five, four places empty
-    figure = draw(compare(systems, random="a", resamples=100))
+    assert (
+        len(compare(systems, resamples=100).figure().axes) == 10
+    )  # six metrics in two bands of five, four places empty
+    figure = compare(systems, random="a", resamples=100).figure()
     assert "not above 0" in figure.axes[5].texts[0].get_text()
     assert not figure.axes[5].patches
 
 
 def test_plot_errors(comparison, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"^plot must end with .png, .svg or .pdf; got .*p.jpg. Name one"):
-        write_plot(comparison, tmp_path / "p.jpg")
+    with pytest.raises(InputError, match=r"^out must end with .md, .*, .svg or .pdf; got .*p.jpg. Name one"):
+        comparison.write(tmp_path / "p.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(BackendError, match=r'^a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
-        write_plot(comparison, tmp_path / "p.png")
+        comparison.write(tmp_path / "p.png")
     assert os.listdir(tmp_path) == []
 
 
@@ -275,22 +273,22 @@ def test_command_in_a_pipe(oracle, files):
         {"A": a, "B oracle": b, "C": c}, random="A", oracles={"bleu": "B oracle"}, resamples=150, seed=3,
         paired=[("B oracle", "A"), ("C", "A")], method="percentile",
     )  # fmt: skip
-    assert out == jsonl(wanted)
+    assert out == wanted.text("jsonl")
     assert [record["n"] for record in wanted.records() if record["metric"] == "radgraph"] == [29] * 5
 
 
 def test_command_formats_and_files(oracle, files, tmp_path):
     named = [f"{name}={path}" for name, path in zip("ABC", files, strict=True)]
     table = compare(dict(zip("ABC", files, strict=True)), resamples=100)
-    assert oracle("table", *named, "--resamples", 100, "--format", "md") == (0, markdown(table), "")
-    assert oracle("table", *named, "--resamples", 100, "--format", "tex") == (0, latex(table), "")
+    assert oracle("table", *named, "--resamples", 100, "--format", "md") == (0, table.text("md"), "")
+    assert oracle("table", *named, "--resamples", 100, "--format", "tex") == (0, table.text("tex"), "")
     code, out, err = oracle("table", *named, "--resamples", 100, "--format", "table")
     assert (code, err) == (0, "")
     assert "Average, 95% confidence interval and range" in out
     path = tmp_path / "t.csv"
     said = f"{path}: {table.summary()}\n"
     assert oracle("table", *named, "--resamples", 100, "--out", path) == (0, "", said)
-    assert path.read_text() == csv_text(table)
+    assert path.read_text() == table.text("csv")
 
 
 def test_a_file_without_a_name_is_called_as_the_file(oracle, files):
@@ -306,7 +304,7 @@ def test_command_plots(oracle, files, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "p.svg"
     code, out, err = oracle("table", f"A={files[0]}", "--resamples", 100, "--plot", path)
-    assert (code, err) == (0, f"{path}: 6 metrics\n")
+    assert (code, err) == (0, f"{path}: 1 system, 30 studies: {', '.join(METRICS)}\n")
     assert json.loads(out.splitlines()[0])["system"] == "A"
     assert path.exists()
 
@@ -327,7 +325,10 @@ def test_command_plots(oracle, files, tmp_path):
             ["A={0}", "--format", "png"],
             "oracle table: --format must be one of table, jsonl, csv, md, tex; got 'png'",
         ),
-        (["A={0}", "--out", "{dir}/t.txt"], "table: --out must end with .md, .tex, .csv or .jsonl; got .*t.txt. Name"),
+        (
+            ["A={0}", "--out", "{dir}/t.txt"],
+            "table: --out must end with .md, .*.parquet or .jsonl; got .*t.txt. Name",
+        ),
         (["A={0}", "--out", "{dir}/no/t.md"], "table: --out must be in an existing folder; got .*t.md. Make"),
         (["A={1}", "--out", "{1}"], "table: --out must be another file than the inputs; got .*s1.csv, which is one. "),
         (["A={0}", "--plot", "{dir}/p.gif"], "table: --plot must end with .png, .svg or .pdf; got .*p.gif. Name"),
@@ -354,13 +355,17 @@ def test_command_errors(oracle, files, tmp_path, arguments, match):
 
 def test_inverse_of_radcliq():
     """As ReXrank prints it: of the mean, marked where that or an end of its interval is no positive number."""
+    table = compare({"a": scores(0)}, resamples=100)
+    cell = table.cells["a", "radcliq"]
     for mean, ends, expected in (
         (2.0, (1.0, 4.0), ("1/mean 0.500", "[0.250 1.000]")),
         (0.5, (-0.1, 1.0), ("1/mean 2.000‡",)),
         (-0.2, (-0.5, 0.1), ("1/mean –‡",)),
         (0.0, (-0.5, 0.5), ("1/mean –‡",)),
     ):
-        assert comparison_layout._inverse(mean, Interval(*ends)) == expected
+        cells = {**table.cells, ("a", "radcliq"): replace(cell, mean=mean, interval=Interval(*ends))}
+        (shown,) = replace(table, cells=cells).tables()
+        assert dict(shown.rows)["a"][METRICS.index("radcliq")].lines[3:] == expected
 
 
 def test_what_a_program_gives_for_a_whole_set_is_a_note():
@@ -375,11 +380,11 @@ def test_what_a_program_gives_for_a_whole_set_is_a_note():
         systems[name] = Scores(table, {**one.signature, **how})
     note = "as papers print it; no mean, and without an interval: "
     compared = compare(systems, resamples=100)
-    assert f"meteor:1.5 of the corpus, from the counts of all reports, {note}A 0.200, B 1.200." in markdown(compared)
+    assert f"meteor:1.5 of the corpus, from the counts of all reports, {note}A 0.200, B 1.200." in compared.text("md")
     assert compared.signature["of_whole_sets"] == {"meteor:1.5": {"A": 0.2, "B": 1.2}}
     # Where a report is not in the table, the number is of other reports.
     values = systems["B"].table["meteor:1.5"].to_pylist()
     place = systems["B"].table.column_names.index("meteor:1.5")
     table = systems["B"].table.set_column(place, "meteor:1.5", pa.array([None, *values[1:]]))
     systems["B"] = Scores(table, systems["B"].signature)
-    assert "meteor:1.5 of the corpus" not in markdown(compare(systems, resamples=100))
+    assert "meteor:1.5 of the corpus" not in compare(systems, resamples=100).text("md")

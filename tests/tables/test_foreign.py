@@ -10,8 +10,7 @@ import pytest
 from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import layout
+from metric_oracle.tables.compare import compare
 from metric_oracle.tables.foreign import read_foreign
 
 REPORTS = {f"s{50000000 + i}": f"report {i % 5} of {i}" for i in range(30)}
@@ -68,7 +67,7 @@ def test_a_table_with_columns_of_another_tool(files):
     assert found.cells["a", "finerad"].best  # less is better
     assert [file["file"] for file in found.signature["foreign"]["b"]] == ["b_green.csv"]
     assert len(found.signature["foreign"]["a"][0]["sha256"]) == 64
-    titles = layout(found)[0].columns
+    titles = found.tables()[0].columns
     assert titles[2:4] == ["green_score ↑", "finerad ↓"]
     # Direction unknown: not in the table.
     assert [c.metric for c in compare(systems(folder, {}), resamples=200).columns][2:] == ["green_score"]

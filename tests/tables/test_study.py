@@ -20,7 +20,6 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sampled
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_steps
-from metric_oracle.tables.comparison_layout import markdown
 from metric_oracle.tables.study import (
     IDENTITY,
     MOST_FREQUENT,
@@ -177,7 +176,7 @@ def test_chance_over_token_states_is_sampled(world, tmp_path, monkeypatch):
         assert entry["seed"] == 0
     table = compare_study(found, resamples=100)
     assert table.signature["sampled"] == {RANDOM: entries}
-    shown = " ".join(markdown(table).split())
+    shown = " ".join(table.text("md").split())
     error = f"{entries['bertscore']['standard_error']:.1g}"
     assert f"under bertscore an estimate from {entries['bertscore']['rows']} of them for each test report" in shown
     assert f"(standard error of the average {error}, seed 0)" in shown
@@ -367,7 +366,7 @@ def test_command(world, oracle, tmp_path):
     assert json.loads((tmp_path / "alone/table.csv.signature.json").read_text())["interval"]["method"] == "percentile"
     assert "Bold" not in out  # oracles and baselines alone
     with (tmp_path / "alone/table.csv").open(encoding="utf-8") as file:
-        assert {row["best"] for row in csv.DictReader(file)} == {"False"}
+        assert {row["best"] for row in csv.DictReader(file)} == {"false"}
     code, out, err = oracle("study", *given)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0

@@ -13,8 +13,7 @@ from metric_oracle.findings.results import Scores, read_results
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.retrieval.expectation import read_expectation
 from metric_oracle.synthetic.corpus import write_synthetic
-from metric_oracle.tables.comparison import compare
-from metric_oracle.tables.comparison_layout import layout
+from metric_oracle.tables.compare import compare
 from metric_oracle.tables.crg import score_crg
 from support.orders import in_another_order
 
@@ -58,7 +57,7 @@ def test_files_of_every_command_are_rows(files):
     assert (cell["random"].minimum, cell["random"].maximum) == (draws.min(), draws.max())
     assert draws.mean(axis=1).max() < draws.max()  # the range is that of the scores, not of their means
     assert table.averaged == {"random": "4 random reports"}
-    notes = " ".join(layout(table)[-1].notes)
+    notes = " ".join(table.tables()[-1].notes)
     assert "random: the score of a study is its mean over 4 random reports; the range is that of the single" in notes
     assert "one: the score" not in notes
     assert cell["oracle"].share == 1
@@ -202,9 +201,9 @@ def test_crg_in_a_table_is_crg():
     assert difference.difference == pytest.approx(score(fair, everything) - score(weak, everything))
     (low, high), ends = np.quantile(resampled[:, 0] - resampled[:, 1], [0.025, 0.975]), difference.interval
     assert ends[:2] == pytest.approx((low, high), abs=0.25 * (high - low))  # BCa beside percentile
-    notes = " ".join(layout(table)[-1].notes)
+    notes = " ".join(table.tables()[-1].notes)
     assert "CRG: of the whole test set, 1 / (2 - average contribution of a report)" in notes
-    assert "Range –" in layout(table)[0].rows[0][1][0].lines
+    assert "Range –" in table.tables()[0].rows[0][1][0].lines
 
 
 def test_crg_without_counts_says_so():
@@ -215,7 +214,7 @@ def test_crg_without_counts_says_so():
     assert a.mean == pytest.approx(b.mean, rel=1e-12)
     assert a.interval != b.interval
     assert table.fixed_weights == ["bare"]
-    assert "CRG without counts of labels, the prevalence fixed in each resample: bare." in layout(table)[-1].notes
+    assert "CRG without counts of labels, the prevalence fixed in each resample: bare." in table.tables()[-1].notes
 
 
 def test_coverage_of_crg():

@@ -14,7 +14,7 @@ from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signed_distance, strips, telling
 from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
 from metric_oracle.findings.results import Scores
-from metric_oracle.tables.comparison import compare
+from metric_oracle.tables.compare import compare
 from metric_oracle.tables.systems import scores_of_results
 from support.pages import NASTY, bare, client_of, made_up, written
 

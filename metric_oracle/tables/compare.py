@@ -1,0 +1,266 @@
+"""Scores of several systems -> their table: means over the same studies, with intervals, changes and tests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.choices import LEGACY
+from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.findings.results import Scores
+from metric_oracle.findings.signature import signed
+from metric_oracle.metrics import get_metric
+from metric_oracle.progress import Progress
+from metric_oracle.statistics import (
+    LEGACY_SAMPLE,
+    LEVEL,
+    adjusted,
+    check_method,
+    checked_resamples,
+    difference,
+    effective_studies,
+    overlap,
+)
+from metric_oracle.tables.comparison import Comparison, Difference
+from metric_oracle.tables.systems import (
+    Given,
+    aligned,
+    aligned_counts,
+    check_signatures,
+    common_metrics,
+    is_yardstick,
+    read_system,
+)
+from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, Column, MetricCells, corpus_means, means_of
+
+
+@called("compare")
+def compare(
+    systems: Mapping[str, Given | Sequence[Given]],
+    *,
+    random: str | None = None,
+    oracles: Mapping[str, str] | None = None,
+    perfect: str | None = None,
+    paired: Sequence[tuple[str, str]] = (),
+    method: str = "bca",
+    resamples: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Put the scores of several systems into one table.
+
+    A mean is over the studies that all systems can score under the metric, so all numbers of a column are about the
+    same studies. The table has their number, and the number that each system cannot score.
+
+    Parameters
+    ----------
+    systems : mapping
+        Name of the row -> scores, or a file of them, from [`score`][metric_oracle.score],
+        [`retrieve`][metric_oracle.retrieve] (the best report of each query counts) or
+        [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study). A sequence of these
+        is one row whose metrics are in several files.
+    random : str, optional
+        Row of random retrieval; the table then has each row's percentage change from it.
+    oracles : mapping, optional
+        Metric -> row of its metric-oracle. Needs `random`; the table then has each row's share of the way from random
+        to the oracle.
+    perfect : str, optional
+        Row of perfect answers. It does not compete for the best mean, and neither do `random`, the oracles, and rows
+        whose file was made by an oracle or a baseline.
+    paired : sequence of (str, str)
+        Pairs of rows to test on the same studies.
+    method : {"bca", "percentile", "legacy-yu2023"}
+        Kind of interval, see [`interval`][metric_oracle.interval]; the level is 0.95. With ``legacy-yu2023`` the
+        resamples are those of the paired tests.
+    resamples : int, optional
+        Number of bootstrap resamples of the studies, by default 10,000.
+    seed : int
+        Seed of the resamples.
+    progress : callable, optional
+        Called as ``progress(step, done, total)``.
+
+    Returns
+    -------
+    Comparison
+        Means, intervals, changes and tests, with the signature. It has a table in a notebook, `to_pandas`, `to_polars`,
+        and `write`, which is [`write_table`][metric_oracle.write_table].
+
+    Raises
+    ------
+    InputError
+        If the systems have different signatures, references, studies or no common metric; an id occurs twice; or fewer
+        than two studies are left under every metric.
+
+    Examples
+    --------
+    >>> systems = {name: mo.score("test.csv", f"{name}.csv", "bleu") for name in ("strong", "weak")}
+    >>> mo.compare(systems, paired=[("strong", "weak")], resamples=1000)
+    <Comparison: 2 systems, 24 studies: bleu-2>
+    """
+    if not systems:
+        raise InputError(
+            "systems",
+            "must have at least one name with scores",
+            "none",
+            f"Write files of scores with {as_called('score')}.",
+        )
+    check_method(method, None if paired else resamples)
+    n_resamples = checked_resamples(resamples)
+    scores = {name: read_system(name, given) for name, given in systems.items()}
+    names = list(scores)
+    given = oracles or {}
+    oracles = {get_metric(metric).name: row for metric, row in given.items()}
+    if len(oracles) < len(given):
+        raise InputError("oracles", "must name each metric once", ", ".join(given), "Keep one row for each.")
+    _check_rows(names, random, oracles, paired)
+    metrics, left_out = common_metrics(scores, oracles)
+    check_signatures(scores, metrics)
+    values, counts = aligned(scores, metrics)
+    too_few = _too_few(names, values)
+    apart = {random, perfect, *oracles.values()}
+    competing = [name for name, system in scores.items() if name not in apart and not is_yardstick(system)]
+
+    used = [metric for metric in metrics if metric not in too_few]
+    total = len(used) * (1 + len(paired))
+    done = 0
+
+    def report(what: str) -> None:
+        """Report one step of the work."""
+        nonlocal done
+        if progress is not None:
+            progress(what, done, total)
+        done += 1
+
+    columns: list[Column] = []
+    cells: dict[tuple[str, str], Cell] = {}
+    tests: list[Difference] = []
+    averaged = {name: system.signature["averaged"] for name, system in scores.items() if "averaged" in system.signature}
+    for metric in used:
+        report(metric)
+        matrix = values[metric]
+        complete = ~np.isnan(matrix).any(axis=0)
+        row = dict(zip(names, matrix[:, complete], strict=True))
+        made = scores[names[0]].signature["metrics"][metric]
+        is_higher = made["direction"] == "higher" if "direction" in made else get_metric(metric).higher_is_better
+        column = Column(metric, is_higher, int(complete.sum()))
+        parts = [(column, means_of(metric, scores, row, counts, complete, n_resamples, seed), oracles)]
+        of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
+        if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
+            of_corpus = replace(column, metric=f"{metric}{CORPUS}")
+            parts.append((of_corpus, corpus_means([*of_reports.values()], n_resamples, seed), {}))
+        ranges = {name: system["ranges"].get(metric) for name, system in averaged.items()}
+        unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
+        for column, means, of_metric in parts:
+            resampled = MetricCells(column, row, means, method, seed, ranges, unscorable)
+            found = resampled.cells(random, of_metric, competing)
+            columns.append(column)
+            cells |= {(name, column.metric): cell for name, cell in found.items()}
+            for a, b in paired:
+                if column.metric == metric:
+                    report(f"{a} against {b}, {metric}")
+                test = resampled.difference(a, b, n_resamples)
+                is_overlap = overlap(found[a].interval, found[b].interval)
+                n_effective = effective_studies(difference(row[a], row[b]))
+                tests.append(Difference(a, b, column.metric, *test, test.p_value, is_overlap, n_effective))
+    p_adjusted = adjusted([test.p_value for test in tests]) if tests else []
+    sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
+    first = scores[names[0]]
+    whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
+    sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
+    foreign = {name: system.signature["foreign"] for name, system in scores.items() if "foreign" in system.signature}
+    size = LEGACY_SAMPLE if method == LEGACY else n_resamples
+    signature = signed(
+        kind="table",
+        systems={name: system.signature.get("system") for name, system in scores.items()},
+        metrics={metric: first.signature["metrics"][metric] for metric in used},
+        references=first.signature.get("references"),
+        **({"section": sections[0]} if sections else {}),
+        **({"of_whole_sets": whole} if whole else {}),
+        **({"sampled": sampled} if sampled else {}),
+        scores_version=first.signature.get("version"),
+        interval={"method": method, "level": LEVEL, "resamples": size, "seed": seed},
+        random=random,
+        oracles=oracles,
+        paired=[list(pair) for pair in paired],
+        **({"foreign": foreign} if foreign else {}),
+        **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
+        **({"adjusted_over": len(tests)} if paired else {}),
+    )
+    return Comparison(
+        names,
+        columns,
+        cells,
+        [replace(test, p_adjusted=p) for test, p in zip(tests, p_adjusted, strict=True)],
+        first.table.num_rows,
+        {
+            name: int(system.signature["distinct_texts"])
+            for name, system in scores.items()
+            if system.signature.get("distinct_texts") is not None
+        },
+        left_out,
+        too_few,
+        {name: _averaged_over(system) for name, system in averaged.items()},
+        competing,
+        [name for name in names if counts[name] is None] if CRG in used else [],
+        signature,
+    )
+
+
+def _averaged_over(averaged: Mapping[str, Any]) -> str:
+    """Return a phrase on what the scores of a system are means over, with the standard errors of sampled means."""
+    sampled = averaged.get("sampled", {})
+    estimates = [
+        f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
+        f"(standard error of the average {entry['standard_error']:.1g}, seed {entry['seed']})"
+        for metric, entry in sampled.items()
+    ]
+    return ", ".join([str(averaged["over"]), *estimates])
+
+
+def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
+    """Return, by system, the value that another program gave for its whole set of reports, if no report is left out."""
+    if np.isnan(values).any():
+        return {}
+    noted = {name: system.signature.get("noted", {}).get(metric, {}).get("corpus") for name, system in scores.items()}
+    return {name: value for name, value in noted.items() if value is not None}
+
+
+def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the metrics for which fewer than two studies are scored for every system; raise if that is all of them."""
+    n = {metric: int((~np.isnan(matrix).any(axis=0)).sum()) for metric, matrix in values.items()}
+    if max(n.values()) < 2:
+        metric, matrix = next(iter(values.items()))
+        unscorable = np.isnan(matrix).sum(axis=1)
+        shown = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
+        raise InputError(
+            f"{metric} has {n[metric]} of {matrix.shape[1]} studies that every system can score (unscorable: {shown}), "
+            "and needs 2.",
+            "Score without this metric, or leave a system out.",
+        )
+    return {metric: count for metric, count in n.items() if count < 2}
+
+
+def _check_rows(
+    names: list[str], random: str | None, oracles: Mapping[str, str], paired: Sequence[tuple[str, str]]
+) -> None:
+    """Raise InputError unless `random`, `oracles` and `paired` name rows of the table.
+
+    `oracles` also need `random`, and each pair must have two different rows and occur once.
+    """
+    named = {"random": [random] if random is not None else [], "oracles": [*oracles.values()]}
+    named["paired"] = [name for pair in paired for name in pair]
+    for argument, rows in named.items():
+        for row in rows:
+            if row not in names:
+                raise InputError(argument, f"must name systems of the table, {', '.join(names)}", repr(row), "Add it.")
+    for a, b in paired:
+        if a == b:
+            raise InputError("paired", "must name two systems", f"{a!r} twice", "Name another one.")
+    if len({frozenset(pair) for pair in paired}) < len(paired):
+        raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
+    if oracles and random is None:
+        raise InputError(
+            "oracles need the row of random reports, at which the share of the way to the oracle begins.",
+            f"Name it with {option('random', 'NAME')}.",
+        )
