@@ -13,7 +13,7 @@ import numpy.typing as npt
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.raters.rank_correlation import RATED
-from metric_oracle.raters.ratings import Rated, labels_of, name_of, texts_of
+from metric_oracle.raters.ratings import Rated, arranged, cells_of_pairs, labels_by_role, texts_of
 
 # The scale of ReFiSco's README and notebook, adapted from the ACR's RADPEER.
 SEVERITIES = ("No error", "Not actionable", "Actionable nonurgent error", "Urgent error", "Emergent error")
@@ -142,12 +142,6 @@ def read_grades(table: Table) -> Grades:
     return assemble(table, columns[0], labels, values, texts_by_role(table))
 
 
-def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
-    """Return, by role, the cells of the columns with these roles, as text; roles that no column has are left out."""
-    names = {role: name_of(table, role) for role in roles}
-    return {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
-
-
 def texts_by_role(table: Table) -> dict[str, list[str | None]]:
     """Return the columns ``reference`` and ``prediction``, where the table has them."""
     return {name: texts_of(table, name) for name in ("reference", "prediction") if name in table.names}
@@ -176,24 +170,12 @@ def assemble(
     statistics: tuple[str, ...] = RATED,
     rows: Sequence[int] | None = None,
 ) -> Grades:
-    """Put grades given by row into an array over raters and pairs, after a check that the design is complete.
+    """Return grades given by row, after a check that each rater graded each pair once.
 
-    Parameters
-    ----------
-    table : Table
-        For messages.
-    kind : str
-        Name of the grade.
-    labels : mapping
-        ``pair`` of each row; if known ``study``, ``candidate``, ``rater`` and ``group``. Without raters there is one.
-    values : sequence of float
-        Grade of each row; larger is worse.
-    texts : mapping
-        ``reference`` and ``prediction`` of each row, if known.
-    statistics : tuple of str
-        Rank statistics that the grades allow.
-    rows : sequence of int, optional
-        Number of each row in the file, from 1, for messages; by default the rows are those of the file.
+    `kind` is the name of the grade. `labels` have ``pair`` of each row, and if known ``study``, ``candidate``,
+    ``rater`` and ``group``; without raters there is one. `values` are larger where a report is worse. `texts` have
+    ``reference`` and ``prediction`` of each row, if known. `rows` are the numbers of the rows in the file, from 1, for
+    messages; by default the rows are those of the file.
     """
     rows = range(1, len(values) + 1) if rows is None else rows
     pair_of_row = labels["pair"]
@@ -209,14 +191,21 @@ def assemble(
             f"{len(pair_of_row)}",
             "Complete it: an absent grade is no grade.",
         )
-    array = np.empty((len(names), len(pairs)))
-    rater_codes, pair_codes = ({name: i for i, name in enumerate(axis)} for axis in (names, pairs))
-    for rater, pair, value in zip(raters, pair_of_row, values, strict=True):
-        array[rater_codes[rater], pair_codes[pair]] = value
+    array, _ = arranged((names, pairs), (raters, pair_of_row), np.array(values, np.float64))
 
     def by_pair(name: str, cells: Sequence[Any] | None) -> Any:
-        """Return the value of each pair from the cells of its rows."""
-        return None if cells is None else [*_of_pairs(table, name, pair_of_row, cells, rows).values()]
+        """Return the value of each pair from the cells of its rows, which must agree; without cells None."""
+        if cells is None:
+            return None
+        cell_of, other = cells_of_pairs(pair_of_row, cells)
+        if other is not None:
+            raise InputError(
+                f"the {name} of each pair in {table.path}",
+                "must be the same in all its rows",
+                f"two for pair {shown_names([pair_of_row[other]])}, the second in row {rows[other]}",
+                "Repair it.",
+            )
+        return [*cell_of.values()]
 
     studies = by_pair("study", labels.get("study", pair_of_row))
     return Grades(
@@ -231,24 +220,3 @@ def assemble(
         groups=by_pair("group", labels.get("group")),
         statistics=statistics,
     )
-
-
-def _of_pairs(
-    table: Table, name: str, pair_of_row: Sequence[str], cells: Sequence[Any], rows: Sequence[int]
-) -> dict[str, Any]:
-    """Return the cell of each pair; raise InputError if the rows of a pair disagree.
-
-    A missing text may be in another row.
-    """
-    cell_of: dict[str, Any] = {}
-    for pair, cell, row in zip(pair_of_row, cells, rows, strict=True):
-        if cell_of.get(pair) is None:
-            cell_of[pair] = cell
-        elif cell is not None and cell != cell_of[pair]:
-            raise InputError(
-                f"the {name} of each pair in {table.path}",
-                "must be the same in all its rows",
-                f"two for pair {shown_names([pair])}, the second in row {row}",
-                "Repair it.",
-            )
-    return cell_of

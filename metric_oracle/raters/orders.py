@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from metric_oracle.corpora.tables import Table
 from metric_oracle.errors import InputError
-from metric_oracle.raters.grades import Grades, assemble, labels_by_role, numbers_of, texts_by_role
+from metric_oracle.raters.grades import Grades, assemble, numbers_of, texts_by_role
 from metric_oracle.raters.rank_correlation import ACCURACY, TIES, WHOLE, WITHIN
-from metric_oracle.raters.ratings import labels_of, texts_of
+from metric_oracle.raters.ratings import labels_by_role, labels_of, texts_of
 
 PREFERENCE, ORDER = "preference", "order"  # columns, and names of the grades
 CHAIN = "chain"  # column

@@ -4,7 +4,7 @@ The counts of every layout become one array over pairs, raters, error categories
 does not depend on the order of the rows. The design must be complete: an absent cell is an error, never 0.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -299,11 +299,7 @@ def _read_long(table: Table) -> Ratings:
             f"none for {', '.join(absent)} in {table.path}",
             f"Name it like {' or like '.join(_NAMES[role][0] for role in absent)}.",
         )
-    labels = {
-        role: labels_of(table, name, mimic=role == "study")
-        for role in ("pair", "study", "candidate", "rater", "category")
-        if (name := names[role]) is not None
-    }
+    labels = labels_by_role(table, "pair", "study", "candidate", "rater", "category")
     significant = _numbers(table, names["significance"], "true or false", _as_truth)
     count = _numbers(table, names["count"], "a whole number from 0", _as_count)
     return _assemble(table, "counts by row", labels, significant, count)
@@ -322,8 +318,7 @@ def _read_green(table: Table) -> Ratings:
             "Fetch the file again.",
         )
     check_unique(raters[0], f"the raters of {table.path}")
-    names = {role: name_of(table, role) for role in ("study", "candidate", "category")}
-    once = {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
+    once = labels_by_role(table, "study", "candidate", "category")
     labels: dict[str, list[str]] = {role: [] for role in (*once, "rater")}
     significant: list[int] = []
     count: list[int] = []
@@ -364,15 +359,15 @@ def _assemble(
     elif "pair" not in labels:
         labels["pair"] = labels["study"]
     labels.setdefault("study", labels["pair"])  # without studies, each pair is a study
-    of_pair: dict[str, tuple[str, ...]] = {}
-    for pair, *others in zip(*(labels[role] for role in ("pair", "study", "candidate") if role in labels), strict=True):
-        if of_pair.setdefault(pair, tuple(others)) != tuple(others):
-            raise InputError(
-                f"every pair of {table.path}",
-                "must be of one study and one candidate type",
-                f"several for {shown_names([pair])}",
-                "Repair the file.",
-            )
+    described = [*zip(*(labels[role] for role in ("study", "candidate") if role in labels), strict=True)]
+    of_pair, other = cells_of_pairs(labels["pair"], described)
+    if other is not None:
+        raise InputError(
+            f"every pair of {table.path}",
+            "must be of one study and one candidate type",
+            f"several for {shown_names([labels['pair'][other]])}",
+            "Repair the file.",
+        )
 
     candidates = _candidate_order(labels["candidate"]) if "candidate" in labels else []
     studies = _ordered(labels["study"])
@@ -384,17 +379,11 @@ def _assemble(
         natural = {pair: i for i, pair in enumerate(_ordered(of_pair))}
         pairs = sorted(natural, key=lambda pair: (*map(dict.get, positions, of_pair[pair]), natural[pair]))
     axes = (pairs, _ordered(labels["rater"]), _ordered(labels["category"]))
-    shape = (*map(len, axes), 2)
-    codes = []
-    for axis, role in zip(axes, ("pair", "rater", "category"), strict=True):
-        code = {label: i for i, label in enumerate(axis)}
-        codes.append(np.array([code[label] for label in labels[role]], np.int64))
-    cells = np.ravel_multi_index((*codes, np.array(significant, np.int64)), shape)
-    times = np.bincount(cells, minlength=int(np.prod(shape)))
+    rows: list[Sequence[Any]] = [*(labels[role] for role in ("pair", "rater", "category")), significant]
+    counts, times = arranged((*axes, [0, 1]), rows, np.array(count, np.int64))
     if (times != 1).any():
-        first = int(np.flatnonzero(times != 1)[0])
-        i, j, k, s = (int(part) for part in np.unravel_index(first, shape))
-        got = f"{times[first]} rows" if times[first] else "none"
+        i, j, k, s = (int(part) for part in np.argwhere(times != 1)[0])
+        got = f"{times[i, j, k, s]} rows" if times[i, j, k, s] else "none"
         raise InputError(
             str(table.path),
             f"must have one row for each pair, rater, category and significance ({times.size:,})",
@@ -403,11 +392,9 @@ def _assemble(
             f"{(times > 1).sum():,} doubled)",
             "Repair the file: no error is a row with 0.",
         )
-    counts = np.zeros(times.size, np.int64)
-    counts[cells] = count
     source = (
-        f"{layout}: {len(pairs):,} pairs, {len(studies):,} studies, {shape[1]} raters, {shape[2]} error categories, "
-        f"{counts.sum():,} errors"
+        f"{layout}: {len(pairs):,} pairs, {len(studies):,} studies, {len(axes[1])} raters, {len(axes[2])} error "
+        f"categories, {counts.sum():,} errors"
     )
     return Ratings(
         pairs,
@@ -415,9 +402,42 @@ def _assemble(
         [of_pair[pair][1] for pair in pairs] if candidates else None,
         axes[1],
         axes[2],
-        counts.reshape(shape),
+        counts,
         source,
     )
+
+
+def cells_of_pairs(pair_of_row: Sequence[str], cells: Sequence[Any]) -> tuple[dict[str, Any], int | None]:
+    """Return the cell of each pair, and the first row with another cell than earlier rows of its pair, or None.
+
+    A cell may be None in some rows of a pair; the pair has the cell of the others.
+    """
+    cell_of: dict[str, Any] = {}
+    other = None
+    for row, (pair, cell) in enumerate(zip(pair_of_row, cells, strict=True)):
+        if cell_of.get(pair) is None:
+            cell_of[pair] = cell
+        elif other is None and cell is not None and cell != cell_of[pair]:
+            other = row
+    return cell_of, other
+
+
+def arranged(
+    axes: Sequence[Sequence[Any]], labels: Sequence[Sequence[Any]], values: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Return values given by row as an array, and the number of rows of each of its cells; without rows it is 0.
+
+    `axes` has the labels of each axis, `labels` the label of each row on each axis.
+    """
+    codes = []
+    for axis, of_rows in zip(axes, labels, strict=True):
+        code = {label: i for i, label in enumerate(axis)}
+        codes.append([code[label] for label in of_rows])
+    shape = tuple(map(len, axes))
+    array, times = np.zeros(shape, values.dtype), np.zeros(shape, np.int64)
+    array[tuple(codes)] = values
+    np.add.at(times, tuple(codes), 1)
+    return array, times
 
 
 def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
@@ -471,6 +491,12 @@ def name_of(table: Table, role: str) -> str | None:
             str(table.path), f"must have one column for the {role}", shown_names(names), "Keep or rename one."
         )
     return names[0] if names else None
+
+
+def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
+    """Return, by role, the cells of the columns with these roles, as text; roles that no column has are left out."""
+    names = {role: name_of(table, role) for role in roles}
+    return {role: labels_of(table, name, mimic=role == "study") for role, name in names.items() if name is not None}
 
 
 def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
