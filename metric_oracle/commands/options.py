@@ -1629,15 +1629,13 @@ def _out(text: str) -> Any:
 
 def out(endings: Sequence[str], *, is_needed: bool) -> Any:
     """Return the option --out of a command that writes a file with one of these endings, or else prints the result."""
-    text = (
-        f"with the ending {endings[0]}." if len(endings) == 1 else f"{listed(endings)}. The ending chooses the format."
-    )
-    return _out(
-        f"File to write{', ' if len(endings) == 1 else ': '}{text}{' It must be given.' if is_needed else _PRINTED}"
-    )
+    text = f"File to write: {listed(endings)}. The ending chooses the format."
+    if len(endings) == 1:
+        text = f"File to write, with the ending {endings[0]}."
+    return _out(f"{text} {'It must be given.' if is_needed else _PRINTED}")
 
 
-_PRINTED = " By default the result is printed."
+_PRINTED = "By default the result is printed."
 _NEW_FOLDER = "Folder to write. It must not exist yet"
 NewFolder = Annotated[Path, _out(f"{_NEW_FOLDER}.")]
 IndexFolder = Annotated[
@@ -1646,6 +1644,7 @@ IndexFolder = Annotated[
 StudyFolder = Annotated[
     Path | None,
     _out(
-        f"{_NEW_FOLDER}. It gets the table in several formats, and the results and scores that it is made of.{_PRINTED}"
+        f"{_NEW_FOLDER}. It gets the table in several formats, and the results and scores that it is made of. "
+        f"{_PRINTED}"
     ),
 ]
