@@ -161,8 +161,8 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, sco
 def _check(sample, part, items, corpus, query, work, scores):
     """Compare each score with the bound of its item; score a sample of items, which must be below the k-th best score.
 
-    `sample`, int64[n], are items, or -1 for none; those that were scored before are skipped. The least difference is
-    written to ``scores.closest[0]``, the number of items that fail to ``scores.counts[4]``.
+    `sample`, int64[n], are items, or -1 for none; those that were scored before are skipped. ``scores.closest[0]`` is
+    lowered to the least difference, and the number of items that fail is added to ``scores.counts[4]``.
     """
     j = 0
     for n in range(scores.state[0]):
