@@ -86,7 +86,7 @@ RENAMED = {
     **{("compare-metrics", option): "sets" for option in ("--scores", "--samples")},
     ("compare-metrics", "--direction"): "directions",
     ("compare-metrics", "--ablation"): "ablations",
-    ("compare-metrics", "--scatter"): r"plot_scatter\.path",
+    ("compare-metrics", "--scatter"): r"write_figure\.path",
     **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
     ("study", "--model"): r"reports\.data|models",
