@@ -244,7 +244,7 @@ def study(
     copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
     with progress("study") as step:
         chosen = None if names is None else tuple(names)
-        systems = studies.run_study(
+        systems = studies.study(
             opened,
             batch,
             rows,

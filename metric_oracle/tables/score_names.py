@@ -80,18 +80,10 @@ _DIRECTIONS: dict[str, Direction] = {
 
 
 def direction_of(name: str) -> Direction | None:
-    """Return whether higher or lower scores are better in a column, by its name.
+    """Return which scores of a column are better, by its name; None if no known tool writes a column of this name.
 
-    Parameters
-    ----------
-    name : str
-        Name of the column: `RadCliQ`, `radcliq_v1` and `RadCliQ-V1` are equivalent. ``1/`` before a name reverses the
-        direction, as in ReXrank's ``1/RadCliQ-v1``.
-
-    Returns
-    -------
-    {"higher", "lower"} or None
-        None if no known tool writes a column of this name; the caller must then state the direction.
+    `RadCliQ-v1`, `radcliq_v1` and `RadCliQ V1` are one name. ``1/`` before a name reverses the direction, as in
+    ReXrank's ``1/RadCliQ-v1``.
     """
     inverted = re.match(r"\s*1\s*/(.+)", name)
     direction = _DIRECTIONS.get(folded(inverted[1] if inverted else name))

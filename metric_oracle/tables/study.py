@@ -60,15 +60,9 @@ CHANCE_SEED = 0
 
 @dataclass(frozen=True)
 class _Model:
-    """The reports that a model wrote for the test reports.
+    """The reports that a model wrote for the test reports."""
 
-    Parameters
-    ----------
-    given : AttachedReports
-        The predictions (a file, a container or a folder made by build-index) with their sources.
-    """
-
-    given: AttachedReports
+    given: AttachedReports  # a file, a container or a folder made by build-index, with their sources
 
     def __post_init__(self) -> None:
         check_left_out(self.given.encoding, "for a model's reports, which the encoder of the index encodes")
@@ -88,19 +82,9 @@ class _Model:
         return open_index(data) if is_index else None
 
     def read(self, section: str | None, ids_from: IdSource) -> Reports:
-        """Read the predictions.
+        """Return the predictions; `section` is that of the test reports, `ids_from` where these have their ids from.
 
-        Parameters
-        ----------
-        section : str or None
-            Section of the test reports.
-        ids_from : IdSource
-            Where the ids of the test reports come from.
-
-        Returns
-        -------
-        Reports
-            The predictions, read from the file or from the index.
+        If both files have a column of ids by which they can be joined, it is read, see `shared_column`.
         """
         index = self.index
         if index is None:
@@ -113,17 +97,9 @@ class _Model:
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
     def holds(self, queries: Inputs) -> set[str]:
-        """Return the representations that the predictions have or that can be made from them.
+        """Return the names of the representations that the predictions have or that can be made of them.
 
-        Parameters
-        ----------
-        queries : Inputs
-            Test reports of the study.
-
-        Returns
-        -------
-        set of str
-            Names of representations.
+        A model that is attached to the test reports, `queries`, serves the predictions, too.
         """
         index = self.index
         if index is not None:
@@ -139,7 +115,7 @@ class _Model:
 
 
 @called("study")
-def run_study(
+def study(
     index: str | Path | Index,
     queries: Given,
     models: Mapping[str, Any] | None = None,
@@ -305,7 +281,10 @@ def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: In
 def _rows(
     read: Mapping[str, Reports], queries: Inputs, inner: bool, tell: Callable[[str], None]
 ) -> tuple[dict[str, dict[str, int]], Inputs]:
-    """Return, for each model, the row of each test report's prediction; and the test reports that all models have."""
+    """Return, for each model, the row of the prediction of each test report; and the test reports of the study.
+
+    These are the test reports that all models have. Others are left out if `inner`, else they are an error.
+    """
     references = Reports(list(queries.ids), list(queries.texts), "", {}, {}, ids_from=queries.ids_from)
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
@@ -328,7 +307,7 @@ def _rows(
 
 
 def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metrics: list[str] | None) -> list[str]:
-    """Return the names of the requested metrics, or of the standard metrics that index, queries and models allow."""
+    """Return the full names of the metrics, or if they are None, of the standard ones that all sides allow."""
     if metrics:
         return [get_metric(name).name for name in metrics]
     given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
@@ -347,7 +326,7 @@ def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metric
 
 
 def _check_models(models: Sequence[str], metrics: list[str]) -> None:
-    """Raise InputError unless each model's name differs from other rows' names, also when it is made a file name."""
+    """Raise InputError unless the name of each model or further row is of no other row, also when made a file name."""
     row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
     used_twice = sorted({*row_names} & {*models})
     if used_twice:
@@ -367,7 +346,10 @@ def _check_models(models: Sequence[str], metrics: list[str]) -> None:
 
 
 def _made_of(model: _Model, read: Reports) -> list[Any]:
-    """Return checksums of all that a model's scores depend on: texts, sources, and the index if there is one."""
+    """Return checksums of all that a model's scores depend on: ids and texts, sources, and the index if there is one.
+
+    Raise InputError if a source is not a file.
+    """
     in_memory = [name for name, value in model.files.items() if not isinstance(value, str | Path)]
     if in_memory:
         raise InputError(
@@ -386,15 +368,14 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
 class _ScoreModel:
     """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them."""
 
-    index: Index  # the corpus, which has the document frequencies and the encoder
+    index: Index  # of the corpus, with the document frequencies and the encoder
     queries: Inputs  # test reports
     name: str
-    model: _Model  # _Model
+    model: _Model
     read: Reports  # predictions of the model
     rows: Mapping[str, int]  # id of a test report -> row of its prediction
     metrics: list[str]
-    # Folder where models keep finished parts of what they make of the predictions, for a study that is killed.
-    place: Path
+    place: Path  # folder of finished parts of what is made of the predictions, for a study that is killed
 
     def __call__(self) -> Scores:
         """Return the scores of the model."""
@@ -427,7 +408,7 @@ class _ScoreModel:
 
 
 def _scorable_by_all(rows: Iterable[np.ndarray]) -> np.ndarray:
-    """Return the corpus rows that every metric can score, ascending."""
+    """Return the corpus rows that every metric can score, ascending; `rows` has those of each metric."""
     common = reduce(np.intersect1d, rows)
     if not len(common):
         raise InputError(
@@ -439,21 +420,19 @@ def _scorable_by_all(rows: Iterable[np.ndarray]) -> np.ndarray:
 class _Chance:
     """Expected scores of random retrieval, for each test report a mean over the corpus.
 
-    Each metric is one step of the study; the row of the table is made from all. Means of the metrics in `sampled` are
-    estimated from a sample. `made_of` is part of the recorded inputs of the steps, so that steps of another sample are
-    not reused.
+    Each metric is one step of the study; the row of the table is made of all.
     """
 
     def __init__(
         self,
         index: Index,
         queries: Inputs,
-        rows: Mapping[str, np.ndarray],
-        template: Scores,
+        rows: Mapping[str, np.ndarray],  # metric -> corpus rows that it can score
+        template: Scores,  # scores of another row, for ids and signature
         steps: Steps,
         threads: int | None,
-        sampled: Sequence[str],
-        made_of: Mapping[str, str],
+        sampled: Sequence[str],  # metrics whose means may be estimated from a sample
+        made_of: Mapping[str, str],  # step -> how its means are computed, so that those of another way are not reused
     ) -> None:
         self._index, self._queries, self._rows, self._template, self._steps = index, queries, rows, template, steps
         self._threads, self._may_sample, self._made_of = threads, sampled, made_of
@@ -462,7 +441,7 @@ class _Chance:
         self._means: dict[str, np.ndarray] = {}
 
     def average(self, metrics: Iterable[str]) -> None:
-        """Run the steps of some metrics, unless the row is already finished.
+        """Run the steps of some metrics, unless the row is finished.
 
         The mean of a composite is computed from the means of its terms, without scoring pairs again, if all terms can
         score the same rows. Its range is then not known.
@@ -488,7 +467,7 @@ class _Chance:
                     self._sampled[metric] = scores.signature["sampled"]
 
     def _average(self, metric: str) -> Scores:
-        """Return the expected scores of random retrieval under one metric."""
+        """Return the expected scores under one metric; the signature has their ``range``, or how they were sampled."""
         options = SearchOptions(threads=self._threads)
         described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
         average = None
@@ -508,7 +487,7 @@ class _Chance:
         return replace(row, signature={**row.signature, **described})
 
     def row(self) -> Scores:
-        """Run the remaining steps and return the table's row of random retrieval."""
+        """Run the remaining steps, remove their files, and return the table's row of random retrieval."""
         left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
         made_of = self._made_of.get(file_name(RANDOM))
         scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, made_of, of=left)
@@ -517,7 +496,7 @@ class _Chance:
         return scores
 
     def _joined(self) -> Scores:
-        """Return the row from the results of all steps."""
+        """Return the row, made of the results of all steps."""
         self.average(self._rows)
         scores = _scores(self._template, {metric: self._means[metric] for metric in self._rows}, RANDOM)
         averaged: dict[str, Any] = {"over": "all reports of the corpus", "ranges": self._ranges}
@@ -541,7 +520,7 @@ def _random_step(metric: str) -> str:
 
 
 def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores:
-    """Return columns of scores of a system with the ids and the signature of `template`, which has the same metrics."""
+    """Return the scores of a system, `columns` by metric, with ids and signature of `template`, another system's."""
     table = pa.table({"query_id": template.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
     return Scores(table, {**template.signature, "system": system})
 

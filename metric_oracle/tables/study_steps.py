@@ -31,6 +31,7 @@ class Written:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Name -> checksums of its inputs and of its content, both empty until it is finished.
         self.entries: dict[str, tuple[str, str]] = {}
         path = folder / STEPS
         if path.exists():
@@ -43,10 +44,7 @@ class Written:
                 raise _foreign(self._folder, f"its {STEPS} cannot be read") from error
 
     def check(self) -> None:
-        """Raise InputError if the folder has a file that no study wrote.
-
-        Such a file must not be deleted or overwritten.
-        """
+        """Raise InputError if the folder has a file that no study wrote: it must not be deleted or overwritten."""
         for path in sorted(self._folder.iterdir()):
             of_temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", path.name)
             name = of_temporary[1] if of_temporary else path.name.removesuffix(".building")
@@ -54,12 +52,12 @@ class Written:
                 raise _foreign(self._folder, f"it holds {path.name}")
 
     def claim(self, *names: str) -> None:
-        """Record the names of files before they are written. Only recorded files may be deleted later."""
+        """Record the names of files or folders before they are written. Only what is recorded may be deleted later."""
         self.entries = {**dict.fromkeys(names, ("", "")), **self.entries}
         self._write()
 
     def finish(self, *names: str, made_of: str | None = None) -> None:
-        """Record the checksums of finished files and, if `made_of` is given, the checksum of their inputs."""
+        """Record the checksums of finished files and, if it is given, that of their inputs, `made_of`."""
         for name in names:
             self.entries[name] = made_of or self.entries[name][0], checksum_of(self._folder / name)
         self._write()
@@ -85,48 +83,41 @@ class Written:
 
 
 class Steps:
-    """The steps of a study. A step's file is reused if its checksum, and that of its inputs, equal those on record.
+    """The steps of a study. A step's file is reused if its checksum, and that of its inputs, equal those on record."""
 
-    Parameters
-    ----------
-    folder : Path
-    base : list
-        Inputs of all steps, such as the fingerprint of the index; JSON values.
-    size : int
-        Number of test reports, which is what one step counts for in `progress`.
-    n_steps : int
-    progress : function or None
-        Called as ``progress(step, done, total)``.
-    """
-
-    def __init__(self, folder: Path, base: list[Any], size: int, n_steps: int, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        base: list[Any],  # inputs of all steps, such as the fingerprint of the index; JSON values
+        size: int,  # number of test reports, which a step counts for in `progress`
+        n_steps: int,
+        progress: Progress | None,
+    ) -> None:
         self._folder, self._base, self._progress = folder, base, progress
         self._size, self._total = size, size * n_steps
         self._name, self._done, self._limit = "", 0, 0
         self._written = Written(folder)
 
     def _key(self, name: str, made_of: Any) -> str:
-        """Return the checksum of a step's inputs."""
+        """Return the checksum of the inputs of the step whose file is `name`: those of all steps and `made_of`."""
         return checksum([self._base, name, made_of])
 
     def predictions_folder(self, model: str, made_of: Any) -> Path:
-        """Return the folder for what models make of a system's predictions, and record its name."""
+        """Return the folder for what is made of a model's predictions; record its name unless they are scored."""
         name = self._folder_name(model, made_of)
         if not self.holds(model, made_of) and name not in self._written.entries:
             self._written.claim(name)
         return self._folder / name
 
     def _folder_name(self, model: str, made_of: Any) -> str:
-        """Return the name of the folder for the index of a model's predictions."""
+        """Return the name of the folder for what is made of a model's predictions from these inputs."""
         return f"{model}.{self._key(model, made_of)[:16]}{FOLDER}"
 
     def clear(self, models: Mapping[str, Any]) -> None:
-        """Remove files that belong to no step of this study, such as those of a model that is no longer in it.
+        """Remove files that are of no step of this study, are damaged, or were made of other inputs.
 
-        Raises
-        ------
-        InputError
-            If the folder has a file that no study wrote. Nothing is removed then.
+        `models` has the own inputs, by file name without ending, of the steps that have some. Raise InputError, before
+        anything is removed, if the folder has a file that no study wrote.
         """
         self._written.check()
         folders = {self._folder_name(name, made_of) for name, made_of in models.items()}
@@ -148,27 +139,17 @@ class Steps:
             self._progress(step, done, self._total)
 
     def holds(self, name: str, made_of: Any = None) -> bool:
-        """Return whether the file of a step exists and was computed from the same inputs."""
+        """Return whether the file of a step, `name` without its ending, exists and was made of the same inputs."""
         path = self._folder / f"{name}.parquet"
         return self._written.entries.get(path.name, ("", ""))[0] == self._key(path.name, made_of) and path.is_file()
 
     def run(
         self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], made_of: Any = None, of: int = 1
     ) -> _T:
-        """Return the result of a step, computed by `make` or read from the file of an earlier run.
+        """Return the result of a step: what `read` reads from its file, which `make` has made now or in an earlier run.
 
-        Parameters
-        ----------
-        step : str
-            Name of the step in `progress`.
-        name : str
-            File name, without its ending.
-        read, make : function
-            Reader of the file, and function that computes the result.
-        made_of : JSON value
-            Inputs of the step in addition to those of all steps.
-        of : int
-            Number of steps that this one counts for in `progress`.
+        `step` is its name in `progress`, where it counts for `of` steps, and `name` is that of its file without ending.
+        `made_of`, a JSON value, are its inputs in addition to those of all steps.
         """
         after = self._done + of * self._size
         self._limit = self._done + self._size
@@ -183,7 +164,7 @@ class Steps:
         return read(path)
 
     def drop(self, name: str) -> None:
-        """Remove the file of a step whose result is part of another file."""
+        """Remove the file of a step, `name` without its ending, whose result is part of another file."""
         self._written.remove(f"{name}.parquet")
 
     def remove_predictions(self, folder: Path) -> None:
@@ -192,7 +173,7 @@ class Steps:
 
 
 def checksum_of(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the names and contents of a folder."""
+    """Return the SHA-256 of a file, or of a folder's names and contents; raise InputError if a file is not readable."""
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         listed = [(str(file.relative_to(path)), checksum_of(file)) for file in inside]
@@ -234,7 +215,7 @@ def _foreign(folder: Path, reason: str) -> InputError:
 
 
 def file_name(name: str) -> str:
-    """Return a name with only letters, digits, - and _."""
+    """Return a name with only letters, digits, - and _; empty if it has none of them."""
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
 

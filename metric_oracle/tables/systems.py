@@ -22,16 +22,8 @@ from metric_oracle.retrieval.pairs import MADE, SETTINGS
 _SHARED = ("section", "references", "version")
 Given = str | Path | Scores | Results | Expectation
 RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"  # rows of a study
-YARDSTICKS = (
-    RANDOM,
-    MOST_FREQUENT,
-    IDENTITY,
-    "random",
-    "expectation",
-    "most-frequent",
-)  # "random" and later: names in files of `baseline`
-
-
+# Rows that are no models; the last three names are those in files of `baseline`.
+YARDSTICKS = (RANDOM, MOST_FREQUENT, IDENTITY, "random", "expectation", "most-frequent")
 CHANCE = (RANDOM, "random", "expectation")
 POOL = " of a pool"
 _BEST_OF = re.compile(r"best of \d+")
@@ -54,20 +46,10 @@ def best_of_name(n: int) -> str:
 
 
 def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
-    """Return the scores of one row.
+    """Return the scores of the row `name`, from scores, results, an expectation, or a file of one of these.
 
-    Parameters
-    ----------
-    name : str
-        Name of the row, for error messages.
-    given : path, Scores, Results, Expectation, or a sequence of these
-        Scores of pairs, or reports that ``retrieve`` or a baseline chose. Of retrieved reports, the best one of each
-        query counts. Of several random draws, their mean per query counts; the entry ``averaged`` of the signature then
-        says so, and has the range of the single scores. The items of a sequence have different metrics.
-
-    Returns
-    -------
-    Scores
+    The items of a sequence are joined on the ids; they must have different metrics. For results and expectations see
+    `scores_of_results`.
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
         if not given:
@@ -87,7 +69,7 @@ def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
 
 
 def is_yardstick(scores: Scores) -> bool:
-    """Return whether a row is an oracle, a baseline or the best of n, by the entry ``system`` of its signature."""
+    """Return whether a row is an oracle, a baseline, perfect answers or the best of n samples, by its ``system``."""
     system = str(scores.signature.get("system"))
     metric, _, rest = system.rpartition(" ")
     is_best = _BEST_OF.fullmatch(system) is not None
@@ -113,7 +95,10 @@ def _read_answers(path: Path, error: InputError) -> Results | Expectation:
 
 
 def scores_of_results(results: Results) -> Scores:
-    """Return one score per query from results: of the best report, the mean of random draws, or the expectation."""
+    """Return one score per query from results: of the best report, the mean of random draws, or the expectation.
+
+    For means, the entry ``averaged`` of the signature says over what, and has the range of the single scores.
+    """
     signature, table = results.signature, results.table
     record = get_metric(str(signature.get("metric")))
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
@@ -164,7 +149,7 @@ def scores_of_results(results: Results) -> Scores:
 
 
 def _joined(name: str, a: Scores, b: Scores) -> Scores:
-    """Join two files of one row, which have different metrics, on the ids."""
+    """Join two files of the row `name` on the ids, in the order of `a`; raise InputError if they share a metric."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
         raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Leave one of them out.")
@@ -234,7 +219,10 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
 
 
 def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
-    """Raise InputError unless all systems have the same references, version and options."""
+    """Raise InputError unless all systems have the same section, references and version, and options of the metrics.
+
+    A file may lack the first three, as files of other tools do.
+    """
     (first, first_scores), *more = scores.items()
     for name, more_scores in more:
         pairs = [(key, first_scores.signature.get(key), more_scores.signature.get(key)) for key in _SHARED]
@@ -265,15 +253,10 @@ def _shown(value: Any) -> str:
 
 
 def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Return the counts for corpus BLEU of each system, float64[2 order + 2, n]; None if a file has no counts.
+    """Return the counts for corpus BLEU of each system, float64[2 order + 2, n]; None if a file has none.
 
-    Parameters
-    ----------
-    scores : mapping
-        System -> its scores, which `aligned` has checked.
-    metric : str
-    complete : bool[studies]
-        Studies that every system can score.
+    The systems must be those that `aligned` has joined; `complete`, bool[studies] in its order, marks the n studies to
+    return.
     """
     order = next(iter(scores.values())).table["query_id"].to_pylist()
     counts_of = {}
@@ -289,15 +272,11 @@ def aligned_counts(scores: Mapping[str, Scores], metric: str, complete: np.ndarr
 def aligned(
     scores: Mapping[str, Scores], metrics: list[str]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray | None]]:
-    """Join the scores of all systems on the ids of the studies.
+    """Join the scores of all systems on the ids of the studies, in the first system's order; NaN where there is none.
 
-    Returns
-    -------
-    values : dict
-        Metric -> float64[systems, studies], with the studies in the first system's order, NaN for unscorable ones.
-    counts : dict
-        System -> CRG's true positives, false negatives and false positives, float64[3, studies], NaN for unscorable
-        studies; None if its file has no counts.
+    Return metric -> scores, float64[systems, studies], and system -> CRG's true positives, false negatives and false
+    positives, float64[3, studies], or None if its file has no counts. Raise InputError unless all have the same two or
+    more studies, each once, and finite scores.
     """
     order: dict[str, int] | None = None
     first = next(iter(scores))

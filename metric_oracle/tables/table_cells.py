@@ -66,26 +66,25 @@ class Column:
 class Cell:
     """One system under one metric."""
 
-    mean: float  # mean score over the column's studies; for CRG, the score of the whole test set
-    interval: Interval  # interval of the mean
-    # Range of the scores. If the scores of a row are means (over random draws, or over a whole corpus), this is
-    # the range of the single scores that they average. None if that is not known, and for CRG, which is not
-    # defined for a single report.
+    mean: float  # over the column's studies; of CRG and corpus BLEU, the score of the whole test set
+    interval: Interval  # of the mean
+    # Range of the scores. If the scores of a row are means (over random draws, or over a whole corpus), it is the range
+    # of the single scores that they average. None if that is not known, and for CRG and corpus BLEU, which a single
+    # report does not have.
     minimum: float | None
     maximum: float | None
     nonzero: int  # number of studies whose score is not 0
     effective: float  # effective number of studies behind the interval, see `statistics.effective_studies`
     unscorable: int  # number of studies that this system could not score
-    best: bool  # Whether no competing system has a better mean. Oracles, baselines and perfect answers do not compete.
-    # Improvement of the mean over that of random retrieval, in per cent of the latter, as in figure 5 of Yu et
-    # al.; for a metric where lower is better, the decrease. None without a random row, or if its mean is not
-    # above 0.
+    best: bool  # whether it competes, and no other that competes has a better mean
+    # Improvement of the mean over that of random retrieval, in per cent of the latter, as in figure 5 of Yu et al.; for
+    # a metric where lower is better, the decrease. None without a random row, or if its mean is not above 0.
     percent_change: float | None
-    # Share of the way from random's mean to the mean of the metric's oracle, 1 at the oracle. None without these
-    # rows, or if the oracle is not better than random.
+    # Share of the way from random's mean to the mean of the metric's oracle, 1 at the oracle. None without these rows,
+    # or if the oracle is not better than random.
     share: float | None
-    # Intervals of the two, with all rows resampled together. None for the rows at which they are 0 or 1 by
-    # definition, and if some resample does not define the number.
+    # Intervals of the two, with all rows resampled together. None for the rows at which they are 0 or 1 by definition,
+    # if some resample does not define the number, and for legacy intervals.
     change_interval: Interval | None = None
     share_interval: Interval | None = None
 
@@ -99,44 +98,33 @@ def means_of(
     resamples: int,
     seed: int,
 ) -> Resampled:
-    """Return the mean of each of S systems, and of each bootstrap resample; for CRG, its CRG.
+    """Return the means of S systems under a metric, float64[S], resampled together; under CRG, their CRG.
 
-    Parameters
-    ----------
-    metric : str
-    scores : mapping
-        System -> its scores.
-    row : mapping
-        System -> its scores under the metric, float64[n], for the n studies that every system can score.
-    counts : mapping
-        System -> CRG's counts float64[3, studies], or None. Without counts, the prevalence is that of the test set.
-    complete : bool[studies]
-        Studies that every system can score.
-    resamples, seed : int
+    `complete`, bool[studies], marks the n studies that every system can score, and `row` has the scores of these,
+    float64[n] by system. `counts` has CRG's counts of all studies, float64[3, studies] by system, or None; without
+    counts, the prevalence is that of the test set in each resample.
     """
     if metric != CRG:
         return resample_means(np.array([*row.values()]), resamples, seed)
     columns: list[np.ndarray] = []
-    columns_of_system: list[
-        tuple[slice, float | None]
-    ] = []  # for each system, its columns and the number of labels per report
+    parts: list[tuple[slice, float | None]] = []  # of each system: its columns, and the number of labels per report
     for name, contributions in row.items():
         prevalence = scores[name].signature["metrics"][metric].get("prevalence")
         label_counts, start = counts[name], len(columns)
         if label_counts is None or not prevalence:
             columns.append(contributions)
-            columns_of_system.append((slice(start, start + 1), None))
+            parts.append((slice(start, start + 1), None))
         else:
             matched, missed, invented = label_counts[:, complete]
             columns += [matched + missed, missed, invented]
-            columns_of_system.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
+            parts.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
 
     def scored(means: Array) -> Array:
         """Return each system's score from mean counts or mean scores."""
         return np.stack(
             [
                 1 / (2 - means[..., where.start]) if labels is None else crg_of_means(means[..., where], labels)
-                for where, labels in columns_of_system
+                for where, labels in parts
             ],
             axis=-1,
         )
@@ -145,7 +133,10 @@ def means_of(
 
 
 def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resampled:
-    """Return the corpus BLEU of each system and resample, from its reports' counts: float64[2 order + 2, n] each."""
+    """Return the corpus BLEU of S systems, float64[S], resampled together.
+
+    `counts` has those of each system's n reports, float64[2 order + 2, n], see `corpus_bleu.names_of`.
+    """
     size, n = counts[0].shape
 
     def scored(means: Array) -> Array:
@@ -156,14 +147,9 @@ def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resample
 
 
 def crg_of_means(means: Array, labels: float) -> Array:
-    """Return CRG from mean counts; `kernels.crg.score` has the equation and the rule for a class without labels.
+    """Return CRG from the mean positive labels, false negatives and false positives of a report, float64[..., 3].
 
-    Parameters
-    ----------
-    means : float64[..., 3]
-        Mean positive labels, false negatives and false positives of a report.
-    labels : float
-        Number of labels per report.
+    A report has `labels` labels. `kernels.crg.score` has the equation and the rule for a class without labels.
     """
     positives, missed, invented = means[..., 0], means[..., 1], means[..., 2]
     negatives = labels - positives

@@ -26,7 +26,6 @@ from metric_oracle.tables.study import (
     RANDOM,
     compare_study,
     oracle_name,
-    run_study,
 )
 from metric_oracle.tables.study_folder import write_study
 from metric_oracle.tables.study_steps import STEPS
@@ -62,7 +61,7 @@ def systems(world, tmp_path_factory):
     steps, place = [], tmp_path_factory.mktemp("steps")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(place))
-        found = run_study(index, queries, models, progress=lambda *step: steps.append(step))
+        found = study.study(index, queries, models, progress=lambda *step: steps.append(step))
     done = [done for _, done, _ in steps]
     assert done == sorted(done)
     assert len(set(done)) > 20
@@ -92,7 +91,7 @@ def test_metrics_over_token_states_come_last(world):
     """Their steps take minutes at full size: all else can be read before."""
     index, queries, _, _ = world
     steps = {}
-    run_study(index, queries, metrics=("bertscore", "bleu"), progress=lambda name, *_: steps.setdefault(name))
+    study.study(index, queries, metrics=("bertscore", "bleu"), progress=lambda name, *_: steps.setdefault(name))
     of_bleu = ["bleu-2 oracle: search", "bleu-2 oracle", MOST_FREQUENT, IDENTITY, f"{RANDOM}: bleu-2"]
     of_bertscore = ["bertscore oracle: search", "bertscore oracle", RANDOM, f"{RANDOM}: bertscore"]
     assert list(steps) == [*of_bleu, *of_bertscore]
@@ -118,10 +117,10 @@ def test_test_reports_are_encoded_once(world, fake_encoder, monkeypatch):
     once = batches_of(lambda: api.retrieve(index, queries, "bertscore"))
     assert once > 1
     metrics = ("bertscore", "radcliq", "rouge-l")
-    assert batches_of(lambda: run_study(index, queries, metrics=metrics)) == once
+    assert batches_of(lambda: study.study(index, queries, metrics=metrics)) == once
     predictions = batches_of(lambda: api.retrieve(index, models["fair"].data, "bertscore"))
     given = {"fair": models["fair"]}
-    assert batches_of(lambda: run_study(index, queries, given, metrics=metrics)) == once + predictions
+    assert batches_of(lambda: study.study(index, queries, given, metrics=metrics)) == once + predictions
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -144,7 +143,7 @@ def test_a_set_of_shards_gives_the_study_of_its_index(world, tmp_path):
         index = api.build_index(paths["train"], tmp_path / f"I{rows}", metrics="bleu,rouge-l,cider-d", shard_rows=rows)
         queries = api.reports(paths["test"]).load()
         metrics = ["bleu-2", "rouge-l", "cider-d:corpus"]
-        found.append(run_study(index, queries, {"fair": api.reports(paths["fair"])}, metrics=metrics))
+        found.append(study.study(index, queries, {"fair": api.reports(paths["fair"])}, metrics=metrics))
     one, other = found
     assert list(one) == list(other)
     for name in one:
@@ -159,7 +158,7 @@ def test_chance_over_token_states_is_sampled(world, tmp_path, monkeypatch):
     index, queries, models, _ = world
     metrics = ("rouge-l", "bertscore", "radcliq")
     fair = {"fair": models["fair"]}
-    run = partial(run_study, index, queries, fair, metrics=metrics)
+    run = partial(study.study, index, queries, fair, metrics=metrics)
     exact = run()  # a sample would be too small
     assert "sampled" not in exact[RANDOM].signature["averaged"]
     monkeypatch.setattr(sampled, "STRATA", 8)
@@ -195,7 +194,7 @@ def test_a_composite_of_a_sampled_mean_has_the_error_of_its_term(world, monkeypa
     monkeypatch.setattr(study, "CHANCE_ERROR", 0.0015)
 
     def of_chance(*metrics):
-        return run_study(index, queries, metrics=metrics)[RANDOM].signature["averaged"]["sampled"]
+        return study.study(index, queries, metrics=metrics)[RANDOM].signature["averaged"]["sampled"]
 
     alone, entries = of_chance("bertscore"), of_chance("radgraph", "chexbert", "bertscore", "radcliq")
     term = get_metric("radcliq").terms["bertscore"]
@@ -215,7 +214,7 @@ def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
     index = api.build_index(
         api.reports(paths["train"], radgraph=tmp_path / "graphs.json"), tmp_path / "I", metrics=["radcliq:preprint"]
     )
-    found = run_study(index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"))
+    found = study.study(index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"))
     mean = api.expectation(index, queries, "radcliq:preprint").table["mean"]
     assert found[RANDOM].table["radcliq:preprint"].to_pylist() == mean.to_pylist()
 
@@ -224,7 +223,7 @@ def test_a_composite_of_means_is_done_at_the_end(world):
     """Of the means of its parts it is made without a step of its own."""
     index, queries, _, _ = world
     steps = []
-    found = run_study(
+    found = study.study(
         index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"), progress=lambda *s: steps.append(s)
     )
     assert steps[-1] == (RANDOM, steps[-1][2], steps[-1][2])
@@ -247,7 +246,7 @@ def test_files_of_a_study(systems, tmp_path):
 
 def fails(match, world, models, **options):
     with pytest.raises(InputError, match=match) as caught:
-        run_study(world[0], world[1], models, **options)
+        study.study(world[0], world[1], models, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -334,7 +333,7 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
     index = api.build_index(api.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
     match = r"^study: the index has no report that every metric can score\. Name fewer metrics with --metrics\.$"
     with pytest.raises(InputError, match=match):
-        run_study(index, queries, metrics=("radgraph", "chexbert"))
+        study.study(index, queries, metrics=("radgraph", "chexbert"))
 
 
 def test_command(world, oracle, tmp_path):
@@ -391,7 +390,7 @@ def test_command(world, oracle, tmp_path):
 def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
     index, queries, models, _ = world
     out = tmp_path / "study"
-    systems = run_study(index, queries, {"fair": models["fair"]}, metrics=("bleu", "radgraph"), out=out)
+    systems = study.study(index, queries, {"fair": models["fair"]}, metrics=("bleu", "radgraph"), out=out)
     assert not out.exists()
     write_study(systems, compare_study(systems), out)
     names = ["fair", "most-frequent", "identity", "random-expected"]
@@ -425,7 +424,7 @@ def test_finished_steps_are_not_made_again(world, tmp_path, monkeypatch):
 
     def run(models, metrics=("bleu", "rouge-l")):
         made.clear()
-        found = run_study(index, queries, models, metrics=metrics, out=out)
+        found = study.study(index, queries, models, metrics=metrics, out=out)
         return found, list(made)
 
     some = {name: models[name] for name in ("strong", "weak")}
@@ -457,9 +456,9 @@ def test_the_same_texts_under_other_ids_are_scored_again(world, tmp_path):
     found = []
     for of_file in (given.ids, ids):
         path = write(tmp_path / "fair.csv", zip(of_file, given.texts, strict=True))
-        made = run_study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"], out=tmp_path / "study")
+        made = study.study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"], out=tmp_path / "study")
         found.append(made["fair"].values("rouge-l"))
-    alone = run_study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"])["fair"].values("rouge-l")
+    alone = study.study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"])["fair"].values("rouge-l")
     assert found[0].tolist() != found[1].tolist() == alone.tolist()
 
 
@@ -491,7 +490,7 @@ def test_a_study_deletes_nothing_that_it_did_not_write(world, tmp_path, name):
         out = tmp_path / f"study-{kept}"
         folder = out.with_name(f"{out.name}.unfinished")
         if kept:
-            systems = run_study(index, queries, {"weak": models["weak"]}, metrics=("bleu",), out=out)
+            systems = study.study(index, queries, {"weak": models["weak"]}, metrics=("bleu",), out=out)
         else:
             folder.mkdir()
             (folder / ".lock").touch()
@@ -524,14 +523,14 @@ KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
 from metric_oracle import api
-from metric_oracle.tables.study import compare_study, run_study
+from metric_oracle.tables.study import compare_study, study
 from metric_oracle.tables.study_folder import write_study
 index, test, graphs, model, model_graphs, out, seconds = sys.argv[1:]
 opened, queries = api.open_index(index), api.reports(test, radgraph=graphs).load()
 if float(seconds):
     threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
 models = {"fair": api.reports(Path(model), radgraph=Path(model_graphs))}
-systems = run_study(opened, queries, models, metrics=("bleu", "radgraph"), out=Path(out))
+systems = study(opened, queries, models, metrics=("bleu", "radgraph"), out=Path(out))
 write_study(systems, compare_study(systems), Path(out))
 os._exit(0)
 """
@@ -566,10 +565,10 @@ def test_default_metrics_are_those_that_everything_allows(world):
     """The index holds CheXbert, BERTScore and all; what the tests or a model lack is not asked for."""
     index, queries, models, paths = world
     bare = api.reports(paths["test"]).load()
-    found = run_study(index, bare, {"fair": api.reports(paths["fair"])})
+    found = study.study(index, bare, {"fair": api.reports(paths["fair"])})
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "bertscore"]
     some = {"fair": api.reports(paths["fair"], radgraph=paths["fair_graphs"]), "weak": models["weak"]}
-    found = run_study(index, queries, some)
+    found = study.study(index, queries, some)
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "radgraph", "bertscore"]
 
 
@@ -585,14 +584,14 @@ def test_inner_and_order_and_labels(world, tmp_path):
     labels = {"chexbert_labels": paths["test_labels"]}
     models = {"short": api.reports(short, **labels), "lines": api.reports(lines, **labels, ids=paths["test"])}
     metrics = ("bleu", "chexbert:labels", "crg")
-    found = run_study(index, queries, models, metrics=metrics, inner=True)
+    found = study.study(index, queries, models, metrics=metrics, inner=True)
     assert found["short"].table["query_id"].to_pylist() == queries.ids[5:]
     assert found["short"].table["chexbert:labels"].to_pylist() == found[IDENTITY].table["chexbert:labels"].to_pylist()
     for name in ("chexbert:labels", "crg", "crg.tp"):
         assert found["lines"].table[name].to_pylist() == found["short"].table[name].to_pylist(), name
     match = r"^study: model 'short' has no prediction for 5 of 40 test reports"
     with pytest.raises(InputError, match=match):
-        run_study(index, queries, models, metrics=metrics)
+        study.study(index, queries, models, metrics=metrics)
 
 
 def test_an_index_may_stand_for_predictions(world, systems, tmp_path):
@@ -600,7 +599,7 @@ def test_an_index_may_stand_for_predictions(world, systems, tmp_path):
     built = api.build_index(
         api.reports(paths["fair"], radgraph=paths["fair_graphs"]), tmp_path / "fair", metrics=["bleu", "radgraph"]
     )
-    found = run_study(index, queries, {"fair": api.reports(built.folder)})
+    found = study.study(index, queries, {"fair": api.reports(built.folder)})
     assert found["fair"].metrics == ["bleu-2", "radgraph"]
     for metric in found["fair"].metrics:
         assert found["fair"].table[metric].to_pylist() == systems["fair"].table[metric].to_pylist()
@@ -617,7 +616,7 @@ def test_a_degenerate_cell_is_marked_and_the_table_goes_on(world, tmp_path):
         "same": api.reports(same, radgraph=tmp_path / "graphs.json"),
         "copy": api.reports(copy, radgraph=paths["test_graphs"]),
     }
-    table = compare_study(run_study(index, queries, models, metrics=("bleu", "rouge-l", "radgraph")))
+    table = compare_study(study.study(index, queries, models, metrics=("bleu", "rouge-l", "radgraph")))
     cell = table.cells["same", "radgraph"]
     assert (cell.mean, cell.interval.degenerate) == (0, True)
     assert table.cells["copy", "rouge-l"].interval.degenerate
@@ -643,7 +642,7 @@ def test_an_index_without_a_metric_of_a_study(world, tmp_path):
         r"index for one of bleu-2, .*\.$"
     )
     with pytest.raises(InputError, match=match):
-        run_study(index, world[1], {})
+        study.study(index, world[1], {})
 
 
 def test_a_model_file_that_cannot_be_read(tmp_path):
