@@ -13,6 +13,7 @@ from benchmarks.bench import Bench, why_not_cuda
 from benchmarks.data import CAPTIONS, CORPORA, HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError, lacking_in
 from benchmarks.workloads import FULL_SIZE, WORKLOADS, Workload
 from metric_oracle.bench.search import spread
+from metric_oracle.choices import Backend
 from metric_oracle.errors import BackendError
 
 
@@ -84,7 +85,7 @@ def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
         gate.check_states(bench.states.index, bench.states.queries, of_states)
         for metric in on_gpu & set(of_states):
             if why_not_cuda(metric, bench.states) is None:
-                both = ("cpu", "cuda")
+                both: tuple[Backend, ...] = ("cpu", "cuda")
                 # One answer: the plain scorer scores all that are listed, each in milliseconds.
                 gate.check(bench.states.index, bench.states.queries, [metric], n_queries=0, k=1, backends=both)
         _say("gate: passed")
@@ -93,7 +94,7 @@ def _gate(bench: Bench, chosen: Sequence[Workload], n_queries: int) -> None:
     _say(f"gate: {', '.join(metrics)} against the reference")
     for metric in metrics:
         usable = metric in on_gpu and why_not_cuda(metric, bench.data) is None
-        backends = ("cpu", "cuda") if usable else ("cpu",)
+        backends: tuple[Backend, ...] = ("cpu", "cuda") if usable else ("cpu",)
         # Half a minute a query is what the references of these take; the sample below has all of its queries.
         some = min(n_queries, 1) if metric in CAPTIONS else n_queries
         gate.check(bench.data.index, bench.data.queries, [metric], n_queries=some, k=5, backends=backends)

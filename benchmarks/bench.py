@@ -29,6 +29,7 @@ from benchmarks.floor import Ceilings, measure_ceilings
 from benchmarks.peers import PEERS, Score
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, recalls
 from metric_oracle.bench.search import Study, alone, run_alone, study, timed
+from metric_oracle.choices import Backend
 from metric_oracle.errors import BackendError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pool import n_threads
@@ -117,7 +118,7 @@ class Bench:
         return measure_ceilings(self.repetitions)
 
     @cache  # noqa: B019 - one instance, as long as the process
-    def process(self, metric: str, backend: str) -> dict[str, float]:
+    def process(self, metric: str, backend: Backend) -> dict[str, float]:
         """Run a whole oracle in a process of its own, once."""
         data = self.data_of(metric)
         reads = get_metric(metric).representations
@@ -128,7 +129,7 @@ class Bench:
             options["encoder"] = data.encoder
         return run_alone(data.index_folder, data.corpus / "test.csv", metric, backend, keep_empty=True, **options)
 
-    def studies(self, metric: str, backend: str) -> list[Study]:
+    def studies(self, metric: str, backend: Backend) -> list[Study]:
         """Return whole studies after one that warms up; those over token states are of the rounds."""
         if "bertscore" in get_metric(metric).representations:
             return self.rounds[metric, backend]

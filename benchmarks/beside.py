@@ -12,6 +12,7 @@ from benchmarks.data import Sample, SkippedError
 from benchmarks.peers import PEERS, SEARCHES, FaissFlat, recall_of
 from benchmarks.state_peers import need_gpu
 from metric_oracle.bench.search import columns_of, study, timed
+from metric_oracle.choices import Backend
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pool import n_threads
 
@@ -78,7 +79,7 @@ def faiss(on_gpu: bool, bench: Bench) -> Measurement:
     if difference > 1e-5:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
-    backend = "cuda" if on_gpu and why_not_cuda("chexbert", data) is None else "cpu"
+    backend: Backend = "cuda" if on_gpu and why_not_cuda("chexbert", data) is None else "cpu"
     columns = {"same": True, "largest_difference": difference}
     return _timed_beside(bench, "chexbert", ways, len(which) * len(rows), columns, backend)
 
@@ -107,7 +108,7 @@ def product_on_gpu(bench: Bench) -> Measurement:
     if difference > 1e-5:
         msg = f"its scores differ from ours by up to {difference:.3g}: not timed"
         raise SkippedError(msg)
-    backend = "cuda" if why_not_cuda("chexbert", data) is None else "cpu"
+    backend: Backend = "cuda" if why_not_cuda("chexbert", data) is None else "cpu"
     columns = {"same": True, "largest_difference": difference}
     ways = {"torch, float32 product on the GPU": search}
     return _timed_beside(bench, "chexbert", ways, len(which) * len(rows), columns, backend)
@@ -119,7 +120,7 @@ def states(name: str, bench: Bench) -> Measurement:
     side = bench.state_sides[name]
     if isinstance(side, SkippedError):
         raise side
-    backend = "cuda" if side.on_gpu and ("bertscore", "cuda") in bench.rounds else "cpu"
+    backend: Backend = "cuda" if side.on_gpu and ("bertscore", "cuda") in bench.rounds else "cpu"
     studies, data = bench.rounds["bertscore", backend], bench.states
     distinct = columns_of(studies, data.index, data.queries, "bertscore")["distinct_pairs"]
     ours = [s.search for s in studies]
@@ -132,7 +133,7 @@ def _timed_beside(
     ways: dict[str, Callable[[], Any]],
     n_pairs: int,
     columns: dict[str, Any],
-    backend: str = "cpu",
+    backend: Backend = "cpu",
 ) -> Measurement:
     """Time the ways of a peer and our search in turns, after a call of each; the peer's fastest way counts."""
     data = bench.data

@@ -6,6 +6,7 @@ import numpy as np
 
 import metric_oracle as mo
 from metric_oracle.bench.search import check_answers
+from metric_oracle.choices import Backend
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.metrics import get_metric
@@ -21,7 +22,13 @@ class GateError(Exception):
 
 
 def check(
-    index: Index, queries: Inputs, metrics: Sequence[str], *, n_queries: int, k: int, backends: Sequence[str] = ("cpu",)
+    index: Index,
+    queries: Inputs,
+    metrics: Sequence[str],
+    *,
+    n_queries: int,
+    k: int,
+    backends: Sequence[Backend] = ("cpu",),
 ) -> None:
     """Compare ids, scores, ties and order with the reference backend, and of backends with one another.
 

@@ -11,8 +11,15 @@ import metric_oracle as mo
 from benchmarks.data import Data
 from metric_oracle import api
 from metric_oracle.bench.search import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
+from metric_oracle.choices import Baseline
 
-_FILES = (("bleu", None), ("rouge-l", None), ("radgraph", None), ("bleu", "random"), ("bleu", "most-frequent"))
+_FILES: tuple[tuple[str, Baseline | None], ...] = (
+    ("bleu", None),
+    ("rouge-l", None),
+    ("radgraph", None),
+    ("bleu", "random"),
+    ("bleu", "most-frequent"),
+)
 _PORT, _TOKEN = 8123, "t" * 43
 _HOME = f"http://127.0.0.1:{_PORT}"
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import ROOT
+from metric_oracle.choices import Section
 from metric_oracle.corpora.reports import read_reports
 
 SOURCE = ROOT.parent / "shared/data/iu_xray"
 # The customary section of this collection; its impressions have eight words, half of them the same.
-SECTION, SPLITS = "findings", {"train": "train+val", "test": "test"}
+SECTION: Section = "findings"
+SPLITS = {"train": "train+val", "test": "test"}
 EXCHANGED = 0.5  # sentences of a recombined report that come from others
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 

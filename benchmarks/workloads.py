@@ -38,6 +38,7 @@ from benchmarks.pages import case_pages, first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
 from metric_oracle.bench.search import columns_of, repeated, single_studies, timed
+from metric_oracle.choices import Backend
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.tables.systems import RANDOM
@@ -80,7 +81,7 @@ class Workload:
 # ---- oracles ---------------------------------------------------------------------------------------------------------
 
 
-def _need(metric: str, bench: Bench, backend: str = "cpu") -> None:
+def _need(metric: str, bench: Bench, backend: Backend = "cpu") -> None:
     """Raise SkippedError where a metric cannot be searched."""
     if metric in OF_STATES:
         need_states(metric)
@@ -91,7 +92,7 @@ def _need(metric: str, bench: Bench, backend: str = "cpu") -> None:
         raise SkippedError(reason)
 
 
-def _oracle(metric: str, backend: str, bench: Bench) -> Measurement:
+def _oracle(metric: str, backend: Backend, bench: Bench) -> Measurement:
     """Time retrieve() from reports in memory to the table; what is paid once comes from a process of its own.
 
     The floor's ceilings are those of the processor; for captioning none was counted.

@@ -6,7 +6,8 @@ from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from metric_oracle.errors import ArgumentError, InputError, option
 from metric_oracle.typed import is_possible_path, is_text
@@ -57,6 +58,28 @@ def check_one_of(
     if value not in names:
         listed = f"{'one of ' * (len(names) > 1)}{', '.join(names) or 'none'}"
         raise InputError(argument, f"must be {listed}{note}", shown or repr(value), step)
+
+
+def check_declared(argument: str, value: Any, annotation: Any) -> None:
+    """Raise InputError unless a value of an annotated type is within its bounds and among its choices.
+
+    Choices are a `Literal`. Bounds, a unit and the next step of the message, a text, are metadata of an `Annotated`.
+    """
+    inner, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    step = next((item for item in metadata if isinstance(item, str)), "Choose one.")
+    if value is None:
+        return
+    if get_origin(inner) in (Union, UnionType):
+        for part in get_args(inner):
+            check_declared(argument, value, part)
+    elif get_origin(inner) is Literal:
+        check_one_of(argument, value, get_args(inner), step)
+    elif inner in (int, float) and metadata:
+        names = ("ge", "gt", "le", "lt", "unit")
+        bounds: dict[str, Any] = {
+            name: getattr(item, name) for item in metadata for name in names if hasattr(item, name)
+        }
+        check_in_range(argument, value, kind=inner, step=step, **bounds)
 
 
 def check_given(argument: str, value: _Value | None, where: str, step: str, *, got: str = "None") -> _Value:

@@ -1,22 +1,55 @@
-"""Values that an argument or option may have. Nothing is imported here, so that the command line shows help at once."""
+"""Values that an argument or option may have, declared once.
 
-BACKENDS = ("auto", "cpu", "cuda", "reference")
-DEVICES = ("cpu", "cuda")
-RUNNERS = ("ray",)
-STATES = ("float32", "float16")  # how token states are stored
-UNCERTAIN = ("positive", "negative", "blank")  # how uncertain labels are counted
-SECTIONS = ("impression", "findings", "findings+impression")
-PROFILES = ("yu2023", "mit")  # rules that cut the sections out of MIMIC-CXR files
+Public signatures, the fields of public options and the options of the command line are annotated with the types; both
+doors check them by `arguments.check_declared`. In an annotation, a text after a bound is the next step of its message.
+"""
+
+from typing import Annotated, Literal, get_args
+
+from annotated_types import Ge, Gt, Interval, Unit
+
+Backend = Literal["auto", "cpu", "cuda", "reference"]
+Device = Literal["cpu", "cuda"]
+Runner = Annotated[Literal["ray"], "Leave it out to work in this process."]
+States = Literal["float32", "float16"]  # how token states are stored
+Section = Literal["impression", "findings", "findings+impression"]
+Profile = Literal["yu2023", "mit"]  # rules that cut the sections out of MIMIC-CXR files
+Method = Literal["bca", "percentile", "legacy-yu2023"]  # of an interval
+Uncertain = Literal["positive", "negative", "blank"]  # how uncertain labels are counted
+Baseline = Literal["random", "most-frequent", "identity", "nearest"]
+Identical = Literal["once", "show"]  # equal candidates of a survey
+Order = Literal["shared", "per-rater"]
+Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "trec"]  # of pairs to train on
+Strategy = Literal["top", "random"]  # which candidates of a list are kept
+BACKENDS, DEVICES, STATES = map(get_args, (Backend, Device, States))
+RUNNERS = get_args(get_args(Runner)[0])
+SECTIONS, PROFILES, INTERVALS = map(get_args, (Section, Profile, Method))
+IDENTICAL, ORDERS, SHAPES, STRATEGIES = map(get_args, (Identical, Order, Shape, Strategy))
+UNCERTAIN = get_args(Uncertain)
 LEGACY = "legacy-yu2023"
-INTERVALS = ("bca", "percentile", LEGACY)
-IDENTICAL = ("once", "show")  # equal candidates of a survey
-ORDERS = ("shared", "per-rater")
-SHAPES = ("triplet", "n-tuple", "labeled-pair", "labeled-list", "trec")  # of pairs to train on
 RESTRICTIONS = ("exclude", "min_score", "where")  # options that leave rows out of lists
-STRATEGIES = ("top", "random")  # which candidates of a list are kept
 # Endings of files of results, of tables and of figures.
 RESULTS = (".parquet", ".csv", ".jsonl")
 TABLES = (".md", ".tex", ".csv", ".parquet", ".jsonl")
 FIGURES = (".png", ".svg", ".pdf")
 # Numbers of resamples: with fewer, the ends of a 95 % interval are two or three draws; more take hours and no one sees.
 FEWEST, MOST = 100, 1_000_000
+
+Positive = Annotated[int, Ge(1)]
+Count = Annotated[int, Ge(0)]
+Seed = Count
+Threads = Annotated[int, Ge(1), "Leave it out to use all cores."]
+Memory = Annotated[float, Gt(0), Unit("GB"), "Choose one, or leave it out."]
+Gpus = Annotated[float, Ge(0)]
+MinScore = Annotated[float, "Give a score of the metric."]
+MaxScore = Annotated[float, "Choose another."]
+Margin = Annotated[float, Ge(0), "Choose another."]
+Draws = Annotated[int, Interval(ge=1, le=10_000)]
+Recall = Annotated[float, Interval(gt=0, lt=1), "Choose one, such as 0.95."]
+LearningRate = Annotated[float, Interval(gt=0, lt=1)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+Rate = Annotated[float, Interval(gt=0, lt=1), "Yu et al. take 0.01."]
+Level = Annotated[float, Interval(gt=0, lt=1), "The usual one is 0.95."]
+Bins = Annotated[int, Interval(ge=2, le=1024)]
+Resamples = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 10000."]
+ResamplesOfRaters = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 1000."]

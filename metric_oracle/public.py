@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.arguments import check_in_range, check_path
+from metric_oracle.arguments import check_declared, check_path
 from metric_oracle.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -93,7 +93,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function, or of a method without `self` or `cls`, with its annotations as types."""
     signature = inspect.signature(function)
     hints = (
-        typing.get_type_hints(function)
+        typing.get_type_hints(function, include_extras=True)
         if any(isinstance(p.annotation, str) for p in signature.parameters.values())
         else {}
     )
@@ -107,7 +107,8 @@ def _check(
 ) -> None:
     """Raise ArgumentError unless a call of `name` fits the function's signature: names, positions, types of arguments.
 
-    Raise InputError for a seed below 0, and for a text in the place of a path. `homes` is that of `public`.
+    Raise InputError for a value out of its declared range or choices, and for a text in the place of a path. `homes` is
+    that of `public`.
     """
     known, signature = _known(function), _signature(function)
     takes_any = any(p.kind is p.VAR_KEYWORD and p.name not in known for p in signature.parameters.values())
@@ -129,15 +130,16 @@ def _check(
         values, kinds, other = {argument: value}, known, Any
         if signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD:
             values, other = value, signature.parameters[argument].annotation
-        elif argument == "options" and is_dataclass(value) and not isinstance(value, type):
-            kinds = {f"options.{field}": kind for field, kind in typing.get_type_hints(type(value)).items()}
+        elif argument in ("options", "selection") and is_dataclass(value) and not isinstance(value, type):
+            fields = typing.get_type_hints(type(value), include_extras=True)
+            kinds = {f"{argument}.{field}": kind for field, kind in fields.items()}
             values = {key: getattr(value, key.partition(".")[2]) for key in kinds}
         checked |= {key: (content, kinds.get(key, other)) for key, content in values.items()}
     for key, (content, kind) in checked.items():
         if not _fits(content, kind):
             raise ArgumentError(key, f"must be {_named(kind)}", _shown(content), step)
-        if key.rpartition(".")[2] == "seed" and content is not None:
-            check_in_range(key, content, ge=0)
+    for key, (content, kind) in checked.items():
+        check_declared(key.rpartition(".")[2], content, kind)
     for key, (content, kind) in checked.items():
         is_new = key == "out" or name.rpartition(".")[2].startswith(("write", "plot"))
         for path in _paths(content, kind):
@@ -175,14 +177,11 @@ def _paths(value: Any, annotation: Any) -> Iterator[str]:
 
 @cache
 def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the annotation of each argument of a function, including those that its ``**`` parameter accepts."""
+    """Return the annotation of each argument of a function, without that of its ``**`` parameter."""
     annotations: dict[str, Any] = {}
     for name, parameter in _signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             annotations[name] = parameter.annotation
-        elif typing.get_origin(parameter.annotation) is typing.Unpack:
-            keywords = typing.get_type_hints(typing.get_args(parameter.annotation)[0])
-            annotations |= {key: annotation | None for key, annotation in keywords.items()}
     return annotations
 
 
@@ -206,6 +205,8 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is Any or annotation is inspect.Parameter.empty:
         return True
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _fits(value, inner[0])
     if origin in (types.UnionType, typing.Union):
         return any(_fits(value, alternative) for alternative in inner)
     if annotation is None or annotation is type(None):
@@ -221,8 +222,8 @@ def _fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, Mapping) and all(
             _fits(key, inner[0]) and _fits(content, inner[1]) for key, content in value.items()
         )
-    if origin is typing.Literal:
-        return value in inner
+    if origin is typing.Literal:  # which text it is, `check_declared` looks at
+        return isinstance(value, type(inner[0]))
     wider = {int: Integral, float: Real, Path: PathLike}.get(annotation, origin or annotation)
     return (
         not isinstance(wider, type)
@@ -247,6 +248,8 @@ def _takes(function: Callable[..., Any], kinds: Any) -> bool:
 def _named(annotation: Any) -> str:
     """Return how a message describes an annotated type, such as "a list of strings or None"."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _named(inner[0])
     if origin in (types.UnionType, typing.Union):
         names = [_named(alternative) for alternative in inner if not (alternative is str and Path in inner)]
         names = list(dict.fromkeys(names))
@@ -264,7 +267,7 @@ def _named(annotation: Any) -> str:
     if origin in (Mapping, dict):
         return f"a dict from {_named(inner[0])} to {_named(inner[1])}"
     if origin is typing.Literal:
-        return f"one of {', '.join(map(str, inner))}"
+        return _named(type(inner[0]))
     annotation = origin or annotation
     return _NAMES.get(annotation) or _with_article(annotation.__name__.replace("ndarray", "array"))
 

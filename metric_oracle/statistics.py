@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.arguments import check_in_range
-from metric_oracle.choices import FEWEST, INTERVALS, LEGACY, MOST
-from metric_oracle.errors import InputError, option
+from metric_oracle import choices
+from metric_oracle.arguments import check_left_out
+from metric_oracle.choices import LEGACY
+from metric_oracle.errors import InputError
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -119,24 +120,16 @@ def checked_values(values: Sequence[float] | np.ndarray) -> Array:
     return array
 
 
-def checked_resamples(resamples: int | None, default: int = RESAMPLES) -> int:
-    """Return the number of resamples, `default` if it is None; raise InputError unless it is in range."""
-    if resamples is None:
-        return default
-    return int(check_in_range("resamples", resamples, ge=FEWEST, le=MOST, step=f"The default is {default}."))
+def n_resamples(resamples: int | None) -> int:
+    """Return the number of resamples, 10,000 if it is None."""
+    return RESAMPLES if resamples is None else int(resamples)
 
 
 def check_method(method: str, resamples: int | None) -> None:
-    """Raise InputError unless the method of an interval exists and allows this number of resamples, None by default."""
-    if method not in INTERVALS:
-        raise InputError("method", f"must be one of {', '.join(INTERVALS)}", repr(method), "Choose one of these.")
-    if method == LEGACY and resamples is not None:
-        raise InputError(
-            "resamples",
-            f"must be left out with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}",
-            resamples,
-            f"Leave out {option('resamples')}.",
-        )
+    """Raise InputError unless the method allows this number of resamples."""
+    if method == LEGACY:
+        where = f"with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}"
+        check_left_out({"resamples": resamples}, where, got=f"{resamples}")
 
 
 def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
@@ -161,10 +154,10 @@ def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
 
 def interval(
     values: Sequence[float] | np.ndarray,
-    method: str = "bca",
-    level: float = LEVEL,
-    resamples: int | None = None,
-    seed: int = 0,
+    method: choices.Method = "bca",
+    level: choices.Level = LEVEL,
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
 ) -> Interval:
     """Return a confidence interval of the mean over studies.
 
@@ -211,12 +204,9 @@ def intervals(
 ) -> list[Interval]:
     """Return the `interval` of each of m columns of the same studies, float64[m, n], from the same draws."""
     check_method(method, resamples)
-    if not 0 < level < 1:
-        raise InputError("level", "must be between 0 and 1", level, "The usual one is 0.95.")
-    n_resamples = checked_resamples(resamples)
     differ = difference(columns.max(axis=1), columns.min(axis=1)) > 0
     if method != LEGACY:
-        means = resample_means(columns[differ], n_resamples, seed)
+        means = resample_means(columns[differ], n_resamples(resamples), seed)
     results = []
     for column, is_varied, place in zip(columns, differ, np.cumsum(differ) - 1, strict=True):
         low, high = float(column.min()), float(column.max())

@@ -120,8 +120,8 @@ def broken_rules(source: str, path: Path) -> list[str]:
             libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name in DEVICE_FILES else set())
             if part == "kernels" and top not in libraries and top not in sys.stdlib_module_names:
                 found.append(f"{place}: kernels import NumPy, Numba and its LLVM only")
-            if part in LEAVES and top not in sys.stdlib_module_names:
-                found.append(f"{place}: a leaf imports the standard library only")
+            if part in LEAVES and top not in {"annotated_types", *sys.stdlib_module_names}:
+                found.append(f"{place}: a leaf imports the standard library and annotated-types only")
         elif part not in ALLOWED:
             found.append(f"{place}: {part!r} has no place in the house")
         elif rest and rest[0] != part and rest[0] not in ALLOWED[part]:

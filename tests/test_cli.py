@@ -504,23 +504,23 @@ def test_table_shows_the_first_queries_only():
         ),
         (
             ["retrieve", "I", "q.csv", "-k", "0"],
-            r"oracle retrieve: --top-k must be an integer of at least 1; got 0\. Ch",
+            r"retrieve: -k must be an int of at least 1; got 0\. Ch",
         ),
         (
             ["retrieve", "I", "q.csv", "--threads", "0"],
-            r"oracle retrieve: --threads must be an integer of at least 1; g",
+            r"retrieve: --threads must be an int of at least 1; g",
         ),
         (
             ["verify", "I", "r.csv", "q.csv", "--sample", "-1"],
-            r"oracle verify: --sample must be an integer of at least 0",
+            r"verify: --sample must be an int of at least 0",
         ),
         (
             ["verify", "I", "r.csv", "q.csv", "--seed", "-1"],
-            r"oracle verify: --seed must be an integer of at least 0; got",
+            r"verify: --seed must be an int of at least 0; got",
         ),
-        (["demo", "--seed", "-1"], r"oracle demo: --seed must be an integer of at least 0; got -1\. Choose one\.$"),
-        (["synth", "x", "--reports", "0"], r"oracle synth: --reports must be an integer of at least 1; got 0\."),
-        (["demo", "--tests", "0"], r"oracle demo: --tests must be an integer of at least 1; got 0\."),
+        (["demo", "--seed", "-1"], r"demo: --seed must be an int of at least 0; got -1\. Choose one\.$"),
+        (["synth", "x", "--reports", "0"], r"synth: --reports must be an int of at least 1; got 0\."),
+        (["demo", "--tests", "0"], r"demo: --tests must be an int of at least 1; got 0\."),
         (["baseline"], None),
     ],
 )

@@ -4,7 +4,7 @@ import inspect
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,8 @@ def needed(function):
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
             interval = mo.interval([0.0, 1.0, 1.0])
             values = ("x", [], {}, 1, True, ("x", "y"), np.zeros(1), Path("x"), pa.table({}), interval)
-            fitting = [value for value in values if public._fits(value, p.annotation)]
+            chosen = get_args(p.annotation) if get_origin(p.annotation) is Literal else ()
+            fitting = [value for value in (*chosen, *values) if public._fits(value, p.annotation)]
             found[name] = fitting[0] if fitting else object.__new__(p.annotation)
     return found
 

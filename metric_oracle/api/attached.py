@@ -6,11 +6,12 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metric_oracle import choices
 from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
-from metric_oracle.arguments import check_left_out
+from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
-from metric_oracle.corpora.reports import Reports, check_profile, check_section, column_names, table_of
+from metric_oracle.corpora.reports import Reports, column_names, table_of
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
 from metric_oracle.corpora.tables import shown_names, together
@@ -289,18 +290,18 @@ def attached(data: Any) -> AttachedReports:
 def reports(
     data: Given,
     *,
-    section: str | None = None,
+    section: choices.Section | None = None,
     split: str | None = None,
     split_file: str | Path | None = None,
     id_column: str | None = None,
     text_column: str | None = None,
-    profile: str | None = None,
+    profile: choices.Profile | None = None,
     keep_empty: bool = False,
     encoding: str | None = None,
     separator: str | None = None,
     ids: str | Path | None = None,
     metadata: str | Path | None = None,
-    seed: int | None = None,
+    seed: choices.Seed | None = None,
     after_impression: bool = False,
     radgraph: Any = None,
     chexbert: Any = None,
@@ -315,7 +316,7 @@ def reports(
     uncertain: str | None = None,
     encoder: str | Path | None = None,
     layer: int | None = None,
-    states: str | None = None,
+    states: choices.States | None = None,
     bf16: bool = False,
     rescale_table: str | Path | None = None,
     radgraph_encoder: str | Path | None = None,
@@ -429,16 +430,12 @@ def reports(
     own = {name: value for name, value in locals().items() if value is not None and value is not False}
     if isinstance(data, AttachedReports | Inputs):
         check_left_out(own, "for reports that have their sources", allowed=("data",))
-    if section is not None:
-        check_section(section)
-    if profile is not None:
-        check_profile(profile)
     lacking = [name for name in ENCODING if name in own]
-    if lacking and encoder is None:
-        raise InputError(
+    if lacking:
+        check_given(
             "encoder",
-            f"must be given with {', '.join(map(option, lacking))}",
-            "None",
+            encoder,
+            f"with {', '.join(map(option, lacking))}",
             f"Add {option('encoder', 'NAME')} or a folder.",
         )
     return AttachedReports(

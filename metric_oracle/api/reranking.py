@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from metric_oracle import choices
 from metric_oracle.api.given import Given
 from metric_oracle.api.scoring import open_crepe
 from metric_oracle.api.searching import chosen, loaded
@@ -27,9 +28,9 @@ def rerank(
     *,
     pool: str = f"radcliq:{_rerank.SIZE}",
     k: int | None = None,
-    audit: int = 0,
-    recall: float | None = None,
-    seed: int = 0,
+    audit: choices.Count = 0,
+    recall: choices.Recall | None = None,
+    seed: choices.Seed = 0,
     options: SearchOptions | None = None,
     progress: Progress | None = None,
 ) -> Results:

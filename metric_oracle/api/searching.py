@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from metric_oracle import choices
 from metric_oracle.api.attached import attached, with_prepared
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless
-from metric_oracle.arguments import check_in_range
+from metric_oracle.arguments import check_given
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results, read_results
@@ -33,11 +34,11 @@ def build_index(
     *,
     metrics: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-    shard_rows: int | None = None,
-    max_memory: float | None = None,
-    runner: str | None = None,
+    shard_rows: choices.Positive | None = None,
+    max_memory: choices.Memory | None = None,
+    runner: choices.Runner | None = None,
     address: str | None = None,
-    num_gpus: float | None = None,
+    num_gpus: choices.Gpus | None = None,
     progress: Progress | None = None,
 ) -> Index:
     """Build an index of a corpus of reports, or prepare test reports or predictions.
@@ -92,15 +93,9 @@ def build_index(
     names, columns = names_of(metrics), check_kept(keep)
     for name in names or ():
         get_metric(name)
-    if max_memory is not None and not given.encoding:
-        raise InputError(
-            "encoder",
-            f"must be given with {option('max_memory')}",
-            "None",
-            f"Add {option('encoder', 'NAME')} or a folder.",
-        )
-    if shard_rows is not None:
-        check_in_range("shard_rows", shard_rows, ge=1)
+    if max_memory is not None:
+        step = f"Add {option('encoder', 'NAME')} or a folder."
+        check_given("encoder", given.encoding or None, f"with {option('max_memory')}", step)
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None and may_stream(given.data, given.reading):
         of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}
@@ -171,8 +166,8 @@ def retrieve(
     metric: str,
     *,
     k: int | None = None,
-    backend: str | None = None,
-    threads: int | None = None,
+    backend: choices.Backend | None = None,
+    threads: choices.Threads | None = None,
     text: bool | None = None,
     options: SearchOptions | None = None,
     progress: Progress | None = None,
@@ -261,11 +256,11 @@ def merge(parts: Sequence[str | Path]) -> Results:
 def baseline(
     index: str | Path | Index,
     queries: Given,
-    kind: str,
+    kind: choices.Baseline,
     metric: str,
     *,
-    draws: int | None = None,
-    seed: int | None = None,
+    draws: choices.Draws | None = None,
+    seed: choices.Seed | None = None,
     corpus_vectors: Any = None,
     query_vectors: Any = None,
     text: bool | None = None,
@@ -335,7 +330,7 @@ def expectation(
     metric: str,
     *,
     quantiles: Sequence[float] = QUANTILES,
-    bins: int = BINS_OF_STUDY,
+    bins: choices.Bins = BINS_OF_STUDY,
     options: SearchOptions | None = None,
     progress: Progress | None = None,
 ) -> Expectation:
@@ -388,8 +383,8 @@ def verify(
     results: str | Path | Results,
     queries: Given,
     *,
-    sample: int = 20,
-    seed: int = 0,
+    sample: choices.Count = 20,
+    seed: choices.Seed = 0,
     corpus_vectors: Any = None,
     query_vectors: Any = None,
     progress: Progress | None = None,

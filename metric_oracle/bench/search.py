@@ -21,7 +21,7 @@ import numpy as np
 
 from metric_oracle import api
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
-from metric_oracle.choices import DEVICES
+from metric_oracle.choices import DEVICES, Backend
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric, shown_in
@@ -78,7 +78,7 @@ def check_answers(
     index: Index,
     queries: Inputs,
     metric: str,
-    backends: Sequence[str] = ("cpu",),
+    backends: Sequence[Backend] = ("cpu",),
     *,
     k: int = _ANSWERS,
     sample: int = _SAMPLE,
@@ -117,7 +117,7 @@ class Study(NamedTuple):
         return self.total - self.encode
 
 
-def study(index: Index, queries: Inputs, metric: str, backend: str = "cpu") -> Study:
+def study(index: Index, queries: Inputs, metric: str, backend: Backend = "cpu") -> Study:
     """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
     plan = api.plan(index, metric, api.SearchOptions(backend=backend))
@@ -154,7 +154,9 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
     }
 
 
-def single_studies(index: Index, queries: Inputs, metric: str, backend: str = "cpu", n: int = SINGLES) -> list[Study]:
+def single_studies(
+    index: Index, queries: Inputs, metric: str, backend: Backend = "cpu", n: int = SINGLES
+) -> list[Study]:
     """Time searches for at most n single queries with distinct texts, after some for warm-up."""
     return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
@@ -180,7 +182,7 @@ def alone(queries: Inputs, i: int) -> Inputs:
 
 
 def run_alone(
-    index: str | Path, queries: str | Path, metric: str, backend: str = "cpu", **loading: Any
+    index: str | Path, queries: str | Path, metric: str, backend: Backend = "cpu", **loading: Any
 ) -> dict[str, float]:
     """Run a whole search in a process of its own, and return its one-off costs in seconds and its peak memory in GB.
 
@@ -259,7 +261,7 @@ class _Part:
     loading: dict[str, Any]  # arguments of `reports` with which they are read
     metrics: list[str]  # names of those to time
 
-    def measured(self, metric: str, backend: str, repetitions: int, step: Progress) -> Row:
+    def measured(self, metric: str, backend: Backend, repetitions: int, step: Progress) -> Row:
         """Return the result row of one metric and backend: times, rates and memory."""
         step(f"timing {metric} on {backend}", None, None)
         api.retrieve(self.index, self.queries, metric, backend=backend)
@@ -286,7 +288,7 @@ def run_bench(
     queries: str | Path | None = None,
     *,
     metrics: Sequence[str] | None = None,
-    backends: Sequence[str] = DEVICES,
+    backends: Sequence[Backend] = DEVICES,
     reports: int | None = None,
     tests: int | None = None,
     repetitions: int = 5,
@@ -315,7 +317,7 @@ def run_bench(
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
             parts, rows = _synthetic(Path(scratch), records, size, step)
-        planned: list[tuple[_Part, str, str]] = []
+        planned: list[tuple[_Part, str, Backend]] = []
         problem: Exception | None = None
         for part, metric in [(one, name) for one in parts for name in one.metrics]:
             usable = []
@@ -344,7 +346,7 @@ def run_bench(
 def _check(
     index: str | Path | None,
     queries: str | Path | None,
-    backends: Sequence[str],
+    backends: Sequence[Backend],
     sizes: dict[str, int | None],
     repetitions: int,
     loading: dict[str, Any],
@@ -355,7 +357,7 @@ def _check(
         raise InputError("index and queries", "must be given together", got, "Add the other, or leave both out.")
     unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
-        check_one_of("backends", None, DEVICES, "Choose one of these.", shown=", ".join(unknown) or "none")
+        check_one_of("backends", None, DEVICES, shown=", ".join(unknown) or "none")
     for name, value in {**sizes, "repetitions": repetitions}.items():
         if value is not None:
             check_in_range(name, value, ge=1)

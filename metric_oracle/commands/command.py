@@ -1,18 +1,20 @@
 """The decorator that turns a function into a command, and helpers to read the values of options."""
 
+import functools
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from metric_oracle.arguments import check_path
+from metric_oracle.arguments import check_declared, check_path
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
-from metric_oracle.commands.options import OneOf
 from metric_oracle.commands.output import Destination, be_quiet
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
@@ -44,7 +46,7 @@ def command(
 
         def run(**given: Any) -> Any:
             given = {name: _without_dots(value) for name, value in given.items()}
-            _check_paths(parameters, given)
+            _check_values(parameters, given)
             of_output = {p.name: given.pop(p.name) for p in added}
             be_quiet(of_output["quiet"])
             inputs = [*_inputs(given)]
@@ -57,7 +59,8 @@ def command(
             }
             return body(**passed, **({"to": destination} if "to" in declared else {}))
 
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        typed = [p.replace(annotation=_without_bounds(p.annotation)) for p in parameters]
+        run.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
         run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
         lines = [line.strip() for example in examples for line in example.split("\n")]
         app.command(name, cls=Command, epilog="\n".join(lines).replace("[", r"\["))(run)  # brackets escaped for Rich
@@ -84,9 +87,7 @@ def _added(endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out
         kinds.append(("format", options.print_format(formats), None))
     kinds.append(("quiet", options.Quiet, False))
     keyword = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(name, keyword, annotation=_resolved(kind), default=default) for name, kind, default in kinds
-    ]
+    return [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, kind, default in kinds]
 
 
 def _panel(parameter: inspect.Parameter) -> int:
@@ -109,20 +110,16 @@ def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
         if _is_group(p):
             yield from _flat(inspect.signature(p.annotation).parameters.values())
         else:
-            yield p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_resolved(p.annotation))
+            yield p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def _resolved(annotation: Any) -> Any:
-    """Return an annotation in which a `OneOf` is replaced by a Literal type, from which Typer derives its check."""
-    if get_origin(annotation) is not Annotated:
-        return annotation
+def _without_bounds(annotation: Any) -> Any:
+    """Return the annotation of an option without the bounds of types in a union, which Typer does not understand."""
     kind, *metadata = get_args(annotation)
-    choices = [item for item in metadata if isinstance(item, OneOf)]
-    if not choices:
-        return annotation
-    literal = Literal[choices[0].values]  # type: ignore[valid-type]
-    resolved = literal | None if type(None) in get_args(kind) else literal
-    return Annotated[(resolved, *(item for item in metadata if item is not choices[0]))]
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        bare = [get_args(part)[0] if get_origin(part) is Annotated else part for part in get_args(kind)]
+        kind = functools.reduce(operator.or_, bare)
+    return Annotated[(kind, *metadata)]
 
 
 def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
@@ -145,10 +142,11 @@ def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
                     yield str(item).partition("=")[2] or None
 
 
-def _check_paths(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise InputError if a text was typed in the place of a file or folder."""
+def _check_values(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise InputError for a value out of its declared range, or for a text in the place of a file or folder."""
     for p in parameters:
         values = given.get(p.name)
+        check_declared(p.name, values, p.annotation)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path):
                 check_path(p.name, str(value), is_new=p.name in OUTPUTS)

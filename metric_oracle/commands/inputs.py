@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from metric_oracle import choices
+from metric_oracle.arguments import check_declared
 from metric_oracle.commands.command import given, named, used
 from metric_oracle.commands.options import (
     CrepeFiles,
@@ -154,6 +156,8 @@ def written_by(
                     f"Add its file{', or choose one of ' * bool(options)}{', '.join(options)}.",
                 )
         for name, value in [*((name, value) for name in options for value in of_all), *pairs]:
+            if setting == "section":
+                check_declared(argument, value, choices.Section)
             options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)
     return {
         name: api.reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from metric_oracle import choices
 from metric_oracle.choices import (
     BACKENDS,
     DEVICES,
@@ -31,20 +32,12 @@ from metric_oracle.choices import (
     STRATEGIES,
     UNCERTAIN,
 )
-from metric_oracle.errors import InputError, called
 from metric_oracle.metrics import ALIASES, ATTACHED, COMPOSITE, METRICS, shown_in
 
 SEARCH, FILES, BERTSCORE = "Metric and search", "Files and models", "BERTScore"
 READING, PREDICTED, ROWS, OUTPUT = "How to read the reports", "The predictions", "Rows, intervals and tests", "Options"
 PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)  # in this order in the help
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Annotation of an option that accepts one of a few values."""
-
-    values: tuple[str, ...]
 
 
 def _argument(metavar: str, text: str) -> Any:
@@ -63,14 +56,8 @@ def _file(name: str, panel: str, text: str, metavar: str = "FILE") -> Any:
     return _word(name, panel, text, metavar)
 
 
-def _number(*names: str, panel: str = SEARCH, least: int = 1, text: str) -> Any:
-    def check(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> int | None:
-        if value is not None and value < least and not context.resilient_parsing:
-            with called(context.command_path):
-                raise InputError(parameter.opts[-1], f"must be an integer of at least {least}", value, "Choose one.")
-        return value
-
-    return _option(*names, panel=panel, help=text, metavar="N", callback=check)
+def _number(*names: str, panel: str = SEARCH, text: str) -> Any:
+    return _option(*names, panel=panel, help=text, metavar="N")
 
 
 def listed(values: Sequence[str]) -> str:
@@ -237,7 +224,7 @@ Negatives = Annotated[
     ),
 ]
 Shape = Annotated[
-    str,
+    choices.Shape,
     _choice(
         "--shape",
         SHAPES,
@@ -246,7 +233,6 @@ Shape = Annotated[
         "negatives. labeled-pair: anchor, candidate and label, 1 or 0. labeled-list: anchor, a list of candidates and "
         "a list of labels. trec: relevance judgements by ids. trec writes .txt or .qrels, the others .parquet.",
     ),
-    OneOf(SHAPES),
 ]
 
 
@@ -286,13 +272,13 @@ MetricsOfSum = Annotated[
 ]
 BLEU: Any = ("bleu",)  # the default metric
 _TOP_K = ("-k", "--top-k")
-TopK = Annotated[int, _number(*_TOP_K, text="Number of best reports to return for each test report.")]
-NCandidates = Annotated[int, _number(*_TOP_K, text="Number of candidates to keep for each report.")]
+TopK = Annotated[choices.Positive, _number(*_TOP_K, text="Number of best reports to return for each test report.")]
+NCandidates = Annotated[choices.Positive, _number(*_TOP_K, text="Number of candidates to keep for each report.")]
 Text = Annotated[
     str | None, _word("--text", SEARCH, "Text of one test report, in quotes, instead of a QUERIES file.", "REPORT")
 ]
 Backend = Annotated[
-    str,
+    choices.Backend,
     _choice(
         "--backend",
         BACKENDS,
@@ -300,7 +286,6 @@ Backend = Annotated[
         "Backend of the search: {}. auto is cpu; cuda uses the GPUs of this machine; reference scores every report "
         "with the plain scorer and is slow. All return the same results.",
     ),
-    OneOf(BACKENDS),
 ]
 Backends = Annotated[
     list[str],
@@ -312,7 +297,9 @@ Backends = Annotated[
     ),
 ]
 BOTH: Any = DEVICES
-Threads = Annotated[int | None, _number("--threads", text="Number of worker threads. By default one for each core.")]
+Threads = Annotated[
+    choices.Threads | None, _number("--threads", text="Number of worker threads. By default one for each core.")
+]
 
 
 def _max_memory(text: str) -> Any:
@@ -321,10 +308,11 @@ def _max_memory(text: str) -> Any:
 
 _MAX_MEMORY = "--max-memory"
 MaxMemory = Annotated[
-    float | None, _max_memory("Memory in GB that the process should use at most. By default there is no limit.")
+    choices.Memory | None,
+    _max_memory("Memory in GB that the process should use at most. By default there is no limit."),
 ]
 EncodingMemory = Annotated[
-    float | None,
+    choices.Memory | None,
     _max_memory(
         "Memory in GB that encoding for BERTScore may use, in addition to the model. By default there is no limit."
     ),
@@ -354,7 +342,7 @@ Keep = Annotated[
     ),
 ]
 ShardRows = Annotated[
-    int | None,
+    choices.Positive | None,
     _number(
         "--shard-rows",
         text="Build a set of shards with N reports each instead of one index, for corpora that do not fit into memory. "
@@ -368,7 +356,7 @@ class Running:
     """Options of the Ray cluster that works on the shards of a set."""
 
     runner: Annotated[
-        str | None,
+        choices.Runner | None,
         _choice(
             "--runner",
             RUNNERS,
@@ -376,7 +364,6 @@ class Running:
             "Where the shards of a set are processed: {}, on a Ray cluster. It needs a set of shards, which "
             "build-index --shard-rows builds. By default they are processed in this process.",
         ),
-        OneOf(RUNNERS),
     ] = None
     address: Annotated[
         str | None,
@@ -389,7 +376,7 @@ class Running:
         ),
     ] = None
     num_gpus: Annotated[
-        float | None,
+        choices.Gpus | None,
         _word("--num-gpus", SEARCH, "Number of GPUs that each worker gets with --runner ray. By default 0.", "N"),
     ] = None
 
@@ -424,7 +411,7 @@ class Searching:
         ),
     ] = None
     min_score: Annotated[
-        float | None,
+        choices.MinScore | None,
         _word(
             "--min-score",
             SEARCH,
@@ -445,12 +432,10 @@ class Searching:
     ] = None
 
 
-Draws = Annotated[int, _number("--draws", text="Number of random reports to draw for each test report.")]
+Draws = Annotated[choices.Draws, _number("--draws", text="Number of random reports to draw for each test report.")]
 Sample = Annotated[
-    int,
-    _number(
-        "--sample", least=0, text="Number of test reports, drawn at random, that are searched again by brute force."
-    ),
+    choices.Count,
+    _number("--sample", text="Number of test reports, drawn at random, that are searched again by brute force."),
 ]
 Pool = Annotated[
     str,
@@ -463,16 +448,15 @@ Pool = Annotated[
     ),
 ]
 AuditedQueries = Annotated[
-    int,
+    choices.Count,
     _number(
         "--audit",
-        least=0,
         text="Number of test reports, drawn at random, for which CREPE scores the whole corpus, to measure how often "
         "the best report is missing from the pool. 0 means no audit.",
     ),
 ]
 Recall = Annotated[
-    float | None,
+    choices.Recall | None,
     _word(
         "--recall",
         SEARCH,
@@ -482,7 +466,7 @@ Recall = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, _number("--seed", panel=OUTPUT, least=0, text="Seed of the random draws. The same seed gives the same result.")
+    choices.Seed, _number("--seed", panel=OUTPUT, text="Seed of the random draws. The same seed gives the same result.")
 ]
 
 
@@ -497,10 +481,10 @@ def _tests(text: str = "") -> Any:
     return _number(_N_TESTS, text=f"Number of test reports in the synthetic corpus.{text}")
 
 
-NReports = Annotated[int, _reports()]
-NReportsOrNone = Annotated[int | None, _reports(" By default 20000; not with INDEX.")]
-NTests = Annotated[int, _tests()]
-NTestsOrNone = Annotated[int | None, _tests(" By default 500; not with INDEX.")]
+NReports = Annotated[choices.Positive, _reports()]
+NReportsOrNone = Annotated[choices.Positive | None, _reports(" By default 20000; not with INDEX.")]
+NTests = Annotated[choices.Positive, _tests()]
+NTestsOrNone = Annotated[choices.Positive | None, _tests(" By default 500; not with INDEX.")]
 Generated = Annotated[
     bool,
     _flag(
@@ -519,7 +503,8 @@ WithErrors = Annotated[
     ),
 ]
 Repetitions = Annotated[
-    int, _number("--repetitions", text="Number of times that each measurement is repeated; the median is shown.")
+    choices.Positive,
+    _number("--repetitions", text="Number of times that each measurement is repeated; the median is shown."),
 ]
 _VECTOR_FILE = "one vector per report, in .npz, .npy, .parquet or .pt"
 _IDS_FILE = "if that file has none: a text file with one id per line, or a table with an id column"
@@ -563,17 +548,16 @@ _ENCODER = _file(
     "MODEL",
 )
 Layer = Annotated[
-    int | None,
+    choices.Count | None,
     _number(
         "--layer",
         panel=BERTSCORE,
-        least=0,
         text="Number of the layer of --encoder whose hidden states BERTScore compares. By default 5 for "
         "distilroberta-base; any other encoder needs this option.",
     ),
 ]
 States = Annotated[
-    str | None,
+    choices.States | None,
     _choice(
         "--states",
         STATES,
@@ -581,7 +565,6 @@ States = Annotated[
         "Precision in which the index stores the token states of --encoder for BERTScore: {}. float16 takes half the "
         "space and changes scores in the fifth digit. By default float32.",
     ),
-    OneOf(STATES),
 ]
 Bf16 = Annotated[
     bool,
@@ -663,11 +646,10 @@ class Models:
         ),
     ] = None
     device: Annotated[
-        str | None,
+        choices.Device | None,
         _choice(
             "--device", DEVICES, FILES, "Device that runs the models: {}. By default cuda if this machine has a GPU."
         ),
-        OneOf(DEVICES),
     ] = None
 
 
@@ -694,11 +676,13 @@ class CrepeFiles:
 
 
 Base = Annotated[str, _file("--base", FILES, f"Encoder that the training starts from: {_HUGGING_FACE}.", "MODEL")]
-Epochs = Annotated[int, _number("--epochs", text="Number of passes over the training pairs.")]
-BatchSize = Annotated[int, _number("--batch-size", text="Number of pairs in each optimization step.")]
-LearningRate = Annotated[float, _word("--learning-rate", SEARCH, "Peak learning rate of the optimizer, AdamW.", "X")]
+Epochs = Annotated[choices.Positive, _number("--epochs", text="Number of passes over the training pairs.")]
+BatchSize = Annotated[choices.Positive, _number("--batch-size", text="Number of pairs in each optimization step.")]
+LearningRate = Annotated[
+    choices.LearningRate, _word("--learning-rate", SEARCH, "Peak learning rate of the optimizer, AdamW.", "X")
+]
 PresenceWeight = Annotated[
-    float,
+    choices.Share,
     _word(
         "--presence-weight",
         SEARCH,
@@ -708,7 +692,7 @@ PresenceWeight = Annotated[
     ),
 ]
 Uncertain = Annotated[
-    str | None,
+    choices.Uncertain | None,
     _choice(
         "--uncertain",
         UNCERTAIN,
@@ -716,7 +700,6 @@ Uncertain = Annotated[
         "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
         "changes the scores: needed with CheXbert labels, and where other labels are uncertain.",
     ),
-    OneOf(UNCERTAIN),
 ]
 _RECOGNIZED = "By default it is recognized by its name."
 _LIKE = "By default that of the reference or test reports if this file has it, or else it is recognized by its name."
@@ -875,7 +858,7 @@ class PredictedReading:
         ),
     ] = None
     predicted_section: Annotated[
-        str | None,
+        choices.Section | None,
         _choice(
             "--predicted-section",
             SECTIONS,
@@ -883,7 +866,6 @@ class PredictedReading:
             "Section of the predictions: {}. It must be that of the references, which is the default. Texts with both "
             "Findings: and Impression: are cut to it.",
         ),
-        OneOf(SECTIONS),
     ] = None
     after_impression: Annotated[
         bool,
@@ -901,7 +883,7 @@ class Reading:
     """Options of how a file of reports is read."""
 
     section: Annotated[
-        str | None,
+        choices.Section | None,
         _choice(
             "--section",
             SECTIONS,
@@ -909,7 +891,6 @@ class Reading:
             "Section of the reports to use: {}. By default that of the index, or else the impression or the only "
             "section that a table has.",
         ),
-        OneOf(SECTIONS),
     ] = None
     id_column: IdColumn = None
     text_column: TextColumn = None
@@ -932,7 +913,7 @@ class Reading:
         ),
     ] = None
     profile: Annotated[
-        str,
+        choices.Profile,
         _choice(
             "--profile",
             PROFILES,
@@ -940,7 +921,6 @@ class Reading:
             "Published rules that cut sections out of MIMIC-CXR report files: {}. yu2023 is that of CXR-RePaiR and Yu "
             "et al., mit that of the repository MIT-LCP/mimic-cxr.",
         ),
-        OneOf(PROFILES),
     ] = "yu2023"
     encoding: Encoding = None
     separator: Separator = None
@@ -1084,7 +1064,7 @@ PairedMetrics = Annotated[
     _paired("Two metrics whose agreement with radiologists is compared. By default all pairs are. Repeatable."),
 ]
 IntervalMethod = Annotated[
-    str,
+    choices.Method,
     _choice(
         "--interval",
         INTERVALS,
@@ -1092,12 +1072,13 @@ IntervalMethod = Annotated[
         "Method of the 95 % confidence intervals: {}. bca is the bias-corrected and accelerated bootstrap, percentile "
         "the percentile bootstrap, legacy-yu2023 the method of Yu et al.",
     ),
-    OneOf(INTERVALS),
 ]
 _RESAMPLES = "--resamples"
 _DRAWN = f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}."
-Resamples = Annotated[int, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
-ResamplesOrNone = Annotated[int | None, _number(_RESAMPLES, panel=ROWS, text=f"{_DRAWN} By default 10000.")]
+Resamples = Annotated[choices.Resamples, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
+ResamplesOrNone = Annotated[
+    choices.Resamples | None, _number(_RESAMPLES, panel=ROWS, text=f"{_DRAWN} By default 10000.")
+]
 _SCORES_FLAG = "--scores"
 _scores, _samples = (partial(_file, name, ROWS) for name in (_SCORES_FLAG, "--samples"))
 BestScores = Annotated[
@@ -1236,7 +1217,7 @@ Category = Annotated[
     ),
 ]
 Rate = Annotated[
-    float,
+    choices.Rate,
     _word("--rate", ROWS, "Level at which the false discovery rate of the tests is controlled, between 0 and 1.", "Q"),
 ]
 Levels = Annotated[
@@ -1364,18 +1345,17 @@ Raters = Annotated[
         SEARCH,
     ),
 ]
-Studies = Annotated[int, _number("--studies", text="Number of studies to draw.")]
+Studies = Annotated[choices.Positive, _number("--studies", text="Number of studies to draw.")]
 Repeats = Annotated[
-    int,
+    choices.Count,
     _number(
         "--repeats",
-        least=0,
         text="Number of studies that are shown a second time at the end, to measure how well each rater agrees with "
         "their own first answers.",
     ),
 ]
 Identical = Annotated[
-    str,
+    choices.Identical,
     _choice(
         "--identical",
         IDENTICAL,
@@ -1383,10 +1363,9 @@ Identical = Annotated[
         "How candidates of a study with equal texts are rated: {}. once shows the text once and counts the answer for "
         "each of them; show shows each.",
     ),
-    OneOf(IDENTICAL),
 ]
 Order = Annotated[
-    str,
+    choices.Order,
     _choice(
         "--order",
         ORDERS,
@@ -1394,7 +1373,6 @@ Order = Annotated[
         "Order of studies and candidates: {}. shared is one random order for all raters; per-rater is another random "
         "order for each.",
     ),
-    OneOf(ORDERS),
 ]
 Categories = Annotated[
     str,
@@ -1488,7 +1466,7 @@ ShownQueries = Annotated[
     _file("--queries", SEARCH, f"Test reports: {_TESTS}. By default pages show no text of a test report.", "QUERIES"),
 ]
 Port = Annotated[
-    int, _number("--port", panel=OUTPUT, least=0, text="Port of the web server on this machine. 0 takes a free port.")
+    choices.Count, _number("--port", panel=OUTPUT, text="Port of the web server on this machine. 0 takes a free port.")
 ]
 
 Anchors = Annotated[
@@ -1507,18 +1485,18 @@ class Selection:
     """Options that say which candidates of a list are kept, under the names of sentence-transformers."""
 
     range_min: Annotated[
-        int,
-        _number("--range-min", least=0, text="Number of the best candidates to leave out of the list of each report."),
+        choices.Count,
+        _number("--range-min", text="Number of the best candidates to leave out of the list of each report."),
     ] = 0
     range_max: Annotated[
-        int | None,
+        choices.Positive | None,
         _number(
             "--range-max",
             text="Last rank that may be kept, at least --range-min plus -k. By default there is no last rank.",
         ),
     ] = None
     max_score: Annotated[
-        float | None,
+        choices.MaxScore | None,
         _word(
             "--max-score", SEARCH, "Leave out candidates that score better than X. By default all scores count.", "X"
         ),
@@ -1533,7 +1511,7 @@ class Selection:
         ),
     ] = None
     absolute_margin: Annotated[
-        float | None,
+        choices.Margin | None,
         _word(
             "--absolute-margin",
             SEARCH,
@@ -1543,7 +1521,7 @@ class Selection:
         ),
     ] = None
     relative_margin: Annotated[
-        float | None,
+        choices.Margin | None,
         _word(
             "--relative-margin",
             SEARCH,
@@ -1554,7 +1532,7 @@ class Selection:
         ),
     ] = None
     sampling_strategy: Annotated[
-        str,
+        choices.Strategy,
         _choice(
             "--sampling-strategy",
             STRATEGIES,
@@ -1562,7 +1540,6 @@ class Selection:
             "How the -k candidates are chosen from those that are not left out: {}. top takes the best, random draws "
             "them with equal probability and needs --range-max.",
         ),
-        OneOf(STRATEGIES),
     ] = "top"
     seed: Seed = 0
 
@@ -1611,7 +1588,7 @@ Quiet = Annotated[
 def print_format(formats: Sequence[str]) -> Any:
     """Return the type of --format for a command that can print these formats."""
     return Annotated[
-        str | None,
+        Literal[tuple(formats)] | None,
         _choice(
             "--format",
             tuple(formats),
@@ -1619,7 +1596,6 @@ def print_format(formats: Sequence[str]) -> Any:
             "Format of what is printed: {}. By default a table on a terminal, and jsonl (JSON Lines) in a pipe or a "
             "file.",
         ),
-        OneOf(tuple(formats)),
     ]
 
 

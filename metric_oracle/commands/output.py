@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import DamagedIndexError, ExactnessError, InputError, in_terms_of_caller, option
+from metric_oracle.arguments import check_given, check_one_of
+from metric_oracle.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
 from metric_oracle.progress import Progress, silent
 
 LONG = 1.0  # seconds of compilation after which the progress bar mentions it
@@ -81,8 +82,8 @@ class Destination:
 
     def check(self, endings: Sequence[str], formats: Sequence[str]) -> None:
         """Raise InputError unless --out, --plot and --format suit the command and would overwrite no input."""
-        if self.form is not None and self.form not in formats:
-            raise InputError("format", f"must be one of {', '.join(formats)} here", repr(self.form), "Choose one.")
+        if self.form is not None:
+            check_one_of("format", self.form, formats, note=" here")
         if self.out is not None and endings:
             from metric_oracle import api
 
@@ -94,9 +95,7 @@ class Destination:
 
     def file(self) -> Path:
         """Return the file of --out; raise InputError if it was not given."""
-        if self.out is None:
-            raise InputError("out", "must be given", "none", f"Add {option('out', 'FILE')}.")
-        return self.out
+        return check_given("out", self.out, "", f"Add {option('out', 'FILE')}.", got="none")
 
     def deliver(
         self,

@@ -4,6 +4,7 @@ from typing import Any
 
 import typer
 
+from metric_oracle.arguments import check_given
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command
 from metric_oracle.commands.inputs import check_installed, check_owner, check_web, given_options, load_tests
@@ -123,12 +124,13 @@ def _cases(
 
     if queries is None:
         check_owner("queries", given_options(inputs))
-    if rated.ratings is None and (rated.samples or rated.scores):
-        raise InputError(
+    if rated.samples or rated.scores:
+        check_given(
             "ratings",
-            f"must be given with {option('samples')} or {option('scores')}",
-            "none",
+            rated.ratings,
+            f"with {option('samples')} or {option('scores')}",
             f"Add {option('ratings')}.",
+            got="none",
         )
     opened = None if index is None else api.open_index(index)
     with progress("reading results"):

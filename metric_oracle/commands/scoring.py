@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from metric_oracle.arguments import check_given
 from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, named, named_files, used
@@ -26,7 +27,7 @@ from metric_oracle.commands.output import (
     progress,
 )
 from metric_oracle.commands.search import PLAIN
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -64,14 +65,9 @@ def score(
     from metric_oracle import api
     from metric_oracle.findings.views import scores_table
 
-    if published_names and to.out is None:
-        raise InputError(
-            option("published_names"),
-            f"must be given with {option('out')}",
-            "none",
-            f"Add {option('out', 'FILE.csv')}.",
-        )
     if published_names:
+        advice = f"Add {option('out', 'FILE.csv')}."
+        check_given(option("published_names"), to.out, f"with {option('out')}", advice, got="none")
         to.check((".csv",), PLAIN)
     names = metric_names(metric)
     check_models(inputs, crepe)
@@ -170,13 +166,9 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
 
     directions = dict(named(direction, "direction", "NAME=higher|lower"))
     files = named(foreign, "foreign", repeatable=True)
-    if directions and not files:
-        raise InputError(
-            "direction",
-            "must be given with scores of another tool",
-            f"no {option('foreign')}",
-            f"Add {option('foreign', 'NAME=FILE')}, or leave {option('direction')} out.",
-        )
+    if directions:
+        step = f"Add {option('foreign', 'NAME=FILE')}, or leave {option('direction')} out."
+        check_given("direction", files or None, "with scores of another tool", step, got=f"no {option('foreign')}")
     return [(name, read_foreign(name, file, directions)) for name, file in files]
 
 
@@ -219,9 +211,8 @@ def study(
     if out is not None:
         check_folder(out)
     elif overlap:
-        raise InputError(
-            "out", f"must be given with {option('overlap')}", "none", f"Add {option('out', 'FOLDER')}, or drop it."
-        )
+        advice = f"Add {option('out', 'FOLDER')}, or drop it."
+        check_given("out", out, f"with {option('overlap')}", advice, got="none")
     names = metric_names(metric)
     check_installed(inputs.files, inputs.models.encoder)
     rows = written_by(named(model, "model"), of_models, inputs.reading, model_files)

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from metric_oracle.arguments import check_given, check_left_out, check_new_folder
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, given, metric_names, one_metric, used
@@ -56,8 +57,8 @@ def build_index(
 
     names = metric_names(metric)
     check_models(inputs)
-    if out.exists() and shard_rows is None:
-        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another folder.")
+    if shard_rows is None:
+        check_new_folder("out", out)
     with progress("building") as step:
         encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
         corpus = attached(reports, inputs, **encoding)
@@ -109,17 +110,17 @@ def retrieve(
         )
     of_file = {name: value for name, value in given(inputs.reading).items() if name not in ("section", "profile")}
     ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
-    if text is not None and ignored:
-        raise InputError(
-            "options of a file", f"must be left out with {option('text')}", ", ".join(ignored), "Leave them out."
-        )
+    if text is not None:
+        of_text = {"options of a file": ignored or None}
+        check_left_out(of_text, f"with {option('text')}", "Leave them out.", got=", ".join(ignored))
     name = one_metric(metric)
-    if part is not None and to.out is None:
-        raise InputError(
+    if part is not None:
+        check_given(
             "out",
-            f"must be given with {option('part')}",
-            "none",
+            to.out,
+            f"with {option('part')}",
             f"Add {option('out', 'FILE')}, which oracle merge takes.",
+            got="none",
         )
     tests = queries or str(text)
     options = api.SearchOptions(

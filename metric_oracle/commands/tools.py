@@ -1,5 +1,7 @@
 """The commands demo, example, synth, annotate and bench."""
 
+from typing import Any
+
 import typer
 
 from metric_oracle.commands import options as o
@@ -123,12 +125,13 @@ def bench(
     from metric_oracle.bench import search as timings
     from metric_oracle.bench.view import bench_tables
 
+    names: Any = split_names(backends)
     with progress("bench") as step:
         rows = timings.run_bench(
             index,
             queries,
             metrics=metric_names(metric),
-            backends=split_names(backends),
+            backends=names,
             reports=reports,
             tests=tests,
             repetitions=repetitions,

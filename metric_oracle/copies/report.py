@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, opened, say, section_of
 from metric_oracle.api.scoring import score
@@ -44,8 +45,8 @@ from metric_oracle.statistics import (
     Array,
     Interval,
     Resampled,
-    checked_resamples,
     difference,
+    n_resamples,
     resample_means,
     varies,
 )
@@ -285,9 +286,9 @@ def overlap(
     references: Given | None = None,
     *,
     mask: bool = False,
-    resamples: int | None = None,
-    seed: int = 0,
-    threads: int | None = None,
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
+    threads: choices.Threads | None = None,
     progress: Progress | None = None,
 ) -> Overlap:
     """Measure what sets of reports copy from a training corpus, compared with the human test reports.
@@ -331,7 +332,7 @@ def overlap(
     >>> round(result.cells["strong", "copy: text"].value, 3)
     0.042
     """
-    resamples = checked_resamples(resamples)
+    resamples = n_resamples(resamples)
     step = silent if progress is None else progress
     index = opened(corpus)
     for name in NEAR:

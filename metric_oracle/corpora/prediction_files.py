@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.tables import (
@@ -80,13 +81,7 @@ def read_rows(
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
-        if separator is not None:
-            raise InputError(
-                "separator",
-                "must be left out for text with one report per line",
-                f"{separator!r} for {path}",
-                f"Leave out {option('separator')}.",
-            )
+        check_left_out({"separator": separator}, "for text with one report per line", got=f"{separator!r} for {path}")
         return _read_lines(path, encoding)
     if ending == ".csv":
         table_kind(path, encoding=encoding, separator=separator)

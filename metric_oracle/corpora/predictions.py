@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_options
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.missing import checked_texts
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
 from metric_oracle.corpora.prediction_views import text_of_chosen_image
-from metric_oracle.corpora.reports import Reports, check_section, one_text_each, sort_out
+from metric_oracle.corpora.reports import Reports, one_text_each, sort_out
 from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
 from metric_oracle.corpora.tables import chexpert_studies, columns_error, existing_file, single_texts
 from metric_oracle.errors import InputError, of_predictions, option
@@ -68,11 +69,11 @@ def read_predictions(
     ids: str | Path | None = None,
     split: str | None = None,
     metadata: str | Path | None = None,
-    seed: int = 0,
+    seed: choices.Seed = 0,
     after_impression: bool = False,
     id_column: str | None = None,
     text_column: str | None = None,
-    section: str | None = None,
+    section: choices.Section | None = None,
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Reports:
@@ -130,8 +131,6 @@ def read_predictions(
 def _assembled(rows: Rows, path: str | Path, options: _Options) -> Reports:
     """Return the rows of a file or container as Reports, one for each study; `path` names it in messages."""
     ids, split, metadata, seed, after_impression, section, _ = options
-    if section is not None:
-        check_section(section)
     if after_impression and section not in (None, "impression"):
         raise InputError(
             "section",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle import choices
-from metric_oracle.arguments import check_left_out, check_options
+from metric_oracle.arguments import check_declared, check_left_out, check_options
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
@@ -109,8 +109,7 @@ class Reports:
             if len(values) != len(self.ids):
                 raise InputError(f"there are {len(values)} {what} and {len(self.ids)} ids.", "Pass one for each id.")
         check_unique(self.ids, "ids")
-        if self.section is not None:
-            check_section(self.section)
+        check_declared("section", self.section, choices.Section)
 
     @property
     def known_section(self) -> tuple[str | None, str]:
@@ -138,7 +137,7 @@ class Reports:
         texts: Iterable[str | None],
         ids: Iterable[object] | None = None,
         *,
-        section: str | None = None,
+        section: choices.Section | None = None,
         keep_empty: bool = False,
     ) -> "Reports":
         """Return reports that are in memory, by the rules that hold for files.
@@ -200,12 +199,12 @@ class _Source:
 def read_reports(
     path: str | Path,
     *,
-    section: str | None = None,
+    section: choices.Section | None = None,
     id_column: str | None = None,
     text_column: str | None = None,
     split: str | None = None,
     split_file: str | Path | None = None,
-    profile: str = "yu2023",
+    profile: choices.Profile = "yu2023",
     keep_empty: bool = False,
     encoding: str | None = None,
     separator: str | None = None,
@@ -259,9 +258,6 @@ def read_reports(
     <Reports: 24 of section unknown; CXR-Report-Metric CSV, id study_id, column report, 24 of 24 rows>
     """
     path = Path(path)
-    if section is not None:
-        check_section(section)
-    check_profile(profile)
     if split_file is not None and split is None:
         raise InputError(
             "split_file needs a split.", f"Name the rows wanted from {split_file}: {option('split', 'NAME')}."
@@ -273,14 +269,8 @@ def read_reports(
 
     if path.is_dir() or path.suffix.lower() == ".zip":
         of_table = {"id_column": id_column, "text_column": text_column, "encoding": encoding, "separator": separator}
-        given = [name for name, value in {**of_table, "keep": keep or None}.items() if value is not None]
-        if given:
-            raise InputError(
-                ", ".join(given),
-                "must be left out for report files",
-                f"a value for {path}",
-                f"Choose the text with {option('section')}.",
-            )
+        step = f"Choose the text with {option('section')}."
+        check_left_out({**of_table, "keep": keep or None}, "for report files", step, got=f"a value for {path}")
         if profile == "yu2023" and section not in (None, USUAL):
             raise InputError(
                 "section", 'must be "impression" for profile yu2023', repr(section), f"Use {option('profile', 'mit')}."
@@ -324,29 +314,11 @@ def as_reports(reports: Any, **reading: Any) -> Reports:
     of_files = ("profile", "encoding", "separator")
     check_left_out({name: given.get(name) for name in of_files}, f"for {table.path}")
     section = reading.get("section")
-    if section is not None:
-        check_section(section)
     columns = reading.get("id_column"), reading.get("text_column"), reading.get("keep") or ()
     source = table_source(table, section, *columns)
     return _chosen(
         source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
     )
-
-
-def check_section(section: object) -> None:
-    """Raise InputError unless `section` is the name of a section."""
-    if section not in choices.SECTIONS:
-        raise InputError(
-            "section", f"must be one of {', '.join(choices.SECTIONS)}", repr(section), "Choose one of these."
-        )
-
-
-def check_profile(profile: object) -> None:
-    """Raise InputError unless `profile` is the name of a rule for the sections of MIMIC-CXR report files."""
-    if profile not in choices.PROFILES:
-        raise InputError(
-            "profile", f"must be one of {', '.join(choices.PROFILES)}", repr(profile), "Choose one of these."
-        )
 
 
 def _from_texts(
@@ -362,8 +334,6 @@ def _from_texts(
     `section` is that of the texts, None if it is not known. With `is_cut`, texts that hold both sections under their
     names are cut to it.
     """
-    if section is not None:
-        check_section(section)
     texts = checked_texts(single_texts(texts, where), where)
     keys = [str(i) for i in range(len(texts))]
     if ids is not None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import generated_name
-from metric_oracle.corpora.reports import Reports, check_section
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import by_headings
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
@@ -188,7 +189,7 @@ def read_samples(
     id_column: str | None = None,
     text_column: str | None = None,
     column: str | None = None,
-    section: str | None = None,
+    section: choices.Section | None = None,
     encoding: str | None = None,
     separator: str | None = None,
 ) -> Samples:
@@ -228,8 +229,6 @@ def read_samples(
     >>> samples
     <Samples: 2 studies, 1 to 2 samples each; the dict in memory>
     """
-    if section is not None:
-        check_section(section)
     if isinstance(data, Samples):
         reading = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
         reading |= {"encoding": encoding, "separator": separator}

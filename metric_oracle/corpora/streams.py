@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.missing import state_of
-from metric_oracle.corpora.reports import Reports, check_section, sort_out, table_source, with_columns
+from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_columns
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
@@ -85,8 +85,6 @@ def stream_reports(
     Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must
     lie less than `per_piece` reports apart. `indexes.shards` raises if two pieces share an id.
     """
-    if section is not None:
-        check_section(section)
     before: dict[str, str | None] = {}
     reports: dict[str, str | None] = {}
     columns: dict[str, dict[str, str]] = {}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from metric_oracle import sealed
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -422,15 +423,9 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
             f"{path} is not a table by its ending, which must be one of {', '.join(ENDINGS)}.",
             "Convert or rename the file.",
         )
-    unsuited = ["encoding"] * (encoding is not None and is_binary)
-    unsuited += ["separator"] * (separator is not None and kind not in SEPARATED)
-    if unsuited:
-        raise InputError(
-            " and ".join(unsuited),
-            f"must be left out for {kind} files",
-            f"a value for {path}",
-            f"Leave out {' and '.join(map(option, unsuited))}.",
-        )
+    suited = ["encoding"] * (not is_binary) + ["separator"] * (kind in SEPARATED)
+    given = {"encoding": encoding, "separator": separator}
+    check_left_out(given, f"for {kind} files", allowed=suited, got=f"a value for {path}")
     return kind
 
 

@@ -8,13 +8,15 @@ training.
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metric_oracle import choices
+from metric_oracle.arguments import check_declared, check_new_folder
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
@@ -36,11 +38,11 @@ class Settings:
     The paper chose its learning rate on validation pairs and does not print it.
     """
 
-    epochs: int = 10
-    batch_size: int = 64
-    learning_rate: float = 2e-5  # the highest one, after the warm-up
-    presence_weight: float = 0.5  # w of the loss, from 0 to 1
-    seed: int = 0  # of the initial heads, the dropout and the order of the pairs
+    epochs: choices.Positive = 10
+    batch_size: choices.Positive = 64
+    learning_rate: choices.LearningRate = 2e-5  # the highest one, after the warm-up
+    presence_weight: choices.Share = 0.5  # w of the loss
+    seed: choices.Seed = 0  # of the initial heads, the dropout and the order of the pairs
 
 
 def train(
@@ -91,16 +93,9 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
             f"shape {counts.shape}{', with numbers below 0' if (counts < 0).any() else ''}",
             "Pass the errors of categories A to F.",
         )
-    if out.exists():
-        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
-    for name, rule, is_right in (
-        ("epochs", "at least 1", settings.epochs >= 1),
-        ("batch_size", "at least 1", settings.batch_size >= 1),
-        ("learning_rate", "above 0 and below 1", 0 < settings.learning_rate < 1),
-        ("presence_weight", "from 0 to 1", 0 <= settings.presence_weight <= 1),
-    ):
-        if not is_right:
-            raise InputError(name, f"must be {rule}", getattr(settings, name), "Choose one.")
+    check_new_folder("out", out)
+    for field in fields(settings):
+        check_declared(field.name, getattr(settings, field.name), field.type)
 
 
 def _initial_network(folder: Path) -> tuple[Any, Path]:

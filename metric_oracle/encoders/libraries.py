@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from metric_oracle.arguments import check_one_of
 from metric_oracle.choices import DEVICES
-from metric_oracle.errors import BackendError, InputError, not_installed
+from metric_oracle.errors import BackendError, not_installed
 
 
 def import_libraries(model: str) -> tuple[Any, Any]:
@@ -26,8 +27,7 @@ def choose_device(device: str) -> str:
     """
     import torch
 
-    if device not in ("auto", *DEVICES):
-        raise InputError("device", "must be auto, cpu or cuda", repr(device), 'Use "auto".')
+    check_one_of("device", device, ("auto", *DEVICES), 'Use "auto".')
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
         raise BackendError('device "cuda" is not usable: no CUDA device found.', 'Use "cpu" or "auto".')

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.arguments import check_given
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import digest, flatten, run_batches, run_model, store_tokens
@@ -78,15 +79,11 @@ class EntityModels(Encoder):
     def _open(self, *, encoder: str | Path | None = None) -> dict[str, str]:
         from transformers import AutoModel, AutoModelForTokenClassification
 
-        if encoder is None:
-            raise InputError(
-                "entity_encoder",
-                "must be given if entities names a model",
-                "None",
-                f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C.",
-            )
+        step = f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C."
+        folder = None if encoder is None else Path(encoder)
+        folder = check_given("entity_encoder", folder, "if entities names a model", step)
         self._path = whole_folder(self._path, "entities")
-        self._encoder_path = whole_folder(encoder, "entity_encoder")
+        self._encoder_path = whole_folder(folder, "entity_encoder")
         rules = self._path / RULES
         self._sentences = Sentences(rules if rules.is_file() else None)
         self._tokenizer, self._model = self._load(self._path, AutoModelForTokenClassification, "entities")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.arguments import check_given, check_one_of
 from metric_oracle.encoders.batches import digest, environment, part_bounds, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
@@ -73,15 +74,14 @@ class TokenEncoder:
     ) -> None:
         if layer is None:
             layer = PUBLISHED.get(str(model), (None,))[0]
-        if layer is None:
-            raise InputError(
-                "layer",
-                f"must be given for an encoder other than {', '.join(PUBLISHED)}",
-                f"none for {model}",
-                f"Add {option('layer', 'N')}.",
-            )
-        if dtype not in ("float32", "bfloat16"):
-            raise InputError("dtype", "must be float32 or bfloat16", repr(dtype), "Use float32.")
+        layer = check_given(
+            "layer",
+            layer,
+            f"for an encoder other than {', '.join(PUBLISHED)}",
+            f"Add {option('layer', 'N')}.",
+            got=f"none for {model}",
+        )
+        check_one_of("dtype", dtype, ("float32", "bfloat16"), "Use float32.")
         self.layer = layer
         self.dtype = dtype
         try:

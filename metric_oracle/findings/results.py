@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
+from metric_oracle.arguments import check_one_of
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import InputError, as_called, called
 from metric_oracle.findings.finding import Frames
@@ -157,8 +159,7 @@ class Scores(Frames):
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
         # Columns of other tools (`read_foreign`) are not in the registry.
         name = metric if metric in self.metrics else get_metric(metric).name
-        if name not in self.metrics:
-            raise InputError("metric", f"must be one of {', '.join(self.metrics)}", repr(metric), "Score it too.")
+        check_one_of("metric", name, self.metrics, "Score it too.", shown=repr(metric))
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:
@@ -168,7 +169,11 @@ class Scores(Frames):
 
     @called("interval")
     def interval(
-        self, method: str = "bca", level: float = LEVEL, resamples: int | None = None, seed: int = 0
+        self,
+        method: choices.Method = "bca",
+        level: choices.Level = LEVEL,
+        resamples: choices.Resamples | None = None,
+        seed: choices.Seed = 0,
     ) -> dict[str, Interval]:
         """Return an interval of each mean over the studies that have a score; see `statistics.interval`.
 

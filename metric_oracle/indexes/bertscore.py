@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.errors import BackendError, InputError, option
@@ -313,13 +314,10 @@ class TokenStateIndex(Documents):
         `make_states` returns the states of distinct token sequences. `query_ids` are for error messages.
         """
         baseline = self.description["baseline"]
-        if rescale and baseline is None:
-            raise InputError(
-                "rescale",
-                "must be left out where the encoder has no baseline",
-                f"True for {self.description['encoder']['model']}",
-                f"Leave it out, or build the index with {option('rescale_table', 'FILE')}.",
-            )
+        if baseline is None:
+            step = f"Leave it out, or build the index with {option('rescale_table', 'FILE')}."
+            got = f"True for {self.description['encoder']['model']}"
+            check_left_out({"rescale": rescale or None}, "where the encoder has no baseline", step, got=got)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless:
             _check_words(words, query_ids)

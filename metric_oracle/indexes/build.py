@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import sealed
+from metric_oracle.arguments import check_new_folder
 from metric_oracle.errors import InputError
 from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
@@ -139,11 +140,10 @@ def _check_new(out: Path) -> None:
     If it is an index whose build was interrupted just before its end, remove the files that only the build needed.
     """
     manifest.check_name(out, "out")
-    if out.exists() or out.is_symlink():
-        if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-            with suppress(OSError, InputError), exclusive(out, LOCK, "build"):
-                _finish(out)
-        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
+    if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
+        with suppress(OSError, InputError), exclusive(out, LOCK, "build"):
+            _finish(out)
+    check_new_folder("out", out)
 
 
 def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.arguments import check_one_of
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError, option
 from metric_oracle.indexes.contract import Representation
@@ -201,13 +202,7 @@ class Index:
         Raise InputError for another name, and DamagedIndexError if its files are damaged or not in the index.
         """
         if kind not in self._opened:
-            if kind not in REPRESENTATIONS:
-                raise InputError(
-                    "kind",
-                    f"must be one of {', '.join(REPRESENTATIONS)}",
-                    repr(kind),
-                    "Choose one that the index holds.",
-                )
+            check_one_of("kind", kind, REPRESENTATIONS, "Choose one that the index holds.")
             record = REPRESENTATIONS[kind]
             if record.parts:
                 opened = record.load_class().join({name: self.part(name) for name in record.parts})
@@ -265,13 +260,13 @@ class Index:
         kinds = [
             kind for kind in self.content["representations"] if hasattr(REPRESENTATIONS[kind].load_class(), "faiss")
         ]
-        if name not in kinds:
-            raise InputError(
-                "name",
-                f"must be one of {', '.join(kinds) or 'none'} (the vectors that {self.folder} holds)",
-                repr(name),
-                f"Build an index with {option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
-            )
+        check_one_of(
+            "name",
+            name,
+            kinds,
+            f"Build an index with {option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
+            note=f" (the vectors that {self.folder} holds)",
+        )
         return self.part(name).faiss()
 
     def verify_files(self) -> None:

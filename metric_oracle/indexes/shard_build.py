@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.arguments import check_new_folder
 from metric_oracle.errors import InputError, InUseError
 from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, write_json
 from metric_oracle.indexes import manifest
@@ -123,7 +124,7 @@ def _begin(out: Path, plan_sum: str) -> bool:
     if finished is not None and finished == plan_sum:
         return True
     if finished is not None or (begun is None and not is_new):
-        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
+        check_new_folder("out", out)
     if begun is None:
         write_json(out / PLAN, {"plan": plan_sum})
         sync(out.parent)

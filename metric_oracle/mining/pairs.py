@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.api.given import opened
-from metric_oracle.choices import SHAPES
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
@@ -59,7 +59,7 @@ def pairs(
     positives: str | Path,
     negatives: str | Path | None = None,
     *,
-    shape: str,
+    shape: choices.Shape,
     out: str | Path,
     index: str | Path | Index | None = None,
     progress: Progress | None = None,
@@ -109,8 +109,6 @@ def pairs(
     >>> mo.pairs(positives.path, shape="n-tuple", out=f"{folder}/train.parquet", index=index).counts["rows"]
     2
     """
-    if shape not in SHAPES:
-        raise InputError("shape", f"must be one of {', '.join(SHAPES)}", repr(shape), "Choose one.")
     path = Path(out)
     check_out(path, [positives, negatives], endings=(".txt", ".qrels") if shape == TREC else (".parquet",))
     if negatives is None and shape in _WITH_NEGATIVES:

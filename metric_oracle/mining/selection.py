@@ -1,15 +1,14 @@
 """Which candidates of an anchor's list `mine` keeps: a window of ranks, limits of the score, the best or a draw."""
 
 from dataclasses import dataclass, fields
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.arguments import check_in_range
-from metric_oracle.choices import STRATEGIES
+from metric_oracle import choices
+from metric_oracle.arguments import check_given, check_in_range
 from metric_oracle.errors import InputError
 from metric_oracle.files import identify
 from metric_oracle.indexes.store import to_numpy
@@ -55,14 +54,14 @@ class Selection:
     {'range_min': 10, 'max_score': 0.8}
     """
 
-    range_min: int = 0
+    range_min: choices.Count = 0
     range_max: int | None = None
-    max_score: float | None = None
+    max_score: choices.MaxScore | None = None
     positives: str | Path | None = None
-    absolute_margin: float | None = None
-    relative_margin: float | None = None
-    sampling_strategy: str = "top"
-    seed: int = 0
+    absolute_margin: choices.Margin | None = None
+    relative_margin: choices.Margin | None = None
+    sampling_strategy: choices.Strategy = "top"
+    seed: choices.Seed = 0
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -84,27 +83,11 @@ class Selection:
 
 def check_selection(selection: Selection, k: int) -> None:
     """Raise InputError unless the values are valid and fit k candidates for each anchor."""
-    check_in_range("range_min", selection.range_min, ge=0)
     if selection.range_max is not None:
         check_in_range("range_max", selection.range_max, ge=selection.range_min + k, note=" (range_min + k)")
-    check_in_range("seed", selection.seed, ge=0)
-    for name in ("max_score", *MARGINS):
-        value, is_margin = getattr(selection, name), name in MARGINS
-        wrong = isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)
-        if value is not None and (wrong or (is_margin and value < 0)):
-            rule = f"must be a number{' of at least 0' if is_margin else ''}"
-            raise InputError(name, rule, repr(value), "Choose another.")
-    if selection.sampling_strategy not in STRATEGIES:
-        raise InputError(
-            "sampling_strategy", f"must be {' or '.join(STRATEGIES)}", repr(selection.sampling_strategy), "Choose one."
-        )
-    if selection.sampling_strategy == "random" and selection.range_max is None:
-        raise InputError(
-            "range_max",
-            "must be given for random sampling",
-            "None",
-            "Say how many of the best candidates to draw from.",
-        )
+    if selection.sampling_strategy == "random":
+        step = "Say how many of the best candidates to draw from."
+        check_given("range_max", selection.range_max, "for random sampling", step)
     if (selection.positives is None) == bool(selection.margins):
         raise InputError(
             "positives",

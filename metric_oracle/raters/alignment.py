@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle import choices
 from metric_oracle.errors import called
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.signature import bootstrap, signed
@@ -30,7 +31,6 @@ from metric_oracle.raters.metric_agreement import (
     MEAN,
     SCHEMA,
     Scored,
-    check_resampling,
     check_varied,
     differences_of,
     draw_resamples,
@@ -214,8 +214,8 @@ def align(
     directions: Mapping[str, str] | None = None,
     paired: Sequence[tuple[str, str]] | None = None,
     without_identical: bool = False,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    resamples: choices.ResamplesOfRaters = RESAMPLES,
+    seed: choices.Seed = 0,
 ) -> Alignment:
     """Measure how well metrics agree with each radiologist and with the mean of all.
 
@@ -264,7 +264,7 @@ def align(
     >>> mo.align("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], resamples=200)
     <Alignment: 96 pairs of 24 studies, 3 raters: bleu-2, rouge-l>
     """
-    resamples = check_resampling(resamples, seed)
+    resamples, seed = int(resamples), int(seed)
     rated, columns, sources = read_rated(ratings, scores, samples, metrics)
     lower = lower_is_better(list(columns), directions or {})
     pairs = pairs_to_compare(list(columns), paired)

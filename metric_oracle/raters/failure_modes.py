@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from itertools import combinations, permutations, product
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
@@ -228,8 +229,8 @@ def failure_modes(
     ratings: str | Path | Ratings,
     *,
     categories: Sequence[str] | None = None,
-    direction: str = "more",
-    rate: float = 0.01,
+    direction: Literal["more", "less"] = "more",
+    rate: choices.Rate = 0.01,
 ) -> FailureModes:
     """Compare the errors that radiologists found in the reports of several metric-oracles.
 
@@ -260,10 +261,6 @@ def failure_modes(
     >>> mo.failure_modes("ratings.csv").candidates
     ['bleu', 's_emb', 'bertscore', 'radgraph']
     """
-    if direction not in DIRECTIONS:
-        raise InputError("direction", f"must be one of {', '.join(DIRECTIONS)}", repr(direction), "Choose one.")
-    if not 0 < rate < 1:
-        raise InputError("rate", "must be between 0 and 1", str(rate), "Yu et al. take 0.01.")
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     candidates = list(dict.fromkeys(rated.candidates or ()))
     if len(candidates) < 2:

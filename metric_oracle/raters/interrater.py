@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
@@ -37,7 +38,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_within,
 )
 from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
-from metric_oracle.statistics import FEW, Array, checked_resamples, difference, few_studies
+from metric_oracle.statistics import FEW, Array, difference, few_studies
 
 RESAMPLES = 1000  # as in Yu et al.
 ICC = ("ICC(A,1)", "ICC(A,k)")
@@ -135,8 +136,8 @@ def agreement(
     ratings: str | Path | Ratings,
     repeated: str | Path | Ratings | None = None,
     *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    resamples: choices.ResamplesOfRaters = RESAMPLES,
+    seed: choices.Seed = 0,
 ) -> Agreement:
     """Measure how well radiologists agree with one another, and with themselves.
 
@@ -178,7 +179,7 @@ def agreement(
         raise InputError(
             "ratings", "must be of at least 2 raters", f"{len(rated.raters)}", f"Add raters, or {option('repeated')}."
         )
-    n_resamples = checked_resamples(resamples, RESAMPLES)
+    n_resamples = int(resamples)
     records: list[dict[str, Any]] = []
     candidates = [ALL, *dict.fromkeys(rated.candidates or ())]
     for candidate in candidates if len(rated.raters) > 1 else ():

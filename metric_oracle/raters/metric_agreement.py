@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.errors import InputError, option
-from metric_oracle.raters.interrater import RESAMPLES, each_left_out, other_raters
+from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (
     SPEARMAN,
     STATISTICS,
@@ -31,7 +31,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_of_raters,
 )
 from metric_oracle.raters.ratings import Rated
-from metric_oracle.statistics import Array, checked_resamples, difference, varies
+from metric_oracle.statistics import Array, difference, varies
 
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
@@ -160,13 +160,6 @@ def differences_of(
                     family.append({"set": view, "metric": a, "versus": b, "errors": kind, **record})
         add_adjusted(family)
         yield from family
-
-
-def check_resampling(resamples: int, seed: int) -> int:
-    """Return the number of resamples; raise InputError unless it and the seed are valid."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError("seed", "must be an int from 0", repr(seed), "Take 0.")
-    return checked_resamples(resamples, RESAMPLES)
 
 
 def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:

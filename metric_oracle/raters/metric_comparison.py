@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
@@ -49,7 +50,6 @@ from metric_oracle.raters.metric_agreement import (
     Scored,
     Values,
     View,
-    check_resampling,
     check_varied,
     differences_of,
     draw_resamples,
@@ -448,8 +448,8 @@ def compare_metrics(
     times: str | Path | None = None,
     ablations: Mapping[str, str | Path] | None = None,
     resample_raters: bool = False,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    resamples: choices.ResamplesOfRaters = RESAMPLES,
+    seed: choices.Seed = 0,
 ) -> MetricComparison:
     """Compare metrics by their agreement with radiologists on several rated sets.
 
@@ -504,7 +504,7 @@ def compare_metrics(
     >>> [round(r["value"], 3) for r in result.select("agreement", set="example", errors="total", statistic="tau-b")]
     [0.417, 0.433]
     """
-    resamples = check_resampling(resamples, seed)
+    resamples, seed = int(resamples), int(seed)
     if not sets:
         raise InputError("sets", "must be at least one rated set", "none", "Give NAME=RATINGS.")
     read: dict[str, tuple[Rated, dict[str, Array]]] = {}

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import InputError
@@ -46,7 +46,6 @@ from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.embeddings import as_vectors
 from metric_oracle.sources.inputs import Inputs
 
-MOST_DRAWS = 10_000
 DRAWS, SEED = 10, 0
 
 
@@ -194,16 +193,8 @@ def plan_baseline(
 
     `own` are the options of the kind (`OPTIONS`), where None is the default; vectors as `image_vectors` takes them.
     """
-    if kind not in KINDS:
-        raise InputError("kind", f"must be one of {', '.join(KINDS)}", repr(kind), "Choose one.")
     own = {name: value for name, value in own.items() if value is not None}
     check_left_out(own, f"for kind {kind!r}", allowed=OPTIONS.get(kind, ()))
-    for name, least, most in (("seed", 0, None), ("draws", 1, MOST_DRAWS)):
-        value = own.get(name, least)
-        is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not is_int or value < least or (most is not None and value > most):
-            rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise InputError(name, f"must be an int {rule}", repr(value), "Choose one.")
     if kind == "nearest":
         check_image_vectors(own)
     scores = plan_scores(index, metric, options)
@@ -212,9 +203,8 @@ def plan_baseline(
 
 def check_image_vectors(arguments: Mapping[str, Any]) -> None:
     """Raise InputError unless `arguments` has both `corpus_vectors` and `query_vectors`, and neither is None."""
-    lacking = [name for name in OPTIONS["nearest"] if arguments.get(name) is None]
-    if lacking:
-        raise InputError(lacking[0], "must be given for kind 'nearest'", "None", "Pass a file of embeddings.")
+    for name in OPTIONS["nearest"]:
+        check_given(name, arguments.get(name), "for kind 'nearest'", "Pass a file of embeddings.")
 
 
 def image_vectors(arguments: Mapping[str, Any]) -> dict[str, Vectors]:

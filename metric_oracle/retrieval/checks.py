@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.arguments import check_given
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
@@ -57,14 +58,9 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
     if _counts(idf):
         counting.append(("idf 'corpus'", get_metric("bertscore")))
     for what, record in counting:
-        if corpus is None:
-            raise InputError(
-                "index",
-                f"must be given for {what}, which counts the documents of a corpus",
-                "none",
-                f"Add {option('index', 'INDEX')}, the corpus whose frequencies count.",
-            )
-        corpus.check_holds(record)
+        where = f"for {what}, which counts the documents of a corpus"
+        step = f"Add {option('index', 'INDEX')}, the corpus whose frequencies count."
+        check_given("index", corpus, where, step, got="none").check_holds(record)
 
 
 def _counts(idf: Any) -> bool:

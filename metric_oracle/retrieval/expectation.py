@@ -31,7 +31,7 @@ from metric_oracle.retrieval.sharded import score_all, sides_of
 from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-BINS_OF_STUDY, MOST_BINS = 128, 1024
+BINS_OF_STUDY = 128
 SHOWN_QUERIES = 20
 FINEST = -10  # exponent of the smallest width of a bin, 2**-10
 
@@ -194,8 +194,6 @@ def plan_expectation(
     edge.
     """
     names = _quantile_names(quantiles)
-    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 2 <= bins <= MOST_BINS:
-        raise InputError("bins", f"must be an int from 2 to {MOST_BINS}", repr(bins), "Choose one.")
     return ExpectationPlan(plan_scores(index, metric, options), quantiles, names, int(bins))
 
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from metric_oracle.choices import BACKENDS
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.choices import Backend
+from metric_oracle.errors import BackendError
 from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.metrics import Metric
 
@@ -47,13 +47,11 @@ def home(metric: Metric) -> str:
     return f"metric_oracle.{'retrieval' if metric.terms else 'kernels'}.{metric.kernel}"
 
 
-def check_backend(name: str, metric: Metric) -> str:
+def check_backend(name: Backend, metric: Metric) -> Backend:
     """Return the name of a backend, "cpu" for "auto".
 
-    Raise InputError for an unknown name, BackendError if the metric does not have it or this machine cannot run it.
+    Raise BackendError if the metric does not have it or this machine cannot run it.
     """
-    if name not in BACKENDS:
-        raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", repr(name), "Choose one.")
     if name not in ("auto", "reference"):
         if find_spec(f"{home(metric)}.{name}") is None:
             titled = {"cuda": "CUDA"}.get(name, name)

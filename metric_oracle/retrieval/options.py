@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.metrics import REPRESENTATIONS
@@ -74,21 +75,21 @@ class SearchOptions:
     """
 
     k: int = 1
-    backend: str = "auto"
-    threads: int | None = None
+    backend: choices.Backend = "auto"
+    threads: choices.Threads | None = None
     text: bool = True
-    max_memory: float | None = None
+    max_memory: choices.Memory | None = None
     idf: str | Path | None = None
     rescale: bool | None = None
     prevalence: Mapping[str, int] | None = None
     weights: str | Path | None = None
     exclude: str | Sequence[str] = ()
-    min_score: float | None = None
+    min_score: choices.MinScore | None = None
     where: str | Sequence[str] = ()
     part: str | None = None
-    runner: str | None = None
+    runner: choices.Runner | None = None
     address: str | None = None
-    num_gpus: float | None = None
+    num_gpus: choices.Gpus | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

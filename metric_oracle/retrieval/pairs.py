@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.tables import ids_hint, shown_names
@@ -91,13 +92,8 @@ def score_rows(
     parts = [METRICS[part] for record in records for part in record.terms]
     single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
     settings = options.settings
-    if settings and not any(set(settings) <= set(record.settings) for record in records):
-        raise InputError(
-            ", ".join(settings),
-            "must be left out without BERTScore among the metrics",
-            "a value",
-            f"Leave out {', '.join(option(name, python=name) for name in settings)}.",
-        )
+    if not any(set(settings) <= set(record.settings) for record in records):
+        check_left_out(settings, "without BERTScore among the metrics")
     pairs: dict[str, list[_Pair]] = {}
     used: dict[str, Any] = {}
     noted: dict[str, Any] = {}

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.errors import InputError, option
+from metric_oracle.arguments import check_left_out
+from metric_oracle.errors import InputError
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
@@ -37,9 +38,7 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     """
     matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
     if not isinstance(index, ShardSet):
-        raise InputError(
-            "part", "must be left out for an index that is no set of shards", repr(part), f"Leave out {option('part')}."
-        )
+        check_left_out({"part": part}, "for an index that is no set of shards", got=repr(part))
     number, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
     if not number <= n <= index.n_shards:
         raise InputError(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.parts import retrieve_part, shards_of
 from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.sources.token_states import check_max_memory
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,10 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     InputError if the metric, the options or the weights file are wrong or do not fit the index, IndexFormatError if it
     cannot be opened, and BackendError if the backend cannot be used here.
     """
-    _check_values(options)
     runner = open_runner(options.runner, options.address, options.num_gpus, options.threads)
-    if runner is not None and options.part is not None:
-        raise InputError(
-            "part", "must be left out with a runner", "both", f"Leave {option('part')} or {option('runner')} out."
-        )
+    if runner is not None:
+        step = f"Leave {option('part')} or {option('runner')} out."
+        check_left_out({"part": options.part}, "with a runner", step, got="both")
     names = metric if isinstance(metric, str) and options.weights is None else ""
     is_sum = "+" in names
     ordered = summands(names) if is_sum else [weighed(metric, options.weights)]
@@ -109,31 +105,23 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
             "Leave it out.",
         )
     backend = check_backend(options.backend, record)
-    if options.where and backend == "reference":
-        raise InputError("where", 'must be left out with backend "reference"', "a value", "Leave it out.")
+    if backend == "reference":
+        check_left_out({"where": options.where or None}, 'with backend "reference"')
     opened = _checked(index, record, options)
     k, n_rows = options.k, n_scorable(opened, record)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_rows:
-        raise InputError(
-            "k", f"must be an int from 1 to {n_rows} (reports that {record.name} can score)", repr(k), "Choose one."
-        )
+    check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {record.name} can score)")
     if options.part is not None:
         shards_of(options.part, opened)
-    if runner is not None and not isinstance(opened, ShardSet):
-        raise InputError(
-            "runner",
-            "must be left out for an index that is no set of shards",
-            opened.folder,
+    if not isinstance(opened, ShardSet):
+        check_left_out(
+            {"runner": runner},
+            "for an index that is no set of shards",
             f"Build one with {option('shard_rows')}, or drop it.",
+            got=str(opened.folder),
         )
-    ignored = [name for name in ("threads", "max_memory") if getattr(options, name) is not None]
-    if ignored and backend != "reference" and load_kernel(record, backend).capabilities.batched:
-        raise InputError(
-            ", ".join(ignored),
-            f"must be left out for {record.name} on backend {backend!r}, which takes all queries at once",
-            "a value",
-            f"Leave out {', '.join(option(name, python=name) for name in ignored)}.",
-        )
+    ignored = {name: getattr(options, name) for name in ("threads", "max_memory")}
+    if any(ignored.values()) and backend != "reference" and load_kernel(record, backend).capabilities.batched:
+        check_left_out(ignored, f"for {record.name} on backend {backend!r}, which takes all queries at once")
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
     return SearchPlan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
 
@@ -144,20 +132,9 @@ def plan_scores(index: str | Path | Index, metric: str | Metric, options: Search
     Sums and weights files are not allowed; of the options only `text`, `threads` and those that change scores are.
     """
     options.check_used(("text", "threads", *options.settings), "scores without a search")
-    _check_values(options)
     record = get_metric(metric)
     check_searched(record)
     return SearchPlan(_checked(index, record, options), record, options)
-
-
-def _check_values(options: SearchOptions) -> None:
-    """Raise InputError unless `threads`, `max_memory` and `min_score` are valid."""
-    if options.threads is not None:
-        check_in_range("threads", options.threads, ge=1, step="Leave it out to use all cores.")
-    check_max_memory(options.max_memory)
-    least = options.min_score
-    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not isfinite(least)):
-        raise InputError("min_score", "must be a number", repr(least), "Give a score of the metric.")
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
@@ -175,11 +152,8 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
     only if it is named.
     """
     if runner is None:
-        given = [name for name, value in (("address", address), ("num_gpus", num_gpus)) if value is not None]
-        if given:
-            raise InputError(
-                ", ".join(given), "must be left out without a runner", "a value", f"Add {option('runner', 'ray')}."
-            )
+        of_runner = {"address": address, "num_gpus": num_gpus}
+        check_left_out(of_runner, "without a runner", f"Add {option('runner', 'ray')}.")
         return None
     from metric_oracle.cluster import runner_of
 

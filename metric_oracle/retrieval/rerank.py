@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
@@ -86,8 +87,7 @@ class RerankPlan:
         index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
         report = silent if progress is None else progress
         check_section(queries, index)
-        if pool.audit > n:
-            raise InputError("audit", f"must be an int from 0 to {n} (test reports)", pool.audit, "Choose one.")
+        check_in_range("audit", pool.audit, ge=0, le=n, note=" (test reports)")
         reader, k = _Reader(index, self.model), int(pool.options.k)
         every, best_of = np.arange(index.n_reports), dict[int, _Best]()
         size, audited = pool.size, dict[str, Any]()
@@ -105,7 +105,8 @@ class RerankPlan:
             audited = _described(pool, np.array(ranks), size, losses)
         whole = search is None or size is None
         rest = [q for q in range(n) if q not in best_of]
-        _check_k(pool.options.k, index.n_reports if whole or size is None else size)
+        n_pool = index.n_reports if whole or size is None else size
+        check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
         ranked = np.broadcast_to(every, (len(rest), len(every)))
         if search is not None and size is not None and rest:
             ranked = search.rows(queries.take(np.array(rest)), size)
@@ -220,12 +221,6 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
     return {**entry, "asked_recall": pool.recall}
 
 
-def _check_k(k: Any, n_pool: int) -> None:
-    """Raise InputError unless k is an int from 1 to the size of the pool."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_pool:
-        raise InputError("k", f"must be an int from 1 to {n_pool} (reports of the pool)", repr(k), "Choose one.")
-
-
 def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
     """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
 
@@ -242,14 +237,8 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
             pool.size,
             "Choose one.",
         )
-    if pool.audit and pool.prefix is None:
-        raise InputError(
-            "audit", "must be left out where the pool is the whole corpus", pool.audit, f"Leave out {option('audit')}."
-        )
-    if pool.audit < 0:
-        raise InputError("audit", "must be an int of at least 0", pool.audit, "Choose one.")
-    if pool.recall is not None and not 0 < pool.recall < 1:
-        raise InputError("recall", "must be a number between 0 and 1", pool.recall, "Choose one, such as 0.95.")
+    if pool.prefix is None:
+        check_left_out({"audit": pool.audit or None}, "where the pool is the whole corpus", got=f"{pool.audit}")
     if pool.recall is not None and (pool.size is not None or not pool.audit):
         got = "no audit" if pool.size is None else f"{pool.size}"
         raise InputError(
@@ -258,7 +247,8 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
             got,
             f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )
-    _check_k(pool.options.k, opened.n_reports if pool.size is None else pool.size)
+    n_pool = opened.n_reports if pool.size is None else pool.size
+    check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
     return RerankPlan(opened, pool, search, open_model())
 
 

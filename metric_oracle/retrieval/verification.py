@@ -83,8 +83,6 @@ def verify(
         what = "an oracle's answers" if kind is None else f"baseline {kind!r}"
         step = "Leave them out: only results of baseline 'nearest' need them."
         check_left_out({"vectors": vectors}, f"for {what}", step)
-    for name, value in (("sample", sample), ("seed", seed)):
-        check_in_range(name, value, ge=0)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
     _check_ids(columns["query_id"], queries, signature, bool(restrictions))

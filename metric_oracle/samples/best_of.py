@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.api.attached import attached, read_joined
 from metric_oracle.api.given import Given, opened, say, section_of
 from metric_oracle.api.scoring import own_sources, shared_models
@@ -293,7 +294,7 @@ def best_of(
     results: Sequence[Row] = (),
     index: str | Path | Index | None = None,
     options: SearchOptions | None = None,
-    seed: int = 0,
+    seed: choices.Seed = 0,
     progress: Progress | None = None,
 ) -> BestOf:
     """Return how good the best of n samples is expected to be, and how near selectors come to the best of all.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
@@ -27,8 +28,7 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
         return read_embeddings(file_or_data, ids=ids)
     rows = file_or_data
     if isinstance(rows, Mapping):
-        if ids is not None:
-            raise InputError("ids", "must be left out for a dict of id -> vector", "a value", "Leave out the ids.")
+        check_left_out({"ids": ids}, "for a dict of id -> vector", "Leave out the ids.")
         ids, rows = list(rows), list(rows.values())
     try:
         values = np.asarray(rows)

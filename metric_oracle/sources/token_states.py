@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metric_oracle.choices import STATES
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.errors import InputError, option
@@ -54,8 +53,6 @@ def load_encoding(
     built in. The rest is as in `Encoding`. Raise InputError for wrong options.
     """
     states = states or "float32"
-    if states not in STATES:
-        raise InputError("states", "must be float32 or float16", repr(states), "Choose one.")
     from metric_oracle.encoders.libraries import has_bf16
     from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder
 
@@ -67,16 +64,7 @@ def load_encoding(
         )
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
-    check_max_memory(max_memory)
     return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
-
-
-def check_max_memory(max_memory: float | None) -> None:
-    """Raise InputError unless the memory limit, in GB, is a number above 0 or None."""
-    if max_memory is not None and (isinstance(max_memory, bool) or not 0 < max_memory < np.inf):
-        raise InputError(
-            "max_memory", "must be a number of GB above 0", repr(max_memory), "Choose one, or leave it out."
-        )
 
 
 def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:

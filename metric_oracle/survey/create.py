@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle import choices
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, section_of
-from metric_oracle.arguments import check_in_range
-from metric_oracle.choices import IDENTICAL, ORDERS, RESULTS
+from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.joining import check_joined
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -110,15 +110,15 @@ class SurveyOptions:
     'rexval'
     """
 
-    studies: int = STUDIES
-    seed: int = 0
-    repeats: int = 0
-    identical: str = "once"
+    studies: choices.Positive = STUDIES
+    seed: choices.Seed = 0
+    repeats: choices.Count = 0
+    identical: choices.Identical = "once"
     categories: str | Path = "rexval"
     instructions: str | Path | None = None
     unequal: bool = False
     stratify: Mapping[str, str] | None = None
-    order: str = "shared"
+    order: choices.Order = "shared"
 
 
 DEFAULTS = SurveyOptions()
@@ -250,13 +250,8 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             shown_names(bad) or "a name twice, or none",
             "Rename them.",
         )
-    for name, minimum in (("studies", 1), ("seed", 0), ("repeats", 0)):
-        check_in_range(name, getattr(options, name), ge=minimum)
     if options.repeats > options.studies:
         raise InputError("repeats", f"must be at most the studies, {options.studies}", options.repeats, "Repeat fewer.")
-    for name, choice, choices in (("identical", options.identical, IDENTICAL), ("order", options.order, ORDERS)):
-        if choice not in choices:
-            raise InputError(name, f"must be one of {', '.join(choices)}", repr(choice), "Choose one of these.")
 
 
 def _categories(source: str | Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle import choices
 from metric_oracle.choices import LEGACY
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.findings.results import Scores
@@ -17,9 +18,9 @@ from metric_oracle.statistics import (
     LEVEL,
     adjusted,
     check_method,
-    checked_resamples,
     difference,
     effective_studies,
+    n_resamples,
     overlap,
 )
 from metric_oracle.tables.comparison import Comparison, Difference
@@ -43,9 +44,9 @@ def compare(
     oracles: Mapping[str, str] | None = None,
     perfect: str | None = None,
     paired: Sequence[tuple[str, str]] = (),
-    method: str = "bca",
-    resamples: int | None = None,
-    seed: int = 0,
+    method: choices.Method = "bca",
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Put the scores of several systems into one table.
@@ -106,7 +107,7 @@ def compare(
             f"Write files of scores with {as_called('score')}.",
         )
     check_method(method, None if paired else resamples)
-    n_resamples = checked_resamples(resamples)
+    resamples = n_resamples(resamples)
     scores = {name: read_system(name, given) for name, given in systems.items()}
     names = list(scores)
     given = oracles or {}
@@ -144,11 +145,11 @@ def compare(
         made = scores[names[0]].signature["metrics"][metric]
         is_higher = made["direction"] == "higher" if "direction" in made else get_metric(metric).higher_is_better
         column = Column(metric, is_higher, int(complete.sum()))
-        parts = [(column, means_of(metric, scores, row, counts, complete, n_resamples, seed), oracles)]
+        parts = [(column, means_of(metric, scores, row, counts, complete, resamples, seed), oracles)]
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
         if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
             of_corpus = replace(column, metric=f"{metric}{CORPUS}")
-            parts.append((of_corpus, corpus_means([*of_reports.values()], n_resamples, seed), {}))
+            parts.append((of_corpus, corpus_means([*of_reports.values()], resamples, seed), {}))
         ranges = {name: system["ranges"].get(metric) for name, system in averaged.items()}
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
         for column, means, of_metric in parts:
@@ -159,7 +160,7 @@ def compare(
             for a, b in paired:
                 if column.metric == metric:
                     report(f"{a} against {b}, {metric}")
-                test = resampled.difference(a, b, n_resamples)
+                test = resampled.difference(a, b, resamples)
                 is_overlap = overlap(found[a].interval, found[b].interval)
                 n_effective = effective_studies(difference(row[a], row[b]))
                 tests.append(Difference(a, b, column.metric, *test, test.p_value, is_overlap, n_effective))
@@ -169,7 +170,7 @@ def compare(
     whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
     sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
     foreign = {name: system.signature["foreign"] for name, system in scores.items() if "foreign" in system.signature}
-    size = LEGACY_SAMPLE if method == LEGACY else n_resamples
+    size = LEGACY_SAMPLE if method == LEGACY else resamples
     signature = signed(
         kind="table",
         systems={name: system.signature.get("system") for name, system in scores.items()},
@@ -184,7 +185,7 @@ def compare(
         oracles=oracles,
         paired=[list(pair) for pair in paired],
         **({"foreign": foreign} if foreign else {}),
-        **({"test": {"name": "permutation", "resamples": n_resamples, "seed": seed}} if paired else {}),
+        **({"test": {"name": "permutation", "resamples": resamples, "seed": seed}} if paired else {}),
         **({"adjusted_over": len(tests)} if paired else {}),
     )
     return Comparison(

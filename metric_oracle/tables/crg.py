@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
@@ -20,7 +21,7 @@ from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.tables import PaperTable, listing, plain
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
-from metric_oracle.statistics import Array, Interval, checked_resamples
+from metric_oracle.statistics import Array, Interval, n_resamples
 from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, files_of, rows_of_predictions, scored
 from metric_oracle.tables.table_cells import crg_of_means
 
@@ -134,8 +135,8 @@ def score_crg(
     uncertain: str | None,
     levels: Mapping[str, Sequence[str]] | None = None,
     id_column: str | None = None,
-    resamples: int | None = None,
-    seed: int = 0,
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
 ) -> CRG:
     """Score predicted labels against reference labels with CRG.
 
@@ -180,7 +181,7 @@ def score_crg(
             repr(uncertain),
             "Say what an uncertain label counts as: it changes the score and is recorded.",
         )
-    n_resamples = checked_resamples(resamples)
+    resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
     rows = rows_of_predictions(references, predictions, predicted)
     chosen = _levels(references, levels, reference)
@@ -217,7 +218,7 @@ def score_crg(
         )
         return np.concatenate([of_levels, of_levels.mean(axis=-1)[..., None]], axis=-1)
 
-    *of_levels, mean = scored(np.array(by_report, np.float64), scores, n_resamples, seed)
+    *of_levels, mean = scored(np.array(by_report, np.float64), scores, resamples, seed)
     signature = signed(
         metric="crg",
         source="Hamamci et al., MIDL 2025",
@@ -226,7 +227,7 @@ def score_crg(
         uncertain=uncertain,
         levels=chosen,
         **files_of(reference, references, predicted, predictions),
-        bootstrap=bootstrap("report", n_resamples, seed),
+        bootstrap=bootstrap("report", resamples, seed),
     )
     found = [
         Level(name, labels, of_level, score.interval)

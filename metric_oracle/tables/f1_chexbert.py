@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.errors import InputError, as_called
@@ -19,7 +20,7 @@ from metric_oracle.findings.cells import over_of
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.tables import PaperTable, pivot
 from metric_oracle.sources.labels import as_label_sets
-from metric_oracle.statistics import checked_resamples
+from metric_oracle.statistics import n_resamples
 from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, Scored, files_of, rows_of_predictions, scored
 
 # Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
@@ -122,8 +123,8 @@ def score_f1_chexbert(
     predicted: str | Path,
     *,
     id_column: str | None = None,
-    resamples: int | None = None,
-    seed: int = 0,
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
 ) -> F1:
     """Score predicted CheXbert labels against those of the references, as scikit-learn's classification_report does.
 
@@ -154,7 +155,7 @@ def score_f1_chexbert(
     >>> mo.score_f1_chexbert("test_labels.csv", "strong_labels.csv", resamples=1000)
     <F1: F1-CheXbert-14, uncertain as positive micro 0.8602 macro 0.7241 samples 0.8486; ...; 24 reports>
     """
-    n_resamples = checked_resamples(resamples)
+    resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
     for path, table in ((reference, references), (predicted, predictions)):
         _check_labels(path, table)
@@ -163,7 +164,7 @@ def score_f1_chexbert(
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
         sides = is_positive[references.values], is_positive[predictions.values[rows]]
-        for (labels, average), f1 in f1_scores(*sides, LABEL_SETS, AVERAGES, n_resamples, seed).items():
+        for (labels, average), f1 in f1_scores(*sides, LABEL_SETS, AVERAGES, resamples, seed).items():
             values[labels, uncertain, average] = f1
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
     signature = signed(
@@ -174,13 +175,15 @@ def score_f1_chexbert(
         uncertain=dict(POLICIES),
         labels={name: [LABELS[label] for label in columns] for name, columns in LABEL_SETS.items()},
         **files_of(reference, references, predicted, predictions),
-        bootstrap=bootstrap("study", n_resamples, seed),
+        bootstrap=bootstrap("study", resamples, seed),
     )
     positive = references.values == IS_POSITIVE["negative"].index(True)
     return F1(in_order, {name: _rare(positive[:, list(columns)]) for name, columns in LABEL_SETS.items()}, signature)
 
 
-def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int | None = None, seed: int = 0) -> F1:
+def score_f1_srr(
+    reference: str | Path, predicted: str | Path, *, resamples: choices.Resamples | None = None, seed: choices.Seed = 0
+) -> F1:
     r"""Score predicted labels of SRR-BERT against those of the references, as scikit-learn does.
 
     Parameters
@@ -212,7 +215,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     >>> mo.score_f1_srr("reference.csv", "predicted.csv", resamples=1000)
     <F1: F1-SRR-BERT-1, ... micro 0.6667 ...; 2 reports>
     """
-    n_resamples = checked_resamples(resamples)
+    resamples = n_resamples(resamples)
     references, predictions = (as_label_sets(path) for path in (reference, predicted))
     if references.schema != predictions.schema:
         raise InputError(
@@ -222,7 +225,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
     rows = rows_of_predictions(references, predictions, predicted)
     n_labels = references.values.shape[1]
     sides = references.values == 1, predictions.values[rows] == 1
-    scores = f1_scores(*sides, {str(n_labels): range(n_labels)}, SRR_AVERAGES, n_resamples, seed)
+    scores = f1_scores(*sides, {str(n_labels): range(n_labels)}, SRR_AVERAGES, resamples, seed)
     signature = signed(
         metric="f1-srr-bert",
         source="scikit-learn's F1 over labels of Delbrouck et al., ACL 2025, as in RadEval 2.2.1",
@@ -231,7 +234,7 @@ def score_f1_srr(reference: str | Path, predicted: str | Path, *, resamples: int
         uncertain=OWN_LABEL,
         labels=references.schema,
         **files_of(reference, references, predicted, predictions),
-        bootstrap=bootstrap("study", n_resamples, seed),
+        bootstrap=bootstrap("study", resamples, seed),
     )
     values = {(labels, OWN_LABEL, average): f1 for (labels, average), f1 in scores.items()}
     return F1(values, {str(n_labels): _rare(sides[0])}, signature)

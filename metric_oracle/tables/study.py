@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.api.attached import AttachedReports, attached
 from metric_oracle.api.given import Given, names_of, opened, say, say_wordless
 from metric_oracle.api.searching import loaded
@@ -125,7 +126,7 @@ def study(
     inner: bool = False,
     exact_chance: bool = False,
     out: str | Path | None = None,
-    threads: int | None = None,
+    threads: choices.Threads | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Scores]:
     """Score every system of a study under every metric.
@@ -529,9 +530,9 @@ def compare_study(
     systems: Mapping[str, Scores],
     progress: Progress | None = None,
     *,
-    method: str = "bca",
-    resamples: int | None = None,
-    seed: int = 0,
+    method: choices.Method = "bca",
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
 ) -> Comparison:
     """Return the table of a study: means, changes from random, shares of the way to the oracle, paired tests.
 

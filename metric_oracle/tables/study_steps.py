@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metric_oracle.arguments import check_new_folder
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import checksum, exclusive, sha256, temporary_folder
 from metric_oracle.findings.results import Results, Scores
@@ -223,7 +224,6 @@ def check_folder(out: Path) -> None:
     """Raise InputError unless a new folder can be made at `out`. It is called before the work begins."""
     manifest.check_name(out, "out")
     manifest.check_outside(out, "out")
-    if out.exists() or out.is_symlink():
-        raise InputError("out", "must be a new folder", f"{out}, which exists", "Remove it or name another.")
+    check_new_folder("out", out)
     if not out.parent.is_dir():
         raise InputError("out", "must be in an existing folder", out, "Make the folder first.")

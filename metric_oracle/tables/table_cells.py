@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from metric_oracle import choices
 from metric_oracle.choices import LEGACY
 from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
@@ -164,7 +165,7 @@ class MetricCells:
     column: Column
     row: Mapping[str, Array]  # system -> its scores float64[n]
     means: Resampled  # means of the systems in the order of `row`, see `means_of`
-    method: str  # kind of interval
+    method: choices.Method
     seed: int
     # System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
     ranges: Mapping[str, tuple[float | None, float | None] | None]

@@ -234,7 +234,7 @@ def test_the_command_takes_a_selection(index, positives, oracle, tmp_path):
         ({"relative_margin": 0.1}, "positives must be given with a margin, and only then; got None"),
         ({"positives": "p.parquet"}, "positives must be given with a margin, and only then; got no margin"),
         ({"positives": "p.parquet", "absolute_margin": 0.1}, "positives must be an existing file; got p.parquet"),
-        ({"sampling_strategy": "best"}, "sampling_strategy must be top or random; got 'best'"),
+        ({"sampling_strategy": "best"}, "sampling_strategy must be one of top, random; got 'best'"),
         ({"sampling_strategy": "random"}, "range_max must be given for random sampling; got None"),
         ({"seed": -1}, "seed must be an int of at least 0; got -1"),
     ],

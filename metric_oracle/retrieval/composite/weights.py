@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
@@ -22,9 +23,8 @@ def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
     if weights is None:
         return get_metric(metric)
     if metric != COMPOSITE:
-        raise InputError(
-            "weights", f"must be left out for metric {metric!r}", weights, f"Pass {option('metric', COMPOSITE)}."
-        )
+        step = f"Pass {option('metric', COMPOSITE)}."
+        check_left_out({"weights": weights}, f"for metric {metric!r}", step, got=str(weights))
     return read_weights(weights)
 
 
