@@ -40,7 +40,7 @@ def category_title(category: str) -> str:
 
 
 def agreement_cell(record: Record) -> str:
-    """Return the value over its percentile interval, or the reason why there is none."""
+    """Return the value over its percentile interval, or "undefined" if all scores or all ratings are equal."""
     if record["value"] is None:
         return "undefined\n(all equal)"
     return over(record["value"], record["low"], record["high"], _FORM)

@@ -24,16 +24,10 @@ class CountedPairs(NamedTuple):
 def read_counted_pairs(
     references: Path | Reports, predictions: Path | Reports, ratings: Path, tell: Callable[[str], None]
 ) -> CountedPairs:
-    """Return the rated pairs, joined on ids, with the mean of their raters' counts.
+    """Return the pairs of references and predictions that were rated, joined on ids, with the mean of their raters.
 
-    Parameters
-    ----------
-    references, predictions : path or Reports
-        Tables of reports.
-    ratings : path
-        Counted errors of six categories, see `read_ratings`.
-    tell : function
-        Called with a line that says what is left out.
+    `ratings` is a file of counted errors of six categories, see `read_ratings`; `tell` is called with a line for each
+    reason why pairs are left out.
     """
     reference_reports = as_reports(references)
     predicted_reports = as_predictions(predictions, wanted=reference_reports.section)
@@ -75,43 +69,13 @@ def train_crepe(
     tell: Callable[[str], None],
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train CREPE on rated pairs, and write its checkpoint.
+    """Train CREPE on the pairs of `read_counted_pairs`, write its checkpoint to the new folder `out`, and describe it.
 
-    Parameters
-    ----------
-    references, predictions : path or Reports
-        Tables of reports.
-    ratings : path
-        Counted errors of six categories, see `read_ratings`.
-    base : str or path
-        Encoder that the training starts from: a folder, or the name of a Hugging Face model.
-    out : path
-        New folder for the checkpoint.
-    epochs : int
-        Number of passes over the pairs.
-    batch_size : int
-        Number of pairs in each optimization step.
-    learning_rate : float
-        Peak learning rate.
-    presence_weight : float
-        Weight of the loss for the presence of errors, from 0 to 1.
-    seed : int
-        Seed of the new layers, of dropout, and of the order of the pairs.
-    tell : function
-        Called with a line that says what is left out.
-    progress : function, optional
-        Called with the epoch, the number of its finished pairs and that of all.
-
-    Returns
-    -------
-    dict
-        What training.json of the checkpoint contains: the settings, the number of ``pairs``, and the mean loss of each
-        epoch in ``losses``.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, the pairs or the base cannot be used, or the loss is not finite.
+    `base` is the encoder that the training starts from, a folder or the name of a Hugging Face model. `batch_size` is
+    the number of pairs in each optimization step, `learning_rate` the peak, `presence_weight` the weight (0 to 1) of
+    the loss for the presence of errors. `progress` is called with the epoch, the number of its finished pairs and that
+    of all. The result is what training.json of the checkpoint contains: the settings, the number of ``pairs``, and the
+    mean loss of each epoch in ``losses``.
     """
     from metric_oracle.encoders.crepe_training import Settings, train
 

@@ -365,19 +365,13 @@ def pooled_t_tests(
 
 
 def study_test(a: Array, b: Array) -> dict[str, float | None]:
-    """Compare two candidate types by the means of the studies.
+    """Compare two candidate types by the mean errors of each study's report over raters, two float64[S].
 
-    Parameters
-    ----------
-    a, b : float64[S]
-        Mean errors of each study's report, over raters.
-
-    Returns
-    -------
-    dict
-        The paired t statistic, its two-sided p-value, and the ratio of the means with its interval. The interval is
-        that of the logarithm, linearised in the studies, with Student's t (a Poisson model with errors clustered by
-        study has the same one, up to its factor for few clusters). All values are None for fewer than two studies.
+    Return the paired t statistic, its two-sided p-value, and the ratio of the means with its 95 % interval, as the
+    columns `_BY_STUDY`. The interval is that of the logarithm, linearised in the studies, with Student's t (a Poisson
+    model with errors clustered by study has the same one, up to its factor for few clusters). All values are None for
+    fewer than two studies. If all studies have the same difference, and not 0, t is None and p is 0. The ratio is None
+    where a side has no errors.
     """
     from scipy.stats import t as student
 

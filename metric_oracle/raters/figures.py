@@ -19,7 +19,10 @@ def scatter(
     records: Mapping[tuple[str, str], Mapping[str, Any]],
     lower: Sequence[str],
 ) -> Any:
-    """Return the scatter plots of errors against scores, one panel for each metric and kind of errors."""
+    """Return a Matplotlib figure of mean errors, by kind, against scores, by metric, with a panel for each of both.
+
+    `records` has the agreement of each metric and kind, `lower` the metrics of which lower is better.
+    """
     names = list(scores)
     if not records:
         raise InputError(

@@ -146,7 +146,8 @@ def fit_composite(
     study : str
         Column with the study that a pair belongs to.
     name : str, optional
-        Name of the composite; by default that of the file.
+        Name of the composite; by default that of the file `table` without its ending, or "composite" where `table` is
+        of ratings.
 
     Returns
     -------
@@ -249,19 +250,9 @@ def _signs(differences: Array, y: Array) -> Array:
 def _signs_held_out(z: Array, y: Array, member: Array) -> Array:
     """Return the signs of the differences of predictions of two reports, under the fit without both reports' studies.
 
-    Parameters
-    ----------
-    z : float64[P, m]
-        Standardised metrics of P pairs.
-    y : float64[P]
-        Errors.
-    member : float64[P, S]
-        1 if a pair belongs to a study, else 0.
-
-    Returns
-    -------
-    float64[P, P]
-        Antisymmetric. A metric that is constant without two studies has no weight in their fit.
+    `z` has the standardised metrics of the pairs, float64[P, m], `y` their errors, `member` float64[P, S] is 1 where a
+    pair belongs to a study. The result, float64[P, P], is antisymmetric. A metric that is constant without two studies
+    has no weight in their fit.
     """
     # All fits follow from the sums over studies of the products of (1, z, y) with (1, z, y).
     full = np.concatenate([np.ones((len(z), 1)), z, y[:, None]], axis=1)
@@ -292,7 +283,10 @@ def _standard_errors(z: Array, residuals: Array, member: Array) -> Array:
 
 
 def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) -> dict[str, str]:
-    """Return the columns of scores in a table, as a dict from metric to column name."""
+    """Return the column of each metric, among the `names` of columns; by default of all metrics that have one.
+
+    `where` names the table in messages.
+    """
     metric_of = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
     metric_of |= {name: name for name in COMPOSABLE}
     metric_of |= {alias: name for alias, name in ALIASES.items() if name in COMPOSABLE}
@@ -318,14 +312,14 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
 
 
 def _text(cell: object, row: int, path: Path) -> str:
-    """Return a cell as text; raise InputError if it is empty."""
+    """Return a cell as text without blanks around it; raise InputError if it is empty."""
     if is_missing(cell) or not str(cell).strip():
         raise InputError("study", "must be given in every row", f"none in row {row} of {path}", "Complete it.")
     return str(cell).strip()
 
 
 def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
-    """Return the cells of a column as float64[n]."""
+    """Return the cells of a column as float64[n]; raise InputError if one is not a finite number."""
     values = []
     for row, cell in enumerate(table.column(column), start=1):
         value = number_of(cell)
@@ -341,7 +335,10 @@ def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
 
 
 def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
-    """Raise InputError unless the pairs determine the weights of a composite."""
+    """Raise InputError unless the scores `x`, float64[n, m], determine the weights of a composite that predicts `y`.
+
+    `where` names the table in messages.
+    """
     if len(set(studies)) < 2:
         raise InputError(
             "pairs",

@@ -38,8 +38,7 @@ class Grades(Rated):
     studies: list[str]
     candidates: list[str] | None
     raters: list[str]
-    # Kind -> number of each rater for each pair, larger is worse. The other attributes are those of `Rated`.
-    grades: Mapping[str, npt.NDArray[np.float64]]
+    grades: Mapping[str, npt.NDArray[np.float64]]  # kind -> float64[R, P], larger is worse
     source: str
     study_ids: list[str] | None = None
     references: list[str | None] | None = None
@@ -57,7 +56,7 @@ class Grades(Rated):
         return self.grades[kind]
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the grades for a subset of the pairs, as keyword arguments."""
+        """Return grades and groups of the pairs at the positions `kept`, as keyword arguments."""
         groups = None if self.groups is None else [self.groups[i] for i in kept]
         return {"grades": {kind: values[:, kept] for kind, values in self.grades.items()}, "groups": groups}
 
@@ -122,7 +121,7 @@ def _corrected(original: object, edited: object) -> tuple[str, str]:
 
 
 def read_grades(table: Table) -> Grades:
-    """Read one number for each pair and rater, in the column ``errors`` or ``quality``."""
+    """Read one number for each pair and rater, in the column ``errors`` or ``quality``, of which lower is worse."""
     columns = [name for name in (WORSE, BETTER) if name in table.names]
     if len(columns) > 1:
         raise InputError(str(table.path), "must have errors or quality", "both columns", "Keep or rename one.")
@@ -143,7 +142,7 @@ def read_grades(table: Table) -> Grades:
 
 
 def texts_by_role(table: Table) -> dict[str, list[str | None]]:
-    """Return the columns ``reference`` and ``prediction``, where the table has them."""
+    """Return the cells of the columns ``reference`` and ``prediction``, by name, where the table has them."""
     return {name: texts_of(table, name) for name in ("reference", "prediction") if name in table.names}
 
 

@@ -209,7 +209,7 @@ def agreement(
 def _records(
     counts: npt.NDArray[np.int64], studies: list[str], resamples: int, seed: int, *, is_one_rater: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield the statistics of int64[k, P]: the counts of k raters, or the first and second counts of one rater."""
+    """Yield a record for each statistic of int64[k, P], counts of k raters, or first and second counts of one rater."""
     drawn = draw(studies, resamples, seed)
     n = np.maximum(drawn.pairs.sum(axis=1), 1)
     with np.errstate(divide="ignore", invalid="ignore"):  # a single pair has no variance
@@ -226,7 +226,7 @@ def _records(
 def _twice(
     rated: Ratings, again: Ratings
 ) -> Iterator[tuple[str, npt.NDArray[np.int64], npt.NDArray[np.int64], list[str], str]]:
-    """Yield, for each rater and kind of errors, the first and the second counts of the repeated pairs."""
+    """Yield rater, first counts, second counts, studies and kind of the pairs rated again, for each rater and kind."""
     row_of = {pair: row for row, pair in enumerate(rated.pairs)}
     for noun, rated_names, repeated in (("pairs", row_of, again.pairs), ("raters", rated.raters, again.raters)):
         foreign = [name for name in repeated if name not in rated_names]
@@ -246,19 +246,12 @@ def _twice(
 def raters_among_themselves(
     by_rater: npt.NDArray[Any], drawn: Resamples, statistics: Sequence[str] = RATED
 ) -> list[dict[str, Any]]:
-    """Return a record for each statistic of the raters' agreement with one another.
+    """Return a record for each statistic of the agreement of R >= 2 raters with one another.
 
-    The agreement of each rater with the mean of the others is a ceiling: no metric can be expected to agree with a
-    radiologist better than the mean of the other radiologists does.
-
-    Parameters
-    ----------
-    by_rater : number[R, P]
-        Errors that each of R >= 2 raters counted in each pair, or grades.
-    drawn : Resamples
-        The raters are fixed.
-    statistics : sequence of str
-        Names of rank statistics. Intraclass correlations are added where ratings can be compared between studies.
+    `by_rater`, number[R, P], has the errors that each counted in each pair, or grades. The agreement of each rater with
+    the mean of the others, averaged over raters, is a ceiling: no metric can be expected to agree with a radiologist
+    better than the mean of the other radiologists does. Intraclass correlations are added where `statistics` has
+    tau-b, that is where ratings can be compared between studies.
     """
     values: dict[str, Array] = {}
     if TAU in statistics:
@@ -270,23 +263,12 @@ def raters_among_themselves(
 
 
 def accuracy_on_judgements(metrics: Mapping[str, Side], raters: Sequence[Side], drawn: Resamples) -> dict[str, Array]:
-    """Return how many single judgements agree with each metric, with another rater, and with a perfect metric.
+    """Return which share of single judgements agrees with each metric, with another rater, and with a perfect metric.
 
-    A judgement is what one rater says of one comparison inside a group, without a tie. A tie of the metric, or of the
-    other rater, counts as half. A perfect metric takes the side of the majority in every comparison; where raters
-    disagree, no metric agrees with more judgements.
-
-    Parameters
-    ----------
-    metrics : mapping of str to Side
-    raters : sequence of Side
-        R >= 2 raters.
-    drawn : Resamples
-
-    Returns
-    -------
-    dict of float64[B + S + 1]
-        With the keys `PERFECT`, `RADIOLOGISTS` and the names of the metrics.
+    A judgement is what one of the `raters`, at least two, says of one comparison inside a group, without a tie. A tie
+    of the metric, or of the other rater, counts as half. A perfect metric takes the side of the majority in every
+    comparison; where raters disagree, no metric agrees with more judgements. The shares, one for each resample, have
+    the keys `PERFECT`, `RADIOLOGISTS` and the names of `metrics`; they are NaN where there is no judgement.
     """
     judged = np.array([rater.within for rater in raters])
     votes, counted = judged.sum(axis=0), np.abs(judged).sum(axis=0)
@@ -315,19 +297,11 @@ def mean_over_raters(values: Sequence[Array]) -> Array:
 
 
 def intraclass(counts: npt.NDArray[Any], times: Array) -> tuple[Array, Array]:
-    """Return ICC(A,1) of a single rater and ICC(A,k) of the mean of k raters, NaN where nothing varies.
+    """Return ICC(A,1) of a single rater and ICC(A,k) of the mean of k raters, two float64[B].
 
-    Two-way model, random raters, absolute agreement (McGraw and Wong, Psychological Methods 1996, table 4).
-
-    Parameters
-    ----------
-    counts : number[k, P]
-    times : float64[B, P]
-        Number of times that each pair occurs in a resample.
-
-    Returns
-    -------
-    float64[B], float64[B]
+    Two-way model, random raters, absolute agreement (McGraw and Wong, Psychological Methods 1996, table 4). `counts`,
+    number[k, P], has the errors of each rater and pair; `times`, float64[B, P], how often each pair occurs in each
+    resample. A coefficient is NaN where nothing varies or its denominator is not positive.
     """
     k, x = len(counts), counts.T.astype(np.float64)
     n = times.sum(axis=1)
@@ -341,7 +315,7 @@ def intraclass(counts: npt.NDArray[Any], times: Array) -> tuple[Array, Array]:
     varies = sum_all > 1e-9 * (1 + (x**2).sum())  # below that there is only floating-point error
 
     def ratio(denominator: Array) -> Array:
-        """Return the coefficient with this denominator, NaN where it is 0."""
+        """Return the coefficient with this denominator, NaN where nothing varies or it is not positive."""
         exists = varies & (denominator > 0)
         return np.divide(rows - rest, denominator, out=np.full_like(rows, np.nan), where=exists)
 
@@ -363,20 +337,9 @@ def other_raters(values: Array, draws: Array, n_studies: int) -> Array:
     that comes from single studies, which the resampled studies contain already (for a mean: the component of raters in
     a two-way analysis of variance; Cameron, Gelbach and Miller, J Bus Econ Stat 2011, on two-way clustering).
 
-    Parameters
-    ----------
-    values : float64[B + S + 1 + R * (S + 1)]
-        The statistic on the resamples, without each study, and on all studies; then, for each rater left out, without
-        each study and on all studies.
-    draws : float64[B, R]
-        See `draw_raters`.
-    n_studies : int
-        S.
-
-    Returns
-    -------
-    float64[B + S + 1]
-        NaN in all resamples where the statistic does not exist without some rater or study.
+    `values`, float64[B + S + 1 + R * (S + 1)], has the statistic on the resamples, without each study, and on all
+    studies; then, for each rater left out, without each study and on all studies. `draws` are from `draw_raters`. Of
+    the result, float64[B + S + 1], the resamples are NaN if the statistic does not exist without some rater or study.
     """
     n_resamples, n_raters = draws.shape
     moved, tail = values[: n_resamples + n_studies + 1].copy(), values[n_resamples + n_studies + 1 :]

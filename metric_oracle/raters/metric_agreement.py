@@ -53,15 +53,14 @@ Values = dict[tuple[str, str, str], Array]  # (statistic, kind, metric) -> agree
 class View:
     """A rated set as it is compared: all its pairs, or only those whose two texts differ."""
 
-    name: str  # name of the view and of the set that it is made from, such as "ReXVal*" and "ReXVal"
-    base: str
+    name: str  # of the view, such as "ReXVal*"
+    base: str  # of the set that it is made from, such as "ReXVal"
     kinds: tuple[str, ...]  # kinds of numbers that the raters gave to a pair, such as "total" and "significant" errors
-    # Rank statistics that the ratings allow. The first is used in tests, ceilings and figures.
-    statistics: tuple[str, ...]
+    statistics: tuple[str, ...]  # rank statistics that the ratings allow; the first is that of tests, ceilings, figures
     scores: dict[str, Array]  # scores of each metric, as they were read
     errors: dict[str, Array]  # mean of the raters for each kind
-    studies: int  # numbers of studies and raters
-    raters: int
+    studies: int  # number of studies
+    raters: int  # number of raters
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Scored:
     scores: dict[str, Array]
     lower: set[str]  # metrics whose lower scores are better
     drawn: Resamples
-    deviations: Array | None = None  # float64[B, R] or None, see `draw_raters`; None where the raters are fixed
+    deviations: Array | None = None  # float64[B, R] of `draw_raters`; None where the raters are fixed
 
     def subset(self, kept: npt.NDArray[np.bool_]) -> "Scored":
         """Return the pairs where `kept` is true, with the same resamples."""
@@ -80,39 +79,40 @@ class Scored:
         return Scored(self.rated.subset(kept), scores, self.lower, self.drawn.subset(kept), self.deviations)
 
     def goodness(self) -> dict[str, Side]:
-        """Return the scores of each metric, with the sign that makes higher better."""
+        """Return the scores of each metric, with the sign that makes higher better, prepared for all resamples."""
         signed = ((name, -values if name in self.lower else values) for name, values in self.scores.items())
         return {name: side(values, self.drawn) for name, values in signed}
 
     def agreement(self, by: str) -> tuple[list[Record], Values]:
         """Return how well each metric agrees with the mean of raters; if `by` is "rater", also with each rater.
 
-        The second result has the agreement with the mean on all resamples, followed by what `other_raters` needs.
+        The first result has a record for each of them. The second has the agreement with the mean on all resamples,
+        followed by what `other_raters` needs.
         """
         records: list[Record] = []
         of_mean: Values = {}
         n_left_out, left_out = self.drawn.studies.shape[1] + 1, self.drawn.left_out
         # Negative numbers make agreement positive. Sums over raters have the ranks of the means.
-        worse: dict[tuple[str, str], npt.NDArray[Any]] = {}
+        negated: dict[tuple[str, str], npt.NDArray[Any]] = {}
         panels: dict[str, list[Side]] = {}
         for kind in self.rated.kinds:
             by_rater = self.rated.by_rater(kind)
-            worse |= {
+            negated |= {
                 (kind, rater): -own for rater, own in zip(self.rated.raters, by_rater, strict=True) if by == "rater"
             }
-            worse[kind, MEAN] = -sum_of_raters(by_rater)
+            negated[kind, MEAN] = -sum_of_raters(by_rater)
             each = () if self.deviations is None else each_left_out(by_rater)
             panels[kind] = [side(-others, left_out) for _, others in each]
-        sides = {key: side(column, self.drawn) for key, column in worse.items()}
+        sides = {key: side(column, self.drawn) for key, column in negated.items()}
         for metric, x in self.goodness().items():
-            for (kind, rater), statistic in product(worse, self.rated.statistics):
+            for (kind, rater), statistic in product(negated, self.rated.statistics):
                 function = STATISTICS[statistic]
                 whole = function(x, sides[kind, rater], self.drawn)
                 without = [function(x.last(n_left_out), panel, left_out) for panel in panels[kind]]
                 values = np.concatenate([whole, *without])
                 record = self.record(values, statistic)
                 if by == "rater" and record["value"] is not None and statistic in (TAU, SPEARMAN):
-                    record["value"] = _of_scipy(statistic, -x.ranks[-1], worse[kind, rater])
+                    record["value"] = _of_scipy(statistic, -x.ranks[-1], negated[kind, rater])
                 records.append({"metric": metric, "errors": kind, "rater": rater, **record})
                 if rater == MEAN:
                     of_mean[statistic, kind, metric] = values
@@ -123,7 +123,10 @@ class Scored:
         return self.rated.statistics.index(record["statistic"]), self.rated.kinds.index(record["errors"])
 
     def resampled(self, values: Array, statistic: str, *, is_difference: bool = False) -> Array:
-        """Return a statistic over the resamples of studies; also over those of raters if the caller requested it."""
+        """Return a statistic on all resamples; of studies and raters if there are `deviations`, else of studies.
+
+        `values` are those of `agreement`, or differences of two of them.
+        """
         if self.deviations is None:
             return values
         low, high = lowest(statistic), 1.0
@@ -131,7 +134,7 @@ class Scored:
         return np.clip(other_raters(values, self.deviations, self.drawn.studies.shape[1]), low, high)
 
     def record(self, values: Array, statistic: str, *, is_difference: bool = False) -> dict[str, Any]:
-        """Return the value of a statistic with its intervals."""
+        """Return the value of a statistic with its intervals; `values` as in `resampled`."""
         resampled = self.resampled(values, statistic, is_difference=is_difference)
         record = interval_record(statistic, resampled, self.drawn)
         if self.deviations is not None:  # the jackknife of BCa leaves out studies only
@@ -139,7 +142,7 @@ class Scored:
         return record
 
     def difference(self, values: Array, statistic: str) -> Record | None:
-        """Return the difference of two metrics with its interval and p-value."""
+        """Return a difference of two metrics with its interval and p-value, None where it has no value."""
         resampled = self.resampled(values, statistic, is_difference=True)
         record = difference_record(resampled, len(self.drawn.studies) - self.drawn.studies.shape[1] - 1)
         return None if record is None else {"statistic": statistic, **record}
@@ -148,7 +151,10 @@ class Scored:
 def differences_of(
     parts: Mapping[str, Scored], values: Mapping[str, Values], pairs: Sequence[tuple[str, str]]
 ) -> Iterator[Record]:
-    """Yield the differences of two metrics. All differences of a statistic are one family."""
+    """Yield a record for each difference of two metrics, one of `pairs`, in a part that has both.
+
+    `values` has the agreement with the mean of raters of each part. All differences of a statistic are one family.
+    """
     for statistic in STATISTICS:
         family = []
         for (view, part), (a, b) in product(parts.items(), pairs):

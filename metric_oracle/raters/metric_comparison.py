@@ -562,7 +562,7 @@ def compare_metrics(
 
 
 def _parts(name: str, whole: Scored) -> Iterator[tuple[str, Scored]]:
-    """Yield the name and the pairs of each view of a set."""
+    """Yield the name and the pairs of each view of a set: all pairs, and if some texts are equal those that differ."""
     yield name, whole
     texts = [*(whole.rated.references or [None]), *(whole.rated.predictions or [None])]
     if None not in texts:
@@ -613,7 +613,7 @@ def _ceilings(view: str, part: Scored) -> Iterator[Record]:
 def _read_variants(
     ablations: Mapping[str, str | Path], part: Scored, names: Sequence[str]
 ) -> dict[str, tuple[str, Array]]:
-    """Return the metric and the scores of each variant."""
+    """Return the metric and the scores of each variant, by its name; `names` are all metrics, for a message."""
     variants = {}
     for variant, path in ablations.items():
         table = read_table(Path(path))
@@ -653,7 +653,7 @@ def _ablations(
 
 
 def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
-    """Return the milliseconds per pair of each metric whose scores were computed in this call, timed one by one."""
+    """Return the milliseconds per pair of each metric that `source` says was computed here, timed one by one."""
     measured = {}
     for metric in source.get("scored", {}):
         begin = time.perf_counter()
@@ -663,7 +663,7 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[Record]:
-    """Yield the time per pair of each metric, as measured in this call or as a table states it for other tools."""
+    """Yield a record of the time per pair of each metric: that of the table at `path`, else that in `measured`."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
         table = read_table(Path(path))

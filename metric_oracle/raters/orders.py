@@ -94,7 +94,7 @@ def read_orders(table: Table) -> Grades:
 
 
 def _labels(table: Table) -> dict[str, list[str]]:
-    """Return study, rater and, if known, candidate of each row."""
+    """Return, by role, study, rater ("all" without a column) and, if known, candidate of each row."""
     labels = labels_by_role(table, "study", "candidate", "rater")
     if "study" not in labels:
         raise InputError(
@@ -124,7 +124,10 @@ def _candidates(table: Table) -> list[list[str]]:
 
 
 def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
-    """Raise InputError unless every rater judged every comparison: a missing judgement is not a tie."""
+    """Raise InputError unless every rater judged all `n` comparisons: a missing judgement is not a tie.
+
+    `raters` has the rater of each row, `noun` names what is judged.
+    """
     n_raters = len(set(raters))
     if table.n_rows != n * n_raters:
         raise InputError(
@@ -136,5 +139,5 @@ def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
 
 
 def _broken(table: Table, column: str, rule: str, got: str, row: int, step: str = "Repair it.") -> InputError:
-    """Return the error for a cell that breaks a rule."""
+    """Return the error for a cell that breaks a rule; `row` counts from 0."""
     return InputError(f"column {column!r} of {table.path}", f"must {rule}", f"{got} in row {row + 1}", step)

@@ -37,11 +37,8 @@ class Resamples:
 
     studies: Array  # float64[B + S + 1, S], number of times that each study occurs
     study: npt.NDArray[np.int64]  # int64[P], index of the study of each rated pair
-    # int64[P]. Index of the group within which a rated pair is compared with others. Each group belongs to one
-    # study.
-    group: npt.NDArray[np.int64]
-    # Whether pairs of different groups may be compared as well. If not, a `Side` has no part for all pairs.
-    is_pooled: bool = True
+    group: npt.NDArray[np.int64]  # int64[P], index of the group of each pair; a group belongs to one study
+    is_pooled: bool = True  # whether pairs of different groups are compared, too; if not, a `Side` has no part for them
 
     @cached_property
     def member(self) -> Array:
@@ -71,15 +68,15 @@ class Resamples:
 
 
 class Side(NamedTuple):
-    """One of the two columns that are correlated, prepared for all resamples."""
+    """One of the two columns that are correlated, prepared for all resamples.
 
-    # float64[P, P]. Signs of the differences of all pairs. Empty where pairs of different groups are not
-    # compared, as are `ranks`.
-    signs: Array
+    If pairs of different groups are not compared, `signs`, `untied`, `ranks` and `spread` have no columns.
+    """
+
+    signs: Array  # float64[P, P], signs of the differences of all pairs
     within: Array  # float64[C], signs of the differences of the comparisons inside groups
-    # float64[B + S + 1], number of ordered comparisons that are not ties: of all pairs, and inside groups.
-    untied: Array
-    untied_within: Array  # float64[B + S + 1]
+    untied: Array  # float64[B + S + 1], number of ordered comparisons of all pairs that are no ties
+    untied_within: Array  # float64[B + S + 1], number of those inside groups
     ranks: Array  # float64[B + S + 1, P], twice the centred mid-ranks, with the sign reversed
     spread: Array  # float64[B + S + 1], sum of the squares of `ranks`, each as often as its pair occurs
 
@@ -97,21 +94,10 @@ def sum_of_raters(by_rater: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def draw(
     studies: Sequence[str], resamples: int, seed: int, groups: Sequence[str] | None = None, *, is_pooled: bool = True
 ) -> Resamples:
-    """Draw studies with replacement.
+    """Return resamples of studies, drawn with replacement.
 
-    Parameters
-    ----------
-    studies : sequence of str
-        Study of each of P pairs.
-    resamples, seed : int
-    groups : sequence of str
-        Group of each pair; by default its study.
-    is_pooled : bool
-        Whether pairs of different groups may be compared.
-
-    Returns
-    -------
-    Resamples
+    `studies` and `groups` have those of each pair; by default its study is its group.
+    `resamples` is the number of draws. If not `is_pooled`, pairs of different groups may not be compared.
     """
     codes = []
     for labels in (studies, studies if groups is None else groups):
@@ -124,7 +110,7 @@ def draw(
 
 
 def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
-    """Prepare a column of P numbers."""
+    """Return a column of P numbers prepared for the statistics on all resamples."""
     if drawn.is_pooled:
         return of_signs(np.sign(difference(values[:, None], values)).astype(np.float64), drawn)
     first, second = drawn.comparisons
@@ -134,9 +120,9 @@ def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
 
 
 def of_signs(signs: Array, drawn: Resamples) -> Side:
-    """Prepare a matrix of signs of differences, float64[P, P], as a `Side`.
+    """Return a matrix of signs of differences, float64[P, P], prepared for the statistics on all resamples.
 
-    It need not come from one column and has no ranks.
+    The matrix need not come from one column.
     """
     ranks = drawn.studies @ (drawn.member.T @ signs)
     untied = signs * signs
@@ -161,14 +147,14 @@ def tau_within(x: Side, y: Side, drawn: Resamples) -> Array:
 
 
 def accuracy(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return the share of comparisons without a tie in y that x orders as y does; a tie of x counts as half."""
+    """Return the share of comparisons inside groups, without ties of y, that x orders as y does; a tie of x is half."""
     return (1 + share(sum_within(x.within * y.within, drawn), y.untied_within)) / 2
 
 
 def accuracy_with_ties(x: Side, y: Side, drawn: Resamples) -> Array:
-    """Return the share of all comparisons for which x and y agree: better, worse or tied (Deutsch et al., EMNLP 2023).
+    """Return the share of comparisons inside groups on which x and y agree: better, worse or tied.
 
-    It does not calibrate a threshold below which two scores count as tied.
+    Deutsch et al., EMNLP 2023. It does not calibrate a threshold below which two scores count as tied.
     """
     equal = (x.within == y.within).astype(np.float64)
     return share(sum_within(equal, drawn), sum_within(np.ones_like(equal), drawn))
@@ -207,20 +193,9 @@ def lowest(statistic: str) -> float:
 def interval_record(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]:
     """Return the value of a statistic with its percentile and BCa intervals.
 
-    Parameters
-    ----------
-    statistic : str
-        Its name.
-    values : float64[B + S + 1]
-        The statistic on every row of `drawn`.
-    drawn : Resamples
-
-    Returns
-    -------
-    dict
-        ``statistic``, ``value``, ``low``, ``high``, ``bca_low``, ``bca_high``, ``effective`` (number of studies that
-        the interval rests on) and ``degenerate`` (number of resamples without a value). A value or an end of an
-        interval that does not exist is None.
+    `values`, float64[B + S + 1], has the statistic on every row of `drawn`. The record has ``statistic``, ``value``,
+    ``low``, ``high``, ``bca_low``, ``bca_high``, ``effective`` (number of studies that the interval rests on) and
+    ``degenerate`` (number of resamples without a value). A value or an end of an interval that does not exist is None.
     """
     n_studies = drawn.studies.shape[1]
     resampled, left_out, value = values[: -n_studies - 1], values[-n_studies - 1 : -1], float(values[-1])
@@ -236,19 +211,10 @@ def interval_record(statistic: str, values: Array, drawn: Resamples) -> dict[str
 
 
 def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
-    """Return the difference of two statistics on the same resamples with its interval and two-sided p-value.
+    """Return ``value``, ``low``, ``high``, two-sided ``p_value`` and ``degenerate`` of a difference of two statistics.
 
-    Parameters
-    ----------
-    values : float64[B + S + 1]
-        The difference on every row of the resamples.
-    resamples : int
-        B.
-
-    Returns
-    -------
-    dict or None
-        ``value``, ``low``, ``high``, ``p_value`` and ``degenerate``; None where the difference has no value.
+    `values` has the difference on every row of the `Resamples`, of which the first `resamples` are drawn. The result is
+    None where the difference has no value.
     """
     resampled = values[:resamples]
     exists = np.isfinite(resampled)
@@ -260,7 +226,7 @@ def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
 
 
 def add_adjusted(family: Sequence[dict[str, Any]]) -> None:
-    """Add the p-values adjusted over these records (Benjamini and Hochberg) as ``p_adjusted``."""
+    """Add ``p_adjusted`` to each record: its ``p_value`` adjusted over all of them (Benjamini and Hochberg)."""
     if family:
         p_values = adjusted([record["p_value"] for record in family])
         for record, p_adjusted in zip(family, p_values, strict=True):

@@ -26,25 +26,11 @@ def read_rated(
     samples: str | Path | None,
     metrics: Sequence[str] | None,
 ) -> tuple[Rated, dict[str, Array], dict[str, Any]]:
-    """Read rated pairs and their scores.
+    """Read rated pairs, the scores of each metric in the order of the pairs, and their description for a signature.
 
-    Parameters
-    ----------
-    ratings : path or Rated
-    scores : path or sequence of paths
-        Tables with one row for each pair. Without tables the texts of the pairs are scored.
-    samples : path
-        Texts of the pairs, where `ratings` is a path to a file without them.
-    metrics : sequence of str
-        Columns, by default all. A name that is no column is a metric of the registry, under which the texts are scored.
-
-    Returns
-    -------
-    ratings : Rated
-    columns : dict of float64[P]
-        Scores of each metric, in the order of the pairs.
-    sources : dict
-        Description of the files for the signature.
+    `scores` are tables with one row for each pair; without them the texts of the pairs are scored. `samples` is a file
+    of these texts, where `ratings` is a file without them. `metrics` are columns, by default all; a name that is no
+    column is a metric of the registry, under which the texts are scored.
     """
     if samples is not None and isinstance(ratings, Rated):
         raise InputError("samples", "must be left out with Ratings", "both", "Give them to read_ratings.")
@@ -72,7 +58,7 @@ def read_rated(
 
 
 def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) -> None:
-    """Raise InputError unless the texts can be scored under the names in `absent`, which no file has as a column."""
+    """Raise InputError unless `absent` has names, those that are no column, and the texts can be scored under all."""
     is_known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
     if not absent or not is_known:
         got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
@@ -85,7 +71,7 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
 
 
 def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[str]:
-    """Return the columns in which lower is better, by their known names or as the caller states; nothing is guessed."""
+    """Return the names of which lower is better, as known tools have it or `directions` say; nothing is guessed."""
     direction_by_name = {name: direction_of(name) for name in names}
     for name, direction in directions.items():
         if name not in names or direction not in DIRECTIONS:
@@ -117,14 +103,9 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
 
 
 def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Score the texts of the pairs under metrics that need only texts.
+    """Score the texts of the pairs under metrics that need only texts, by default the usual ones.
 
-    Returns
-    -------
-    columns : dict of float64[P]
-        Scores of each metric.
-    sources : dict
-        Description of the metrics for the signature.
+    Return the scores of each metric, float64[P], and the description of the metrics for a signature.
     """
     counting = [record.name for name in metrics or () if (record := get_metric(name)).counts_corpus]
     if counting:
@@ -158,13 +139,9 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
 def _read_columns(
     ratings: Rated, paths: Sequence[Path], wanted: Sequence[str] | None
 ) -> tuple[dict[str, Array], list[str]]:
-    """Read the columns of numbers, each in the order of the rated pairs. Components of a metric are left out.
+    """Return the columns of numbers in the order of the rated pairs, and the names in `wanted` that no file has.
 
-    Returns
-    -------
-    columns : dict of float64[P]
-    absent : list of str
-        Names in `wanted` that no file has as a column.
+    By default all columns are `wanted` but the components of a metric.
     """
     columns: dict[str, Array] = {}
     known = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
@@ -203,6 +180,6 @@ def _read_columns(
 
 
 def drop_identical(rated: Rated, columns: Mapping[str, Array]) -> tuple[Rated, dict[str, Array], int]:
-    """Leave out the pairs whose two texts are equal; also return how many they are."""
+    """Return the pairs whose two texts differ, their columns of scores, and the number of the other pairs."""
     kept = rated.differing()
     return rated.subset(kept), {name: values[kept] for name, values in columns.items()}, int((~kept).sum())

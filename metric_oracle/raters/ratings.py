@@ -101,11 +101,11 @@ class Rated:
         raise NotImplementedError
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the fields of a subclass for a subset of the pairs."""
+        """Return the fields of a subclass for the pairs at the positions `kept`, as keyword arguments."""
         raise NotImplementedError
 
     def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        """Keep the pairs where `chosen`, a bool[P], is true."""
+        """Return the rated set with only the pairs where `chosen`, bool[P], is true."""
         kept = np.flatnonzero(chosen)
 
         def take(items: Any) -> Any:
@@ -177,7 +177,7 @@ class Ratings(Rated):
         return self.errors(kind).sum(axis=2).T
 
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return categories and counts for a subset of the pairs, as keyword arguments."""
+        """Return the counts of the pairs at the positions `kept`, as keyword arguments."""
         return {"counts": self.counts[kept]}
 
 
@@ -228,16 +228,10 @@ def ratings_of_table(table: Table) -> Ratings:
 
 
 def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], set[str]]:
-    """Find the row of each pair in a table about the same pairs.
+    """Return the row of each pair in a table about the same pairs, int64[P], and the columns that name the pair.
 
     A column ``pair_id`` or ``pair`` names the pair; else study and candidate type; else the only id column. A column
     ``study_number`` has ReXVal's row numbers; another study column has the ids of the samples file, if that was read.
-
-    Returns
-    -------
-    rows : int64[P]
-    names : set of str
-        The columns that name the pair.
     """
     where = f"the pairs of {table.path}"
     rated = ratings.pairs
@@ -350,7 +344,10 @@ def _read_radevalx(table: Table) -> Ratings:
 def _assemble(
     table: Table, layout: str, labels: dict[str, list[str]], significant: list[int], count: list[int]
 ) -> Ratings:
-    """Put counts given by row into an array, after a check that each cell of the design occurs once."""
+    """Return the counts of the rows of a table, after a check that each cell of the design occurs once.
+
+    `labels` have the cells of each row by role, `significant` is 1 or 0, `layout` names the layout in `source`.
+    """
     if not count:
         raise InputError("ratings", "must have rows", f"none in {table.path}", "Fetch the file again.")
     by_candidate = "pair" not in labels and "candidate" in labels
@@ -441,7 +438,7 @@ def arranged(
 
 
 def with_texts(ratings: RatedSet, table: Table) -> RatedSet:
-    """Add the texts of a samples file."""
+    """Return the rated set with the texts of a samples file; raise InputError if it does not fit."""
     types = set(ratings.candidates or ())
     if "gt_report" in table.names and types and types <= set(table.names):
         numbers = {str(row) for row in range(table.n_rows)}
@@ -484,7 +481,7 @@ def texts_of(table: Table, name: str) -> list[str | None]:
 
 
 def name_of(table: Table, role: str) -> str | None:
-    """Return the column with a name of this role, or None."""
+    """Return the column with a name of this role, or None; raise InputError if there are several."""
     names = [name for name in table.names if name.lower() in _NAMES[role]]
     if len(names) > 1:
         raise InputError(
@@ -505,7 +502,10 @@ def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
 
 
 def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:
-    """Return the cells of a column (by name or position) as integers."""
+    """Return the cells of a column, named or at a position, as integers.
+
+    `convert` returns None for a cell that breaks the `rule`, which raises InputError.
+    """
     column = name if isinstance(name, int) else table.names.index(str(name))
     values = []
     for row, cell in enumerate(table.cells(column)):

@@ -262,7 +262,10 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     assert [float(row["p_adjusted"]) for row in rows if row["versus"]] == aligned.differences["p_adjusted"].to_pylist()
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
     assert {name: signature[name] for name in aligned.signature} == aligned.signature
-    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*t\.doc"):
+    with pytest.raises(
+        InputError,
+        match=r"out must end with \.md, \.tex, \.csv, \.parquet, \.jsonl, \.png, \.svg or \.pdf; got .*t\.doc",
+    ):
         aligned.write(tmp_path / "t.doc")
     (tmp_path / "read-only.md").mkdir()
     with pytest.raises(InputError, match=r"out must be a file; got the folder .*read-only\.md"):
@@ -294,7 +297,10 @@ def test_picture(aligned, rated, tmp_path):
     slope, intercept, r_squared = least_squares(x, y)
     assert r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
     assert [slope, intercept] == pytest.approx(list(np.polyfit(x, y, 1)))
-    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*p\.gif"):
+    with pytest.raises(
+        InputError,
+        match=r"out must end with \.md, \.tex, \.csv, \.parquet, \.jsonl, \.png, \.svg or \.pdf; got .*p\.gif",
+    ):
         aligned.write(tmp_path / "p.gif")
 
 

@@ -226,7 +226,10 @@ def test_picture(found, tmp_path):
     pytest.importorskip("matplotlib")
     found.write(tmp_path / "p.pdf")
     assert (tmp_path / "p.pdf").read_bytes()[:5] == b"%PDF-"
-    with pytest.raises(InputError, match=r"out must end with \.md, \.tex, \.csv, \.parquet or \.jsonl; got .*p\.jpg"):
+    with pytest.raises(
+        InputError,
+        match=r"out must end with \.md, \.tex, \.csv, \.parquet, \.jsonl, \.png, \.svg or \.pdf; got .*p\.jpg",
+    ):
         found.write(tmp_path / "p.jpg")
 
 
