@@ -209,7 +209,7 @@ def compare(
 
 
 def _averaged_over(averaged: Mapping[str, Any]) -> str:
-    """Return a phrase on what the scores of a system are means over, with the standard errors of sampled means."""
+    """Return a phrase on what the scores of a system are means over, from the entry ``averaged`` of its signature."""
     sampled = averaged.get("sampled", {})
     estimates = [
         f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
@@ -220,7 +220,10 @@ def _averaged_over(averaged: Mapping[str, Any]) -> str:
 
 
 def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:
-    """Return, by system, the value that another program gave for its whole set of reports, if no report is left out."""
+    """Return, by system, the value that another program gave for its whole set of reports; empty if one is left out.
+
+    A report is left out where `values`, float64[systems, studies], has a NaN.
+    """
     if np.isnan(values).any():
         return {}
     noted = {name: system.signature.get("noted", {}).get(metric, {}).get("corpus") for name, system in scores.items()}
@@ -228,7 +231,11 @@ def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray
 
 
 def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the metrics for which fewer than two studies are scored for every system; raise if that is all of them."""
+    """Return, for metrics with fewer than two studies that every system can score, the number of these studies.
+
+    `values` has float64[systems, studies] for each metric, NaN for unscorable studies, systems in the order of `names`.
+    Raise InputError if no other metric is left.
+    """
     n = {metric: int((~np.isnan(matrix).any(axis=0)).sum()) for metric, matrix in values.items()}
     if max(n.values()) < 2:
         metric, matrix = next(iter(values.items()))

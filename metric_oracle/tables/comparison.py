@@ -172,13 +172,13 @@ class Comparison(Finding):
         return [*lines, *self._short(cells, "score"), *self.short_differences()]
 
     def short_differences(self) -> list[str]:
-        """Return a list with the warning about paired differences that rest on few studies; empty if there is none."""
+        """Return the warning about paired differences that rest on few studies, in a list; empty if none does."""
         return self._short([(d.metric, f"{d.a} − {d.b}", d.effective) for d in self.differences], "difference")
 
     def _short(self, intervals: Sequence[tuple[str, str, float]], what: str) -> list[str]:
-        """Return the warning that some intervals rest on a small effective number of studies.
+        """Return the warning about intervals that rest on few effective studies, in a list; empty if none does.
 
-        An empty list if none does.
+        An interval is (metric, name, number of effective studies); it is of a mean of `what`, "score" or "difference".
         """
         enough = [column.metric for column in self.columns if column.n >= FEW]
         few = {

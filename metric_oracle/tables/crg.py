@@ -22,7 +22,7 @@ from metric_oracle.findings.tables import PaperTable, listing, plain
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import Array, Interval, n_resamples
-from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, files_of, rows_of_predictions, scored
+from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, join_labels, scored
 from metric_oracle.tables.table_cells import crg_of_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
@@ -118,7 +118,7 @@ class CRG(LabelScores):
 
 
 def _scored(score: float, interval: Interval) -> dict[str, float]:
-    """Return the cells of a row with a score."""
+    """Return what the numbers have of a score."""
     return {"crg": score, "low": interval.low, "high": interval.high}
 
 
@@ -183,7 +183,7 @@ def score_crg(
         )
     resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
-    rows = rows_of_predictions(references, predictions, predicted)
+    values, files = join_labels(reference, references, predicted, predictions)
     chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])
     counts: list[np.ndarray] = []  # int64[L, 4] of each level
@@ -197,7 +197,7 @@ def score_crg(
                 "Rename its columns, or drop them from the reference.",
             )
         in_reference = is_positive[references.values[:, [references.names.index(label) for label in labels]]]
-        in_prediction = is_positive[predictions.values[rows][:, [predictions.names.index(label) for label in labels]]]
+        in_prediction = is_positive[values[:, [predictions.names.index(label) for label in labels]]]
         cells = [
             in_reference & in_prediction,
             in_reference & ~in_prediction,
@@ -226,7 +226,7 @@ def score_crg(
         direction="higher",
         uncertain=uncertain,
         levels=chosen,
-        **files_of(reference, references, predicted, predictions),
+        **files,
         bootstrap=bootstrap("report", resamples, seed),
     )
     found = [
@@ -239,7 +239,10 @@ def score_crg(
 def _levels(
     references: LabelTable, levels: Mapping[str, Sequence[str]] | None, reference: str | Path
 ) -> dict[str, list[str]]:
-    """Return the names of the labels of each level, checked against the columns of the reference table."""
+    """Return level -> labels, by default one level of all abnormalities; raise InputError for labels of no column.
+
+    `references` was read from the file `reference`.
+    """
     if levels is None:
         levels = {"labels": [name for name in references.names if is_abnormality(name)]}
     for name, labels in levels.items():
@@ -255,7 +258,7 @@ def _levels(
 
 
 def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Parse levels written as "NAME=LABEL,LABEL" into a dict from name to labels."""
+    """Return name -> labels from levels written as "NAME=LABEL,LABEL"; raise InputError for another form."""
     levels: dict[str, list[str]] = {}
     for text in texts:
         name, equals, labels = text.partition("=")

@@ -21,7 +21,7 @@ from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.tables import PaperTable, pivot
 from metric_oracle.sources.labels import as_label_sets
 from metric_oracle.statistics import n_resamples
-from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, Scored, files_of, rows_of_predictions, scored
+from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, Scored, join_labels, scored
 
 # Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
@@ -159,11 +159,11 @@ def score_f1_chexbert(
     references, predictions = read_label_tables((reference, predicted), id_column)
     for path, table in ((reference, references), (predicted, predictions)):
         _check_labels(path, table)
-    rows = rows_of_predictions(references, predictions, predicted)
+    predicted_values, files = join_labels(reference, references, predicted, predictions)
     values: dict[tuple[str, str, str], Scored] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
-        sides = is_positive[references.values], is_positive[predictions.values[rows]]
+        sides = is_positive[references.values], is_positive[predicted_values]
         for (labels, average), f1 in f1_scores(*sides, LABEL_SETS, AVERAGES, resamples, seed).items():
             values[labels, uncertain, average] = f1
     in_order = {key: values[key] for key in product(LABEL_SETS, POLICIES, AVERAGES)}
@@ -174,7 +174,7 @@ def score_f1_chexbert(
         direction="higher",
         uncertain=dict(POLICIES),
         labels={name: [LABELS[label] for label in columns] for name, columns in LABEL_SETS.items()},
-        **files_of(reference, references, predicted, predictions),
+        **files,
         bootstrap=bootstrap("study", resamples, seed),
     )
     positive = references.values == IS_POSITIVE["negative"].index(True)
@@ -222,9 +222,9 @@ def score_f1_srr(
             f"{reference} and {predicted} have different labels ({references.schema}; {predictions.schema}).",
             "Make both with one model.",
         )
-    rows = rows_of_predictions(references, predictions, predicted)
+    predicted_values, files = join_labels(reference, references, predicted, predictions)
     n_labels = references.values.shape[1]
-    sides = references.values == 1, predictions.values[rows] == 1
+    sides = references.values == 1, predicted_values == 1
     scores = f1_scores(*sides, {str(n_labels): range(n_labels)}, SRR_AVERAGES, resamples, seed)
     signature = signed(
         metric="f1-srr-bert",
@@ -233,7 +233,7 @@ def score_f1_srr(
         direction="higher",
         uncertain=OWN_LABEL,
         labels=references.schema,
-        **files_of(reference, references, predicted, predictions),
+        **files,
         bootstrap=bootstrap("study", resamples, seed),
     )
     values = {(labels, OWN_LABEL, average): f1 for (labels, average), f1 in scores.items()}

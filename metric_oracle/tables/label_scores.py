@@ -32,7 +32,7 @@ class Scored(NamedTuple):
 
 
 class LabelScores(Finding):
-    """Base of the scores of predicted labels; a signature has the entries of `files_of`."""
+    """Base of the scores of predicted labels; a signature has the entries of `join_labels`."""
 
     @property
     def table(self) -> pa.Table:
@@ -55,12 +55,15 @@ class LabelScores(Finding):
         return [too_few] if self.reports < FEW else []
 
 
-def rows_of_predictions(
-    references: LabelTable | LabelSets, predictions: LabelTable | LabelSets, predicted: str | Path
-) -> list[int]:
-    """Return, for each reference report, the row of its prediction; `predicted` is the file of the predictions.
+def join_labels(
+    reference: str | Path,
+    references: LabelTable | LabelSets,
+    predicted: str | Path,
+    predictions: LabelTable | LabelSets,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the values of the predictions in the order of the references, and the signature's entries for both files.
 
-    Raise InputError if a reference report has no prediction.
+    Raise InputError if a reference report has no prediction; predictions without a reference are left out.
     """
     row_of_id = {key: row for row, key in enumerate(predictions.ids)}
     lacking = [key for key in references.ids if key not in row_of_id]
@@ -70,21 +73,12 @@ def rows_of_predictions(
             f"({shown_names(lacking[:3])}).",
             "Add them, or leave these reports out of the reference.",
         )
-    return [row_of_id[key] for key in references.ids]
-
-
-def files_of(
-    reference: str | Path,
-    references: LabelTable | LabelSets,
-    predicted: str | Path,
-    predictions: LabelTable | LabelSets,
-) -> dict[str, Any]:
-    """Return the signature's entries for both files: name, checksum and number of reports."""
     sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
-    return {
+    files = {
         side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
         for side, (path, table) in sides.items()
     }
+    return predictions.values[[row_of_id[key] for key in references.ids]], files
 
 
 def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, seed: int) -> list[Scored]:
@@ -101,7 +95,7 @@ def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, see
 
 
 def _interval(score: Resampled) -> Interval:
-    """Return the interval of a score of a test set; if all resamples have one score, a degenerate one at that score."""
+    """Return the interval of a score of a test set; a degenerate one if all resamples have one score, or some none."""
     if not varies(score.resampled):
         return Interval(float(score.value), float(score.value), degenerate=True)
     return score.interval() or Interval(float(score.value), float(score.value), degenerate=True)

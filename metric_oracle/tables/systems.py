@@ -180,7 +180,10 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
 
 
 def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the metrics that all systems have, and for each system its metrics that other systems lack."""
+    """Return the metrics that all systems have, and for each system its metrics that other systems lack.
+
+    Raise InputError if there are none of the former, or `oracles` names another metric.
+    """
     for name, system in scores.items():
         if system.signature.get("kind") != "scores" or not isinstance(system.signature.get("metrics"), dict):
             raise InputError(

@@ -182,7 +182,7 @@ class MetricCells:
         return self.column.metric.endswith(CORPUS)
 
     def _position(self, name: str) -> int:
-        """Return the index of a system among the rows."""
+        """Return the position of a system among the rows."""
         return list(self.row).index(name)
 
     def _interval(self, name: str) -> Interval:
@@ -210,7 +210,10 @@ class MetricCells:
         )
 
     def cells(self, random: str | None, oracles: Mapping[str, str], competing: Collection[str]) -> dict[str, Cell]:
-        """Return each system's cell; `random` names the random row, `oracles` the oracle of each metric."""
+        """Return each system's cell; `random` is the random row, `oracles` has that of each metric's oracle.
+
+        The best of the rows `competing` is marked.
+        """
         metric, sign = self.column.metric, 1 if self.column.higher_is_better else -1
         mean = {name: float(value) for name, value in zip(self.row, self.means.value, strict=True)}
         if not self.is_whole:  # the same bits that a reader of the file computes
@@ -243,7 +246,11 @@ class MetricCells:
         return cells
 
     def _ratio(self, name: str, random: str, oracle: str | None, scale: float) -> tuple[float | None, Interval | None]:
-        """Return (mean - random) / random or, with an oracle, (mean - random) / (oracle - random); and its interval."""
+        """Return `scale` times (mean - random) / random or (mean - random) / (oracle - random), and its interval.
+
+        Both are None where the number is not defined; the interval also for the random row and the oracle, whose
+        numbers are fixed, if some resample does not define it, and for legacy intervals.
+        """
         sign = 1 if self.column.higher_is_better else -1
         position, start = self._position(name), self._position(random)
 
