@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Record = Mapping[str, Any]
-Cell = Callable[[Record], str]
+Format = Callable[[Record], str]
 
 NOTHING = "–"
 DAGGER = "†"
@@ -84,7 +84,7 @@ def intervals_note(used: Mapping[str, Any]) -> str:
 # Columns
 
 
-def text_of(name: str) -> Cell:
+def text_of(name: str) -> Format:
     """Return the column of the field `name`, a text."""
 
     def cell(record: Record) -> str:
@@ -93,7 +93,7 @@ def text_of(name: str) -> Cell:
     return cell
 
 
-def number_of(name: str, form: str = FORM) -> Cell:
+def number_of(name: str, form: str = FORM) -> Format:
     """Return the column of the field `name`, a number."""
 
     def cell(record: Record) -> str:
@@ -102,7 +102,7 @@ def number_of(name: str, form: str = FORM) -> Cell:
     return cell
 
 
-def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Cell:
+def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Format:
     """Return the column of an interval between two fields, marked where the field `degenerate` is true."""
 
     def cell(record: Record) -> str:
@@ -111,7 +111,7 @@ def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Cell:
     return cell
 
 
-def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 1, unit: str = "") -> Cell:
+def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 1, unit: str = "") -> Format:
     """Return the column of the field `name` over the interval between two other fields."""
 
     def cell(record: Record) -> str:
@@ -120,7 +120,7 @@ def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 
     return cell
 
 
-def p_of(name: str) -> Cell:
+def p_of(name: str) -> Format:
     """Return the column of a p-value, the field `name`."""
 
     def cell(record: Record) -> str:
@@ -129,7 +129,7 @@ def p_of(name: str) -> Cell:
     return cell
 
 
-def scientific_of(name: str) -> Cell:
+def scientific_of(name: str) -> Format:
     """Return the column of the field `name`, a number, as its digits and a power of ten."""
 
     def cell(record: Record) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from metric_oracle.findings.cells import NOTHING, Cell, Record
+from metric_oracle.findings.cells import NOTHING, Format, Record
 from metric_oracle.findings.signature import short_signature
 
 
@@ -48,8 +48,8 @@ def entry(text: str, best: bool = False) -> Entry:
 def listing(
     title: str,
     records: Iterable[Record],
-    name: str | Cell,
-    columns: Mapping[str, Cell],
+    name: str | Format,
+    columns: Mapping[str, Format],
     notes: Sequence[str] = (),
     first: str = "",
 ) -> PaperTable:
@@ -66,7 +66,7 @@ def pivot(
     records: Iterable[Record],
     row: str,
     column: str,
-    cell: Cell,
+    cell: Format,
     notes: Sequence[str] = (),
     first: str = "",
     *,

@@ -1,6 +1,6 @@
 """How tables and pages name kinds of errors, raters, candidates, categories and statistics; the cells of agreement."""
 
-from metric_oracle.findings.cells import Cell, Record, ends, number, over, p_of
+from metric_oracle.findings.cells import Format, Record, ends, number, over, p_of
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 
@@ -51,7 +51,7 @@ def _difference_cell(record: Record) -> str:
 
 
 # Columns of the tests of a difference.
-TEST: dict[str, Cell] = {"difference": _difference_cell, "p": p_of("p_value"), "p adjusted": p_of("p_adjusted")}
+TEST: dict[str, Format] = {"difference": _difference_cell, "p": p_of("p_value"), "p adjusted": p_of("p_adjusted")}
 
 
 # Statistics

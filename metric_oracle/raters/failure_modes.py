@@ -27,7 +27,7 @@ from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
-from metric_oracle.findings.cells import NOTHING, Cell, Record, number, number_of, over, scientific_of, text_of
+from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.signature import signed
@@ -203,7 +203,7 @@ def _ratio(record: Record) -> str:
     return over(record["rate_ratio"], record["ratio_low"], record["ratio_high"], ".2f").replace("\n", " ")
 
 
-def _test_columns(critical: str) -> dict[str, Cell]:
+def _test_columns(critical: str) -> dict[str, Format]:
     """Return the columns of a test; `critical` is the head of the critical value."""
     return {
         "p-value": scientific_of("p_value"),

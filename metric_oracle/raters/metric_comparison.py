@@ -19,7 +19,7 @@ from metric_oracle import choices
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
-from metric_oracle.findings.cells import NOTHING, Cell, number
+from metric_oracle.findings.cells import NOTHING, Format, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.signature import bootstrap, signed
@@ -435,7 +435,7 @@ def _device(record: Mapping[str, Any]) -> str:
     return record["device"] or NOTHING
 
 
-_TIME: dict[str, Cell] = {"ms per pair": _milliseconds, "device": _device}
+_TIME: dict[str, Format] = {"ms per pair": _milliseconds, "device": _device}
 
 
 @called("compare_metrics")

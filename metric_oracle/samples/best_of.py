@@ -19,7 +19,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.errors import InputError, called, of_predictions
 from metric_oracle.findings.cells import (
     ALIKE,
-    Cell,
+    Format,
     Record,
     arrow,
     ends_of,
@@ -248,8 +248,8 @@ class BestOf(Finding):
 _NAMES = ("metric", "n", "selector", "level")
 _STYLES = (("C1", "--"), ("0.4", ":"), ("C2", "-."), ("C4", "--"), ("C5", ":"))  # of levels, in their order
 # The columns of the printed tables.
-_DRAWN: dict[str, Cell] = {"mean": number_of("mean"), "95 % CI": ends_of(), "studies": number_of("studies", ",")}
-_SELECTED: dict[str, Cell] = {
+_DRAWN: dict[str, Format] = {"mean": number_of("mean"), "95 % CI": ends_of(), "studies": number_of("studies", ",")}
+_SELECTED: dict[str, Format] = {
     "mean": number_of("mean"),
     "share of headroom": over_of("share", "share_low", "share_high", "z.0f", scale=100, unit=" %"),
     "difference from the mean": over_of("difference", "difference_low", "difference_high", "+z.4f"),

@@ -13,7 +13,7 @@ from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, opened, say_wordless
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import InputError, called
-from metric_oracle.findings.cells import Cell, number_of, text_of
+from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
@@ -36,7 +36,7 @@ from metric_oracle.sources.inputs import load_inputs
 
 Array = npt.NDArray[np.float64]
 # The columns of the printed table.
-_COLUMNS: dict[str, Cell] = {
+_COLUMNS: dict[str, Format] = {
     "chosen samples": number_of("chosen"),
     "all samples": number_of("all"),
     "not the first": number_of("changed", ","),

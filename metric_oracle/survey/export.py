@@ -19,7 +19,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder
-from metric_oracle.findings.cells import NOTHING, Cell, number_of
+from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.raters.cells import rater_name
@@ -127,7 +127,7 @@ def survey_status(folder: str | Path) -> list[dict[str, Any]]:
 def status_table(records: list[dict[str, Any]]) -> PaperTable:
     """Return the table of what `survey_status` returned, a row for each rater."""
     torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
-    columns: dict[str, Cell] = {
+    columns: dict[str, Format] = {
         "finished studies": _studies,
         "open cells": number_of("open_cells", ","),
         "saves": number_of("saves", ","),

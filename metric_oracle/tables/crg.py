@@ -16,7 +16,7 @@ from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
-from metric_oracle.findings.cells import Cell, Record, ends_of, number_of
+from metric_oracle.findings.cells import Format, Record, ends_of, number_of
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.tables import PaperTable, listing, plain
 from metric_oracle.kernels.crg.score import crg
@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
     ]
 )
 # The columns of the printed table.
-_COLUMNS: dict[str, Cell] = {
+_COLUMNS: dict[str, Format] = {
     **{name.upper(): number_of(name, ",") for name in COUNTS},
     "CRG": number_of("crg"),
     "95 % CI": ends_of(),
