@@ -1,6 +1,6 @@
 """What every subject's result is: numbers, a signature, notes; shown as tables and a figure, written as any of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,14 +141,3 @@ def write_finding(finding: Finding, path: str | Path) -> None:
     >>> mo.plot_best_of(best, "curve.png")
     """
     finding.write(path)
-
-
-def write_tables(path: Path, tables: Sequence[PaperTable], data: "pa.Table", signature: dict[str, Any]) -> None:
-    """Write tables. The ending of `path` says whether the rounded tables (.md, .tex) or all numbers are written."""
-    check_out(path, endings=TABLES)
-    if path.suffix.lower() in RESULTS:
-        write_numbers(path, data, signature)
-        return
-    text = RENDERERS[path.suffix.lower()[1:]](tables, signature)
-    with replacing(path) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
