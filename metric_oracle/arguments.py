@@ -56,8 +56,8 @@ def check_one_of(
     """
     names = [*known]
     if value not in names:
-        listed = f"{'one of ' * (len(names) > 1)}{', '.join(names) or 'none'}"
-        raise InputError(argument, f"must be {listed}{note}", shown or repr(value), step)
+        listed = ", ".join(names) or "none"
+        raise InputError(argument, f"must be one of {listed}{note}", shown or repr(value), step)
 
 
 def check_declared(argument: str, value: Any, annotation: Any) -> None:

@@ -438,8 +438,8 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     match = r"^retrieve: runner must be left out for an index that is no set of shards; got "
     refused(InputError, match, one, **on(machines))
     refused(InputError, r"^retrieve: address must be left out without a runner; got a value\. Add", address="local")
-    refused(InputError, r"^retrieve: runner must be ray; got 'slurm'\. Leave it out", runner="slurm")
-    match = r"^retrieve: num_gpus must be a number of at least 0; got -1\. Choose"
+    refused(InputError, r"^SearchOptions: runner must be one of ray; got 'slurm'\. Leave it", runner="slurm")
+    match = r"^SearchOptions: num_gpus must be a number of at least 0; got -1\. Choose"
     refused(InputError, match, runner="ray", num_gpus=-1)
     refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
     match = r"^retrieve: this process is connected to the Ray cluster at \S+, not to local\. "

@@ -452,7 +452,7 @@ def test_intervals_of_means_are_those_of_a_table():
     assert found["rouge-l"][:2] == pytest.approx(table.cells["a", "rouge-l"].interval[:2], abs=1e-14)
     other = scores.interval("percentile", 0.5, 500)
     assert other["bleu-2"].high - other["bleu-2"].low < found["bleu-2"].high - found["bleu-2"].low
-    with pytest.raises(InputError, match=r"^interval: method must be one of bca, .*; got 'normal'\. Choose"):
+    with pytest.raises(InputError, match=r"^Scores\.interval: method must be one of bca, .*; got 'normal'\."):
         scores.interval("normal")
 
 

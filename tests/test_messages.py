@@ -13,6 +13,13 @@ from metric_oracle.errors import ExactnessError, InputError, called, in_terms_of
 
 PACKAGE = Path(metric_oracle.__file__).parent
 WORDS = 4
+# Helpers that raise a rule of which a part stands at the call: what they put before it, its position and its keyword.
+HELPERS = {
+    "check_left_out": ("left out ", 1, "where"),
+    "check_given": ("be given ", 2, "where"),
+    "check_in_range": ("", None, "note"),
+    "check_one_of": ("", None, "note"),
+}
 
 
 def is_text(node):
@@ -31,7 +38,8 @@ def shingles(node, most=WORDS):
 def messages(tree):
     """Yield line and texts of every raise with a literal message, in the call or in a name that it was given.
 
-    Where a field of the message is a name, what that name was given belongs to the texts: `must be {rule}`.
+    A call of one of `HELPERS` with a part of a rule is such a raise. Where a field of the message is a name, what that
+    name was given belongs to the texts: `must be {rule}`.
     """
     bound = {}  # name -> [(line, value)]
     for node in ast.walk(tree):
@@ -45,6 +53,16 @@ def messages(tree):
         return max(before, key=lambda found: found[0])[1] if before else ast.Pass()
 
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in HELPERS:
+            before, place, keyword = HELPERS[node.func.id]
+            given = {k.arg: k.value for k in node.keywords} | dict(enumerate(node.args))
+            part = given.get(place, given.get(keyword))
+            part = last(part.id, node.lineno) if isinstance(part, ast.Name) else part
+            if is_text(part):
+                parts = part.values if isinstance(part, ast.JoinedStr) else [part]
+                text = ast.JoinedStr([ast.Constant(before), *parts])
+                if any(len(run) > 2 for run in shingles(text)):
+                    yield node.lineno, [text]
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             text = line_of(node.exc, lambda name, line=node.lineno: last(name, line))
             if text is not None:
@@ -104,6 +122,11 @@ def test_every_message_is_read_by_a_test(known):
         ('raise E("k", "must be qwz", f"{k}", step)', [1]),
         ('raise E(f"qwz of {path} that nobody tested.", "Qwz it again.")', [1]),
         ('rule = "must be a qwz that nobody tested"\nraise E(name, rule, f"{k}", step)', [2]),
+        ('check_left_out({"part": part}, "with a runner", step)', []),
+        ('check_left_out({"part": part}, "for qwz", step)', [1]),
+        ('where = f"for qwz {k}"\ncheck_given("k", k, where, step)', [2]),
+        ('check_in_range("k", k, ge=1, note=f" (reports that {name} can score)")', []),
+        ('check_in_range("k", k, ge=1, note=" (reports that qwz)")', [1]),
     ],
 )
 def test_the_guard(source, lines, known):

@@ -177,6 +177,10 @@ CALLS = {
         lambda i: mo.retrieve(i, TEXTS, "bleu", options=mo.SearchOptions(max_memory="4")),
         "max_memory must be a number or None; got a str",
     ),
+    "a share that is none": (
+        lambda i: mo.rerank(i, TEXTS, "crepe", recall=1.0),
+        r"recall must be a number between 0 and 1; got 1\.0\. Choose one, such as 0\.95\.$",
+    ),
     "kind and metric swapped": (lambda i: mo.baseline(i, TEXTS, "bleu", "random"), "kind must be one of random"),
     "a path in place of a list": (lambda i: mo.merge("part.parquet"), "parts must be a list of paths; got a str"),
     "systems in a list": (lambda i: mo.compare(["a.parquet"]), "systems must be a dict .*; got a list of str"),

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.api.searching import chosen
+from metric_oracle.arguments import check_left_out
 from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
@@ -191,10 +192,9 @@ def mine(
     path, selection = Path(out), selection or Selection()
     check_out(path, endings=(".parquet",))
     exclude = given.exclude.split(",") if isinstance(given.exclude, str) else list(given.exclude)
-    if given.part is not None and given.runner is not None:
-        raise InputError(
-            "part", "must be left out with a runner", "both", f"Leave {option('part')} or {option('runner')} out."
-        )
+    if given.runner is not None:
+        step = f"Leave {option('part')} or {option('runner')} out."
+        check_left_out({"part": given.part}, "with a runner", step, got="both")
     planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
     check_selection(selection, planned.options.k)
     _check_metric(planned)

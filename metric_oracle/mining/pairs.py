@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from metric_oracle import choices
 from metric_oracle.api.given import opened
+from metric_oracle.arguments import check_given
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.errors import InputError, called
@@ -111,8 +112,8 @@ def pairs(
     """
     path = Path(out)
     check_out(path, [positives, negatives], endings=(".txt", ".qrels") if shape == TREC else (".parquet",))
-    if negatives is None and shape in _WITH_NEGATIVES:
-        raise InputError("negatives", f"must be given for the shape {shape}", "None", "Mine them first.")
+    if shape in _WITH_NEGATIVES:
+        check_given("negatives", negatives, f"for the shape {shape}", "Mine them first.")
     sides = [MinedFile(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
     corpus = None if index is None else opened(index)
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
@@ -120,8 +121,8 @@ def pairs(
         raise InputError(
             "positives, negatives and index must be of one index; they are of several.", "Mine both in the same index."
         )
-    if corpus is None and not all(side.has_texts for side in sides):
-        raise InputError("index", "must be given for files without texts", "None", "Name the index that was searched.")
+    if not all(side.has_texts for side in sides):
+        check_given("index", corpus, "for files without texts", "Name the index that was searched.")
     n_negatives = sides[1].signature["k"] if len(sides) > 1 else 0
     counts = {"rows": 0, "equal to the positive": 0, "equal to the anchor": 0, "too few negatives": 0}
     count = counter(progress, "", len(sides[0]))

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import choices
+from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.tables import is_missing, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
@@ -137,8 +138,7 @@ class MetricComparison(Finding):
         if name is None:
             return super().view()
         views = {view.name: view for view in self.views}
-        if name not in views:
-            raise InputError("name", f"must be one of {', '.join(views)}", repr(name), "Choose a rated set.")
+        check_one_of("name", name, views, "Choose a rated set.")
         return views[name]
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
@@ -514,13 +514,10 @@ def compare_metrics(
         rated, columns, sources[name] = read_rated(files.ratings, files.scores, files.samples, metrics)
         check_varied(rated, columns)
         measured = {**_measure(rated, sources[name]), **measured}
-        if resample_raters and len(rated.raters) < 2:
-            raise InputError(
-                "resample_raters",
-                "must be left out for sets with fewer than 2 raters",
-                f"{len(rated.raters)} in {name}",
-                f"Leave out the set or {option('resample_raters', True)}.",
-            )
+        if len(rated.raters) < 2:
+            step, got = f"Leave out the set or {option('resample_raters', True)}.", f"{len(rated.raters)} in {name}"
+            of_raters = {"resample_raters": resample_raters or None}
+            check_left_out(of_raters, "for sets with fewer than 2 raters", step, got=got)
         read[name] = rated, columns
     names = list(dict.fromkeys(metric for _, columns in read.values() for metric in columns))
     lower = lower_is_better(names, directions or {})

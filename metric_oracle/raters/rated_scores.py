@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import number_of, read_table, shown_names
 from metric_oracle.errors import InputError, as_called, option
@@ -32,8 +33,8 @@ def read_rated(
     of these texts, where `ratings` is a file without them. `metrics` are columns, by default all; a name that is no
     column is a metric of the registry, under which the texts are scored.
     """
-    if samples is not None and isinstance(ratings, Rated):
-        raise InputError("samples", "must be left out with Ratings", "both", "Give them to read_ratings.")
+    if isinstance(ratings, Rated):
+        check_left_out({"samples": samples}, "with Ratings", "Give them to read_ratings.", got="both")
     rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]
     columns: dict[str, Array] = {}

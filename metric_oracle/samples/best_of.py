@@ -13,6 +13,7 @@ from metric_oracle import choices
 from metric_oracle.api.attached import attached, read_joined
 from metric_oracle.api.given import Given, opened, say, section_of
 from metric_oracle.api.scoring import own_sources, shared_models
+from metric_oracle.arguments import check_in_range
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
@@ -228,8 +229,7 @@ class BestOf(Finding):
         """
         largest = max(self.samples.sizes)
         n = largest if n is None else n
-        if type(n) is not int or not 1 <= n <= largest:
-            raise InputError("n", f"must be an int from 1 to {largest:,}", n, "Choose another number.")
+        check_in_range("n", n, ge=1, le=largest)
         columns: dict[str, Any] = {"query_id": pa.array(self.samples.ids, pa.large_string())}
         for metric, how in self.signature["metrics"].items():
             is_higher = how["direction"] == "higher"

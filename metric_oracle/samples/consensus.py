@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from metric_oracle.api.attached import attached
 from metric_oracle.api.given import Given, opened, say_wordless
+from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.errors import InputError, called
+from metric_oracle.errors import called
 from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.results import Results
@@ -258,8 +259,7 @@ class Consensus(Finding):
     def _name(self, metric: str) -> str:
         """Return the registry's name of a metric of the consensus; raise InputError for any other metric."""
         name = get_metric(metric).name
-        if name not in self.chosen:
-            raise InputError("metric", f"must be one of {', '.join(self.chosen)}", repr(name), "Choose one.")
+        check_one_of("metric", name, self.chosen)
         return name
 
 
@@ -324,13 +324,9 @@ def consensus(
     records = checked_metrics(metrics, options, counted)
     given = attached(candidates)
     samples = given.read_samples()
-    if weighted and samples.logprobs is None:
-        raise InputError(
-            "weighted",
-            "must be left out for samples without log-probabilities",
-            "True",
-            "Add the column logprobs, or logprob in a table with one row for each sample.",
-        )
+    if samples.logprobs is None:
+        advice = "Add the column logprobs, or logprob in a table with one row for each sample."
+        check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
     reports = samples.distinct()
     inputs = load_inputs(
         reports.ids, reports.texts, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources

@@ -395,7 +395,7 @@ def good(folder):
 )
 def test_bad_options(tmp_path, options, match):
     with pytest.raises(InputError, match=match):
-        read_reports(good(tmp_path), **options)
+        mo.read_reports(good(tmp_path), **options)
 
 
 def test_absent_file_is_never_text(tmp_path):

@@ -169,7 +169,7 @@ def test_options_of_text_are_for_text(tmp_path, name):
     with pytest.raises(InputError, match=r"^separator must be left out for .* files; got a value for "):
         read_reports(tmp_path / name, separator=";")
     if "json" not in name:
-        with pytest.raises(InputError, match=r"^encoding and separator must be left out for .* files;"):
+        with pytest.raises(InputError, match=r"^encoding, separator must be left out for .* files;"):
             read_reports(tmp_path / name, separator=";", encoding="utf-8")
     (tmp_path / "a.txt").write_text("Clear.\n")
     with pytest.raises(InputError, match=r"separator must be left out for text with one report per line; got ';' for "):

@@ -148,11 +148,11 @@ def test_every_pair_is_seen_once_an_epoch():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"epochs": 0}, "epochs must be at least 1; got 0."),
-        ({"batch_size": 0}, "batch_size must be at least 1; got 0."),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0 and below 1; got 0.0."),
-        ({"learning_rate": 1.0}, "learning_rate must be above 0 and below 1; got 1.0."),
-        ({"presence_weight": 1.5}, "presence_weight must be from 0 to 1; got 1.5."),
+        ({"epochs": 0}, "epochs must be an int of at least 1; got 0."),
+        ({"batch_size": 0}, "batch_size must be an int of at least 1; got 0."),
+        ({"learning_rate": 0.0}, "learning_rate must be a number between 0 and 1; got 0.0."),
+        ({"learning_rate": 1.0}, "learning_rate must be a number between 0 and 1; got 1.0."),
+        ({"presence_weight": 1.5}, "presence_weight must be a number from 0 to 1; got 1.5."),
     ],
 )
 def test_settings_that_are_none(base, tmp_path, changes, line):

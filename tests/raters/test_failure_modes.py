@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import metric_oracle as mo
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.findings.cells import scientific
 from metric_oracle.raters.failure_modes import failure_modes, pooled_t_tests, study_test
@@ -246,12 +247,12 @@ def test_errors(rated, tmp_path):
     with pytest.raises(
         InputError, match=r"^failure_modes: direction must be one of more, less; got '>'\. Choose one\.$"
     ):
-        failure_modes(rated.long, direction=">")
+        mo.failure_modes(rated.long, direction=">")
     for rate in (0, 1, float("nan")):
         with pytest.raises(
-            InputError, match=r"^failure_modes: rate must be between 0 and 1; got .*\. Yu et al\. take 0\.01"
+            InputError, match=r"^failure_modes: rate must be a number between 0 and 1; got .*\. Yu et al\. take 0\.01"
         ):
-            failure_modes(rated.long, rate=rate)
+            mo.failure_modes(rated.long, rate=rate)
     match = r"^failure_modes: categories must be among '1', .*, '6'; got '7'\. Correct --category\.$"
     with pytest.raises(InputError, match=match):
         failure_modes(rated.long, categories=["1", "7"])

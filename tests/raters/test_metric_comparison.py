@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.tables import markdown
@@ -415,7 +416,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
     [
         ({"sets": {}}, r"sets must be at least one rated set; got none\. Give NAME=RATINGS\.$"),
         ({"resamples": 5}, r"resamples must be an int from 100 to 1000000; got 5\."),
-        ({"seed": -1}, r"seed must be an int from 0; got -1\."),
+        ({"seed": -1}, r"seed must be an int of at least 0; got -1\."),
         ({"directions": {}}, r"direction must be given for columns whose names do not tell it; got none for 'poor'\."),
         ({"paired": [("bleu", "x")]}, r"paired must name two metrics of bleu, .*; got 'bleu' and 'x'\."),
         (
@@ -427,7 +428,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
 def test_refused(rated, change, match):
     given = {"sets": {"S": RatedFiles(rated.long, [rated.scores])}, **FEWER, **change}
     with pytest.raises(InputError, match=f"^compare_metrics: {match}"):
-        compare_metrics(given.pop("sets"), **given)
+        mo.compare_metrics(given.pop("sets"), **given)
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,6 @@ def test_the_interval_is_exact(hits, n):
             "audit must be left out where the pool is the whole corpus; got 2. Leave out --audit.",
         ),
         (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
-        (Pool(PREFIX, None, audit=2, recall=1.0), 1, "recall must be a number between 0 and 1; got 1.0."),
         (
             Pool(PREFIX, None, recall=0.5),
             1,

@@ -587,7 +587,7 @@ def test_ids_that_may_be_text_are_withheld():
 
 def test_interval_options_are_checked():
     with pytest.raises(InputError, match=r"^compare: method must be one of bca"):
-        compare(GOOD, method="basic")
+        mo.compare({"a": "a.csv"}, method="basic")
     with pytest.raises(InputError, match=r"^compare: resamples must be left out with legacy-yu2023"):
         compare(GOOD, method="legacy-yu2023", resamples=1000)
 
