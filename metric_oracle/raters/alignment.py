@@ -39,7 +39,7 @@ from metric_oracle.raters.metric_agreement import (
     view_of,
 )
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
-from metric_oracle.raters.rated_scores import drop_identical, lower_is_better, read_rated
+from metric_oracle.raters.rated_scores import lower_is_better, read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.statistics import Array, few_studies
 
@@ -270,7 +270,9 @@ def align(
     pairs = pairs_to_compare(list(columns), paired)
     left_out = 0
     if without_identical:
-        rated, columns, left_out = drop_identical(rated, columns)
+        differing = rated.differing()
+        rated, columns = rated.subset(differing), {name: values[differing] for name, values in columns.items()}
+        left_out = int((~differing).sum())
     check_varied(rated, columns)
     part = Scored(rated, columns, lower, draw_resamples(rated, resamples, seed))
     records, values = part.agreement("rater")

@@ -178,9 +178,3 @@ def _read_columns(
                 )
             columns[name] = values
     return columns, [name for name in wanted or () if name not in columns and ALIASES.get(name) not in columns]
-
-
-def drop_identical(rated: Rated, columns: Mapping[str, Array]) -> tuple[Rated, dict[str, Array], int]:
-    """Return the pairs whose two texts differ, their columns of scores, and the number of the other pairs."""
-    kept = rated.differing()
-    return rated.subset(kept), {name: values[kept] for name, values in columns.items()}, int((~kept).sum())

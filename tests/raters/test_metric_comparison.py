@@ -372,6 +372,9 @@ def test_tables(found):
     text = markdown(tables, found.signature)
     assert "Signature: compare-metrics\\|bleu+poor+RadCliQ-v1+crepe\\|ReXVal:" in text
     assert found.summary() == "bleu, poor, RadCliQ-v1, crepe on ReXVal (200 pairs), ReXVal* (189 pairs)"
+    assert all(found.view(view.name) is view for view in found.views)
+    with pytest.raises(InputError, match=r"^name must be one of ReXVal, ReXVal\*; got 'Other'\. Choose a rated set\.$"):
+        found.view("Other")
 
 
 def test_one_command(oracle, rated, refisco, tmp_path):
