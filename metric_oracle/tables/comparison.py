@@ -3,7 +3,7 @@
 The printed tables have the layout of tables S5 to S7 of Yu et al., the figure that of their figure 5.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.shown import html_table
-from metric_oracle.findings.cells import NOTHING, Record, ends, intervals_note, number, number_of, over_of, p_of
+from metric_oracle.findings.cells import NOTHING, Format, Record, ends, intervals_note, number, number_of, over_of, p_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.tables import PaperTable, entry, listing, pivot, plain
@@ -45,7 +45,7 @@ _WIDE = 5  # metrics side by side in the figure
 _BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
 
 
-def _mean_of(kind: str) -> Callable[[Record], str]:
+def _mean_of(kind: str) -> Format:
     """Return the column of a mean: its interval of this `kind`, the range of the scores, and for RadCliQ 1/mean."""
 
     def cell(record: Record) -> str:
@@ -258,15 +258,13 @@ class Comparison(Finding):
         """Return the records of the means."""
         return [record for record in self.records() if record["versus"] is None]
 
-    def _by_system(
-        self, title: str, means: list[dict[str, Any]], cell: Callable[[Record], str], best: str = ""
-    ) -> PaperTable:
+    def _by_system(self, title: str, means: list[dict[str, Any]], cell: Format, best: str = "") -> PaperTable:
         """Return a table with a row for each system and a column for each metric; see `pivot`."""
         heads = {column.metric: column.label for column in self.columns}
         table = pivot(title, means, "system", "metric", cell, named=heads.__getitem__, best=best)
         return replace(table, rows=[(plain(system), cells) for system, cells in table.rows])
 
-    def _averages(self, title: str, cell: Callable[[Record], str]) -> PaperTable:
+    def _averages(self, title: str, cell: Format) -> PaperTable:
         """Return a table of the means, with the numbers of studies and, where they are known, of distinct texts."""
         table = self._by_system(title, self._means(), cell, best="best")
         studies = [entry(number(column.n, ",")) for column in self.columns]
@@ -278,7 +276,7 @@ class Comparison(Finding):
         table.rows.append(("Studies", studies))
         return table
 
-    def _tests(self, columns: Mapping[str, Callable[[Record], str]]) -> PaperTable:
+    def _tests(self, columns: Mapping[str, Format]) -> PaperTable:
         """Return the table of the paired differences."""
         heads = {column.metric: column.label for column in self.columns}
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
+from pyarrow import parquet
 from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
@@ -127,8 +128,10 @@ def test_latex_is_what_it_says(comparison):
     assert "$-$" in body
 
 
-def test_csv_and_json_lines_have_every_digit(comparison):
+def test_files_of_numbers_have_every_digit(comparison, tmp_path):
     records = comparison.records()
+    comparison.write(tmp_path / "t.parquet")
+    assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == records
     read = list(csv.DictReader(io.StringIO(comparison.text("csv"))))
     assert len(read) == len(records) == len(DANGEROUS) * 6 + 2 * 6
     for got, wanted in zip(read, records, strict=True):
