@@ -444,12 +444,19 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     refused(InputError, r"^retrieve: part must be left out with a runner; got both\.", runner="ray", part="1/2")
     match = r"^retrieve: this process is connected to the Ray cluster at \S+, not to local\. "
     refused(InputError, match, runner="ray", address="local")
-    match = (
-        r"^build_index: reports must be a file of Parquet, CSV or JSON Lines, and given with shard_rows, for a runner"
+    rule = (
+        "reports must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
+        "shard_rows, for a runner; got"
     )
-    for reports, options in ((files["train"], {}), (mo.reports(files["train"], split="train"), {"shard_rows": 3})):
-        with pytest.raises(InputError, match=match):
-            mo.build_index(reports, tmp_path / "set", runner="ray", **options)
+    step = r"Write the wanted reports to a CSV file\.$"
+    split = "split must be left out with a runner, which reads a file in pieces; got a value"
+    for reports, shard_rows, match in (
+        (files["train"], None, rf"{rule} .* without it\. Add shard_rows=N\.$"),
+        (["no edema"], 3, rf"{rule} the list in memory with it\. {step}"),
+        (mo.reports(files["train"], split="train"), 3, rf"{split}\. {step}"),
+    ):
+        with pytest.raises(InputError, match=f"^build_index: {match}"):
+            mo.build_index(reports, tmp_path / "set", runner="ray", shard_rows=shard_rows)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "find_spec", lambda name: None)
         refused(BackendError, r"^retrieve: runner 'ray' needs the Python package ray, ", runner="ray")

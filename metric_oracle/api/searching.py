@@ -11,7 +11,7 @@ from typing import Any
 from metric_oracle import choices
 from metric_oracle.api.attached import attached, with_prepared
 from metric_oracle.api.given import Given, given_of, names_of, opened, say, say_wordless
-from metric_oracle.arguments import check_given
+from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results, read_results
@@ -85,7 +85,7 @@ def build_index(
     >>> index.n_reports
     2
     """
-    from metric_oracle.api.sharding import build_cut, build_streamed, may_stream, states_of
+    from metric_oracle.api.sharding import STREAMED, build_cut, build_streamed, may_stream, states_of
     from metric_oracle.indexes import build
     from metric_oracle.indexes.store import Strings
 
@@ -113,11 +113,15 @@ def build_index(
             where,
         )
     if where is not None:
+        step = "Write the wanted reports to a CSV file."
+        in_pieces = (*STREAMED, "profile")
+        check_left_out(given.reading, "with a runner, which reads a file in pieces", step, allowed=in_pieces)
         raise InputError(
             "reports",
-            f"must be a file of Parquet, CSV or JSON Lines, and given with {option('shard_rows')}, for a runner",
+            f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
+            f"{option('shard_rows')}, for a runner",
             f"{given.described} {'without it' if shard_rows is None else 'with it'}",
-            f"Add {option('shard_rows', 'N')}, or convert them.",
+            f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
         )
     corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:
@@ -155,7 +159,10 @@ def loaded(
 
 
 def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
-    """Return search options in which the given arguments that are not None replace those of `options`."""
+    """Return search options in which the given arguments that are not None replace those of `options`.
+
+    `options` may be None, for the defaults.
+    """
     return replace(options or DEFAULTS, **given_of(given))
 
 
