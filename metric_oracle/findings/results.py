@@ -391,7 +391,8 @@ def read_signed(
             raise InputError(f"{altered}.", "Write it again.")
         wrong = mistyped(signature)
         if wrong is not None:
-            raise InputError(argument, rule, f"one whose {wrong!r} has another type in {path}", "Write it again.")
+            got = f"{path}, in whose signature {wrong!r} has another type"
+            raise InputError(argument, rule, got, "Write it again.")
         table = checked(table, signature)
     except (PermissionError, InputError):
         raise

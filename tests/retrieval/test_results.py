@@ -386,7 +386,7 @@ def test_a_field_of_another_type_is_named(results, tmp_path, field, value):
     record = {**json.loads(beside.read_text()), field: value}
     del record["signature_sha256"]
     beside.write_text(json.dumps(record))
-    match = rf"^results must be a file that retrieve wrote, .*; got one whose '{field}' has another type"
+    match = rf"^results must be a file that retrieve wrote, .*; got .*, in whose signature '{field}' has another type"
     with pytest.raises(InputError, match=match):
         read_results(path)
     beside.write_text(json.dumps({**record, field: None}))
