@@ -130,9 +130,10 @@ class AttachedReports:
         keep: Sequence[str] = (),
         is_shown: bool = False,
     ) -> tuple[Reports, Inputs | None]:
-        """Read ids and texts as predictions or as other reports; see `reports_of`.
+        """Read ids and texts as predictions or as other reports; see `reports_of`, also for what is returned.
 
-        Words for missing reports and marks within texts are told, unless the caller shows (`is_shown`) the source.
+        `keep` names columns to keep. Words for missing reports and marks within texts are told, unless the caller shows
+        (`is_shown`) the source. Raise InputError if an option of the other role is given.
         """
         of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
         role = "predictions" if predictions else "reports that are no predictions"
@@ -165,9 +166,10 @@ class AttachedReports:
             say(line, self.models.get("tell"))
 
     def read_samples(self, column: str | None = None, wanted: str | None = None) -> Samples:
-        """Read the reports as several for each study; see `corpora.samples.read_samples`.
+        """Read the reports as several for each study; see `corpora.samples.read_samples`, also for `column`.
 
-        Samples that hold both sections under their names are cut to the one that is wanted.
+        Samples of a file that hold both sections under their names are cut to the section `wanted`, unless it is None.
+        Remarks on the file are told. Raise InputError if a reading option is given that samples do not have.
         """
         check_left_out(self.reading, "for samples", allowed=OF_SAMPLES)
         samples = read_samples(self.data, column=column, **self.reading)
@@ -178,7 +180,7 @@ class AttachedReports:
         return samples
 
     def beside(self, references: "AttachedReports") -> "AttachedReports":
-        """Return these predictions, to be read by the columns named for the references too, if this file has them.
+        """Return these predictions, to be read by the columns named for the references, where this file has them too.
 
         A column that is called `prediction` or the like is before the references' column of texts, and that of the
         same file is not taken at all.
@@ -210,7 +212,10 @@ class AttachedReports:
         return column_names(self.data, **given_of(self.reading, ("encoding", "separator")))
 
     def open_encoding(self, progress: Progress | None = None, **more: Any) -> Encoding | None:
-        """Return the encoder of token states, opened with the further options `more`; None if none was given."""
+        """Return the encoder of token states, opened with the further options `more` of `load_encoding`.
+
+        None if no encoder was given.
+        """
         if not self.encoding:
             return None
         of_models = given_of(self.models, ("device", "tell"))

@@ -69,7 +69,10 @@ def say(line: str, tell: Callable[[str], None] | None) -> None:
 def say_wordless(
     metrics: Iterable[Metric], sides: Mapping[str, Sequence[str]], tell: Callable[[str], None] | None
 ) -> None:
-    """Tell how many texts of each side, by its noun, have no word under those metrics that read letters and digits."""
+    """Tell how many texts have no word under those metrics that read letters and digits; nothing if there is none.
+
+    `sides` has the texts of each side by its noun in the message.
+    """
     names = [metric.name for metric in metrics if "words" in metric.representations]
     for noun, texts in sides.items() if names else ():
         n = n_wordless(texts)

@@ -77,7 +77,7 @@ def _distinct(keys: Sequence[Any] | None) -> set[Any] | None:
 
 
 def _by_text(value: Any, texts: Sequence[str]) -> Any:
-    """Return the value of a source; if it is a dict with one of `texts` as a key, a function from texts to values."""
+    """Return the value of a source as it is, of a dict with one of `texts` as a key a function from texts to values."""
     if not isinstance(value, Mapping) or not any(text in value for text in texts):
         return value
 

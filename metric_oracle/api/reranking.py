@@ -110,7 +110,8 @@ def plan_rerank(
 def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
     """Return the metric and the size in an argument such as "bleu:200"; both are None for "all", the whole corpus.
 
-    If `is_chosen`, an audit chooses the size, so that the argument is a metric alone, and the size None.
+    If `is_chosen`, an audit chooses the size: the argument is a metric alone or the default, and the size None. Another
+    size is returned for the caller to refuse. Raise InputError if a size is missing otherwise.
     """
     if pool == _rerank.ALL:
         return None, None

@@ -169,7 +169,7 @@ class _Reward:
 
 
 class _ConsensusReward(_Reward):
-    """A reward without references; `_Reward` says what it is made of."""
+    """A reward function without references; it is made and sent to other processes as `_Reward`."""
 
     _kind = "consensus "
     _make = staticmethod(consensus_reward)

@@ -190,9 +190,10 @@ def compute(
 
 
 def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None) -> dict[str, Any]:
-    """Return the opened model of a checkpoint of CREPE, given as in `score`, by the name of its representation.
+    """Return the opened model of a checkpoint of CREPE in a dict, by the name of its representation.
 
-    It runs on `device` unless the checkpoint names another. Raise InputError if it is none.
+    `crepe` is a path, or a dict as in `score`, whose entry "device" comes before `device`. Raise InputError if it does
+    not name a checkpoint, or its files are not one.
     """
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
@@ -213,7 +214,7 @@ def shared_models(
 ) -> tuple[dict[str, Any], AttachedReports | None]:
     """Return the options of models that serve both sides, and the side that names the encoder, None if neither does.
 
-    Raise InputError if the sides differ in one.
+    Raise InputError if the sides differ in one, or `states` or `bf16` is given, which scores do not have.
     """
     for side in (references, predictions):
         check_left_out({name: side.encoding.get(name) for name in ("states", "bf16")}, "for scores")
@@ -230,7 +231,7 @@ def shared_models(
 
 
 def own_sources(references: AttachedReports, predictions: AttachedReports) -> dict[str, Any]:
-    """Return the sources of the predictions, without models that the references have too, which serve both."""
+    """Return the sources of the predictions by argument, without models that the references have: these serve both."""
     shared = {
         source.argument
         for source in attached_sources()

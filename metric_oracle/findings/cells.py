@@ -18,7 +18,10 @@ ALIKE = f"{DAGGER} The values are equal, or nearly: the interval says nothing."
 
 
 def number(value: float | None, form: str = FORM, *, scale: float = 1, unit: str = "") -> str:
-    """Return a number, times `scale` and with `unit` behind it, or a dash if there is none."""
+    """Return the text of a number, times `scale` and with `unit` behind it; a dash for None or NaN.
+
+    `form` is a format such as ".3f".
+    """
     return NOTHING if value is None or value != value else f"{scale * value:{form}}{unit}"
 
 
@@ -31,9 +34,10 @@ def ends(
     kind: str = "",
     alike: bool = False,
 ) -> str:
-    """Return the ends of an interval in brackets, behind its `kind`; a dash if there are none.
+    """Return the text of the ends of an interval, times `scale`, in brackets: "[0.1 0.2]"; a dash for None or NaN.
 
-    The `kind`, such as "95% CI", stands where a cell has other brackets, too. † marks values that are `alike`.
+    `form` is a format such as ".3f". `kind`, such as "95% CI", is put before the ends where a cell has other brackets,
+    too. `alike` marks the interval with a dagger, because the values are equal and it says nothing.
     """
     if low is None or high is None or low != low:
         return NOTHING
@@ -50,7 +54,11 @@ def over(
     unit: str = "",
     alike: bool = False,
 ) -> str:
-    """Return a number over its interval; the number alone where there is no interval."""
+    """Return the text of a number with its interval in a second line, or alone where there is none; a dash for None.
+
+    `form` is a format such as ".3f". The number and the ends are multiplied by `scale`; `unit` is put behind the
+    number. `alike` marks the interval with a dagger.
+    """
     text = number(value, form, scale=scale, unit=unit)
     if text == NOTHING or low is None or low != low:
         return text
@@ -58,12 +66,12 @@ def over(
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value as papers print it."""
+    """Return the text of a p-value: to three decimals, "<0.001" below that, a dash for None."""
     return NOTHING if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def scientific(value: float | None) -> str:
-    """Return a number as its digits and a power of ten, such as 3.79e-3, or a dash if there is none."""
+    """Return the text of a number as three digits and a power of ten, such as 3.79e-3; a dash for None."""
     if value is None:
         return NOTHING
     digits, exponent = f"{value:.2e}".split("e")
@@ -71,12 +79,12 @@ def scientific(value: float | None) -> str:
 
 
 def arrow(direction: str) -> str:
-    """Return the arrow behind the name of a metric: up where higher is better, down where lower is."""
+    """Return the arrow behind the name of a metric: up if `direction` is "higher", the better one, else down."""
     return "↑" if direction == "higher" else "↓"
 
 
 def intervals_note(used: Mapping[str, Any]) -> str:
-    """Return the sentence on bootstrap intervals over studies, from their entry in a signature."""
+    """Return the sentence on bootstrap intervals over studies, from their entry: method, resamples and seed."""
     method = {"bca": "BCa", "percentile": "percentile"}[used["method"]]
     return f"Intervals: {method} bootstrap over studies, {used['resamples']:,} resamples, seed {used['seed']}."
 
@@ -85,7 +93,7 @@ def intervals_note(used: Mapping[str, Any]) -> str:
 
 
 def text_of(name: str) -> Format:
-    """Return the column of the field `name`, a text."""
+    """Return the function that prints the field `name` of a record, whatever its type, as text."""
 
     def cell(record: Record) -> str:
         return str(record[name])
@@ -94,7 +102,7 @@ def text_of(name: str) -> Format:
 
 
 def number_of(name: str, form: str = FORM) -> Format:
-    """Return the column of the field `name`, a number."""
+    """Return the function that prints the field `name` of a record, a number, by the format `form`; see `number`."""
 
     def cell(record: Record) -> str:
         return number(record[name], form)
@@ -103,7 +111,10 @@ def number_of(name: str, form: str = FORM) -> Format:
 
 
 def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Format:
-    """Return the column of an interval between two fields, marked where the field `degenerate` is true."""
+    """Return the function that prints an interval of a record, whose ends are the fields `low` and `high`; see `ends`.
+
+    A dagger marks it where the record's field `degenerate` is true.
+    """
 
     def cell(record: Record) -> str:
         return ends(record[low], record[high], form, alike=bool(record.get("degenerate")))
@@ -112,7 +123,10 @@ def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Format:
 
 
 def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 1, unit: str = "") -> Format:
-    """Return the column of the field `name` over the interval between two other fields."""
+    """Return the function that prints the field `name` of a record over the interval of two fields; see `over`.
+
+    The fields `low` and `high` are its ends. No dagger marks it.
+    """
 
     def cell(record: Record) -> str:
         return over(record[name], record[low], record[high], form, scale=scale, unit=unit)
@@ -121,7 +135,7 @@ def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 
 
 
 def p_of(name: str) -> Format:
-    """Return the column of a p-value, the field `name`."""
+    """Return the function that prints the field `name` of a record, a p-value; see `p_value`."""
 
     def cell(record: Record) -> str:
         return p_value(record[name])
@@ -130,7 +144,7 @@ def p_of(name: str) -> Format:
 
 
 def scientific_of(name: str) -> Format:
-    """Return the column of the field `name`, a number, as its digits and a power of ten."""
+    """Return the function that prints the field `name` of a record as digits and a power of ten; see `scientific`."""
 
     def cell(record: Record) -> str:
         return scientific(record[name])

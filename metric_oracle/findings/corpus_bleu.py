@@ -59,7 +59,10 @@ def of_scores(table: Any, metric: str) -> float | None:
 def counts_of(
     metric: str, candidate: Sequence[str], truth: Sequence[str], components: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the counts of a pair of token sequences by name, from the precisions among `components` of its score."""
+    """Return the counts of a pair by name, see `names_of`, from the precisions among the components of its score.
+
+    `candidate` and `truth` are sequences of tokens; `components` has `precision_1` and so on.
+    """
     order = order_of(metric)
     totals = [max(len(candidate) - n + 1, 0) for n in range(1, order + 1)]
     matches = [round(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]

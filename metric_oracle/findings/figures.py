@@ -16,13 +16,19 @@ from metric_oracle.findings.writing import check_out
 
 
 def check_plot(path: Path, inputs: Sequence[Path] = ()) -> None:
-    """Raise an error unless a figure can be drawn and written to `path`, which must not be one of the `inputs`."""
+    """Raise InputError unless a figure can be written to `path`, which must not be one of the `inputs`.
+
+    Raise BackendError if Matplotlib is not installed.
+    """
     check_out(path, inputs, argument="plot", endings=FIGURES)
     new_figure(1, 1)
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty Matplotlib figure of a size in inches, without a window and without global state."""
+    """Return an empty Matplotlib figure of a size in inches, without a window and without global state.
+
+    Raise BackendError if Matplotlib is not installed.
+    """
     try:
         return _figure_class()(figsize=(width, height), layout="constrained")
     except ImportError as error:
@@ -53,7 +59,7 @@ def literal(text: str) -> str:
 
 
 def write_figure(path: Path, figure: Any) -> None:
-    """Write a figure in the format of the ending of `path`. Equal figures give equal bytes."""
+    """Write a figure in the format of the ending of `path`, see `check_plot`. Equal figures give equal bytes."""
     check_plot(path)
     content = picture(figure, path.suffix.lower().removeprefix("."))
     with replacing(path) as temporary:

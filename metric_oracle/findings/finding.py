@@ -41,7 +41,7 @@ class Frames:
         return self.numbers.to_pandas()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows of the numbers."""
+        """Return the rows of the numbers, each a dict of the columns."""
         return self.numbers.to_pylist()
 
     def json_lines(self) -> Iterator[str]:

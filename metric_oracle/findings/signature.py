@@ -31,7 +31,7 @@ def signed(**fields: Any) -> dict[str, Any]:
 
 
 def bootstrap(unit: str, resamples: int, seed: int) -> dict[str, Any]:
-    """Return the entry of a signature for intervals from resamples of a unit, such as "study"."""
+    """Return the entry of a signature for intervals of the level 0.95 from resamples of a unit, such as "study"."""
     return {"unit": unit, "resamples": resamples, "seed": seed, "level": LEVEL}
 
 
@@ -71,12 +71,15 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tool(record: Mapping[str, Any]) -> str:
-    """Return the published tool that a metric reproduces; empty if there is none."""
+    """Return the published tool in the signature entry of a metric, which has equal numbers; "" if there is none."""
     return str(record.get("tool") or "")
 
 
 def _settings(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings that change a score: those of the search and those of the representation."""
+    """Yield, as texts such as "idf:corpus", the settings in the signature entry of a metric that change its scores.
+
+    These are those of the search and those of the representation, and the encoder.
+    """
     representation = record.get("representation")
     kinds = representation.values() if isinstance(representation, Mapping) else ()
     settings = {**{k: v for kind in kinds if isinstance(kind, Mapping) for k, v in kind.items()}, **record}

@@ -53,7 +53,10 @@ def listing(
     notes: Sequence[str] = (),
     first: str = "",
 ) -> PaperTable:
-    """Return a table with a row for each record: its name (a field, or a function of it) and a cell in each column."""
+    """Return a table with a row for each record: its name (a field, or a function of it) and a cell in each column.
+
+    `columns` has the function that prints a cell by the head of its column; `first` is the head of the names.
+    """
     rows = [
         (record[name] if isinstance(name, str) else name(record), [entry(cell(record)) for cell in columns.values()])
         for record in records
@@ -73,10 +76,11 @@ def pivot(
     named: Callable[[str], str] = str,
     best: str = "",
 ) -> PaperTable:
-    """Return a table with a row and a column for each value of two fields, in the order of the records.
+    """Return a table with a row for each value of the field `row` and a column for each of `column`, in their order.
 
-    `named` returns the head of a column. A row and a column without a record have a dash. Cells whose field `best` is
-    true are bold.
+    `cell` prints a record, and `named` makes the head of a column from the value of its field. A row and a column
+    without a record have a dash; of several records the last counts. Cells of records whose field `best` is true are
+    bold; without a name of that field none are. `first` is the head of the column of names.
     """
 
     def shown(record: Record | None) -> Entry:
@@ -91,7 +95,7 @@ def pivot(
 
 
 def plain(text: str) -> str:
-    """Return a text on one line, without control characters."""
+    """Return a text on one line: a blank for each run of white space, U+FFFD for a character that cannot be printed."""
     return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 

@@ -28,10 +28,10 @@ def one_line(text: str) -> Text:
 
 
 def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
-    """Return the results of the first queries, then the mean of the best scores; for a baseline, of all scores.
+    """Return what a terminal shows: the results of the first queries, and the mean of the best scores of all queries.
 
-    `texts` has the text of test reports by id, which is shown above their results; `components` says whether the
-    components of the scores are shown.
+    For a baseline it is the mean of all scores. `texts` has the text of test reports by id, which is shown above
+    their results; `components` says whether the components of the scores are shown.
     """
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
@@ -52,17 +52,17 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
     return Group(shown[0], *first, *shown[1:], Text(""), *(() if first else lines), last)
 
 
-def _answer(record: dict[str, Any], rank: int, score: int, components: Sequence[str]) -> Iterator[Any]:
-    """Yield the lines of one result: rank, score, ties and id, then its text, wrapped."""
+def _answer(record: dict[str, Any], rank_width: int, score_width: int, components: Sequence[str]) -> Iterator[Any]:
+    """Yield the lines of one result: rank, score, ties and id, then the named components, and its text, wrapped."""
     line = Text(overflow="fold")
-    line.append(f"  {record['rank']:>{rank}}  ")
-    line.append(f"{record['score']:z{score}.4f}", style="bold")
+    line.append(f"  {record['rank']:>{rank_width}}  ")
+    line.append(f"{record['score']:z{score_width}.4f}", style="bold")
     ties = record["n_ties"]
     line.append(f"  {ties:,} {'tie' if ties == 1 else 'ties'}  {plain(record['candidate_id'])}")
     if record["fallback"]:
         line.append(" (fallback)")
     yield line
-    margin = (0, 0, 0, rank + 4)
+    margin = (0, 0, 0, rank_width + 4)
     if components:
         parts = "  ".join(f"{name} {_number(record[name])}" for name in components)
         yield Padding(Text(parts, style="dim"), margin)
@@ -96,7 +96,7 @@ def _pool_lines(results: Results) -> list[str]:
 
 
 def _result_lines(results: Results) -> list[str]:
-    """Return the lines under a table of results."""
+    """Return the lines under a table of results: what holds for all of it, and the short signature last."""
     signature, baseline = results.signature, results.signature.get("baseline")
     scores = results.table["score"].to_numpy()
     best = scores[results.table["rank"].to_numpy() == 1]  # lists may have fewer than k, or none
@@ -123,7 +123,7 @@ def _result_lines(results: Results) -> list[str]:
 
 
 def scores_table(scores: Scores) -> Group:
-    """Return the mean of each metric over the pairs that it scored, with its interval."""
+    """Return what a terminal shows of scores: a table of each metric's mean over the pairs it scored, with interval."""
     signature = scores.signature
     rows, intervals = [], scores.interval()
     for name, record in signature["metrics"].items():
@@ -159,7 +159,7 @@ def scores_table(scores: Scores) -> Group:
 
 
 def info_table(index: Any) -> Group:
-    """Return a table of the contents of an index."""
+    """Return what a terminal shows of an index: its folder, and a table of its contents."""
     content = index.content
     lines = [("source", content["source"])]
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
