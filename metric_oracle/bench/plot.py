@@ -13,7 +13,10 @@ from metric_oracle.retrieval.pool import n_threads
 
 
 def write_plot(path: Path, rows: Sequence[Row]) -> None:
-    """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile."""
+    """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile, into a file.
+
+    `rows` are those of `run_bench`; what was skipped is not drawn.
+    """
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
     backends = [name for name in DEVICES if any(row["backend"] == name for row in measured)]

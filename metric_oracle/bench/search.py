@@ -157,7 +157,7 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
 def single_studies(
     index: Index, queries: Inputs, metric: str, backend: Backend = "cpu", n: int = SINGLES
 ) -> list[Study]:
-    """Time searches for at most n single queries with distinct texts, after some for warm-up."""
+    """Return the times of searches for at most n single queries with distinct texts, after some for warm-up."""
     return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
 
@@ -206,7 +206,10 @@ def run_alone(
 
 
 def _process() -> None:
-    """Run in the process of `run_alone`: measure start-up costs with a single query, then search the whole batch."""
+    """Run in the process of `run_alone`: measure start-up costs with a single query, then search the whole batch.
+
+    The arguments are JSON in the command line, and the result is printed as JSON.
+    """
     folder, file, metric, backend, loading = json.loads(sys.argv[1])
     opened: list[Index] = []
 
@@ -371,7 +374,7 @@ def _check(
 def _synthetic(
     scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
 ) -> tuple[list[_Part], list[Row]]:
-    """Return a synthetic corpus, a smaller one for metrics over token states, and rows for what is not installed.
+    """Return a synthetic corpus, a smaller one for metrics over token states, and rows of metrics without an encoder.
 
     `size` has the numbers of reports and of test reports. The files are written into the folder `scratch`.
     """
@@ -403,6 +406,6 @@ def json_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write the rows to a file, as JSON Lines."""
+    """Write the rows to a file, as JSON Lines, with a signature file beside it."""
     with replacing_signed(path, {"kind": "bench", "version": version("metric-oracle")}) as temporary:
         temporary.write_text("".join(line + "\n" for line in json_lines(rows)), encoding="utf-8")

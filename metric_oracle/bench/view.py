@@ -8,9 +8,9 @@ from metric_oracle.findings.tables import Entry, PaperTable, entry
 
 
 def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the tables of `oracle bench`: times of a search, then one-off costs (loading, compiling) and memory.
+    """Return the two tables of `oracle bench`: times of a search; one-off costs (loading, compiling) and memory.
 
-    Notes below the second table list what was not measured, and why.
+    `rows` are those of `run_bench`. Notes below the second table list what was not measured, and why.
     """
     measured = [row for row in rows if "skipped" not in row]
     on_cpu = {row["metric"]: row["seconds"] for row in measured if row["backend"] == "cpu"}

@@ -68,7 +68,10 @@ class Measured:
         return [folded(text) for text in self.reports.texts]
 
     def sentences(self, n: int) -> list[tuple[str, int]]:
-        """Return the n most frequent sentences, and how many reports have each; equal ones in order of appearance."""
+        """Return the n most frequent sentences, folded, and how many reports have each, the most frequent first.
+
+        Sentences of equal frequency are in order of appearance.
+        """
         counts: Counter[str] = Counter()
         for text in self.reports.texts:
             counts.update(list(dict.fromkeys(filter(None, map(folded, _SENTENCE.split(text))))))
@@ -78,7 +81,7 @@ class Measured:
 def measure(
     index: Index, reports: Reports, is_same: dict[str, np.ndarray], is_marked: np.ndarray, options: SearchOptions
 ) -> Measured:
-    """Compare a set of reports with a corpus."""
+    """Compare a set of reports with a corpus; `is_same` and `is_marked` are put into the result as they are."""
     inputs = Inputs(reports.ids, reports.texts)
     best: dict[str, np.ndarray] = {}
     nearest: Any = None
@@ -113,7 +116,10 @@ def _ids(index: Index, rows: np.ndarray) -> pa.Array:
 
 
 def same_values(index: Index, reports: Reports) -> dict[str, np.ndarray]:
-    """Return whether the corpus has each report's id, and its value in each common column: bool[n] by name."""
+    """Return whether the corpus has each report's id, and its value in each common column: bool[n] by name.
+
+    Under "id" all are False if the ids are only places in a list. An empty value gives False.
+    """
     columns = {name: reports.columns[name] for name in index.columns if name in reports.columns}
     same = {name: _are_in(index, name, values) for name, values in columns.items()}
     has_ids = reports.ids_from != PLACE  # the places of two lists are no ids of one report
@@ -159,7 +165,7 @@ def _letters(texts: pa.Array) -> np.ndarray:
 
 
 def without_markers(reports: Reports) -> Reports:
-    """Return reports without markers of de-identification."""
+    """Return reports whose texts have no markers of de-identification; counts, states and section are left out."""
     texts = [masked(text) for text in reports.texts]
     return Reports(reports.ids, texts, reports.source, {}, {}, columns=reports.columns)
 

@@ -72,7 +72,7 @@ class Line(NamedTuple):
 
     columns: Array  # float64[c, n], numbers of each report
     value: Callable[[Array], Array]  # returns the value of the line from the means of the columns, float64[..., c]
-    method: str = "bca"  # {"bca", "percentile"}, method of the interval
+    method: str = "bca"  # "bca" or "percentile", method of the interval
 
 
 class Cell(NamedTuple):
@@ -85,20 +85,20 @@ class Cell(NamedTuple):
 
 
 def _value(record: Record) -> str:
-    """Return the cell of a value."""
+    """Return the text of the cell of a value; `record` is a row of `Overlap._rows`."""
     scale, form = _form(record["line"])
     return over(record["value"], record["low"], record["high"], form, scale=scale, alike=record["degenerate"])
 
 
 def _difference(record: Record) -> str:
-    """Return the cell of a difference from the human test reports."""
+    """Return the text of the cell of a difference from the human test reports; `record` as in `_value`."""
     scale, form = _form(record["line"])
     low, high, alike = (record[f"difference_{name}"] for name in ("low", "high", "degenerate"))
     return over(record["difference"], low, high, f"+{form}", scale=scale, alike=alike)
 
 
 def _form(line: str) -> tuple[float, str]:
-    """Return the factor and the format of the numbers of a line: shares are percentages."""
+    """Return the factor and the format of the numbers of a line: shares are percentages, medians numbers of words."""
     return (1.0, "z.0f") if line.endswith("median") else (100.0, "z.1f")
 
 
@@ -150,7 +150,7 @@ class Overlap(Finding):
         return rows
 
     def tables(self) -> list[PaperTable]:
-        """Return the table of values, and that of differences from the human test reports."""
+        """Return the table of values and, with human test reports and another set, that of differences from them."""
         cells, compared = self._rows(), [name for name in self.sets if name != HUMAN]
         counts = "; ".join(
             f"{plain(name)} {self.distinct[name]:,} of {len(self.sets[name].run):,}" for name in self.sets
@@ -382,7 +382,10 @@ def overlap(
 
 
 def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:
-    """Return the reports of each set, those of the models in the order of the references."""
+    """Return the reports of each set by name: with references these as `HUMAN`, and the others in their order.
+
+    Raise InputError if a set has no report for a reference. Reports that are left out are told.
+    """
     read: dict[str, Reports] = {}
     written = {name: attached(data) for name, data in sets.items()}
     tests, keep = None, list[str]()
@@ -434,19 +437,19 @@ def _say(reports: Reports, side: AttachedReports) -> None:
 
 
 def _with_truth(numbers: Measured, human: Measured) -> Measured:
-    """Return `numbers` with `is_nearer`, which compares the training report with the human report of a study."""
+    """Return `numbers` with `is_nearer`; the reports of `human`, the human ones, are of the same studies in order."""
     with_truth = score(numbers.reports, human.reports, list(NEAR)).table
     nearer = {name: difference(numbers.best[name], with_truth[name].to_numpy()) > 0 for name in NEAR}
     return replace(numbers, is_nearer=nearer)
 
 
 def _share(values: np.ndarray) -> Line:
-    """Return the line whose value is a share: the mean of booleans, one for each report."""
+    """Return the line whose value is a share: the mean of `values`, bool[n], one for each report."""
     return Line(np.asarray(values, np.float64)[None, :], lambda means: means[..., 0])
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> Line:
-    """Return the line whose value is the sum of `above` over all reports divided by the sum of `below`."""
+    """Return the line whose value is the sum of `above`, int64[n], divided by that of `below`; NaN if that is 0."""
 
     def value(means: Array) -> Array:
         return np.divide(means[..., 0], means[..., 1], out=np.full(means.shape[:-1], np.nan), where=means[..., 1] > 0)
@@ -455,7 +458,10 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> Line:
 
 
 def _median(values: np.ndarray) -> Line:
-    """Return the line of a median, the lower one of an even number, from the shares that are at most each value."""
+    """Return the line of the median of `values`, int64[n], the lower one if n is even.
+
+    It follows from means, as every line does: from the shares of reports that have at most each value.
+    """
     levels = np.unique(values)
 
     def value(means: Array) -> Array:
@@ -510,12 +516,15 @@ def _slice(begin: int, size: int, value: Callable[[Array], Array]) -> Callable[[
 
 
 def _means(columns: Array, resamples: int, seed: int) -> Resampled:
-    """Return the means of columns and their resamples; a set of one report has no variation."""
+    """Return the means of columns, float64[c, n], and their resamples; those of a single report are all equal."""
     return resample_means(np.repeat(columns, 2, axis=1) if columns.shape[1] < 2 else columns, resamples, seed)
 
 
 def _interval(part: Resampled, method: str) -> Interval | None:
-    """Return the interval of one line by `method`; None if the value is not finite."""
+    """Return the interval of one line by `method`; None if the value, or that of a resample, is not finite.
+
+    Without variation both ends are the value, and the interval is degenerate.
+    """
     if not np.isfinite(part.value):
         return None
     if not varies(part.resampled):

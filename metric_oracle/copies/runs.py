@@ -97,7 +97,7 @@ def _lowest(rows: np.ndarray, numbers: np.ndarray, size: int) -> np.ndarray:
 
 
 def _separated(words: np.ndarray, ptr: np.ndarray) -> np.ndarray:
-    """Return the words of reports with -1 after each report: int32[T + n]."""
+    """Return the words of n reports, int[T] cut at the offsets `ptr`, with -1 after each report: int32[T + n]."""
     separated = np.full(len(words) + len(ptr) - 1, -1, np.int32)
     is_word = np.ones(len(separated), np.bool_)
     is_word[ptr[1:] + np.arange(len(ptr) - 1)] = False
@@ -106,7 +106,11 @@ def _separated(words: np.ndarray, ptr: np.ndarray) -> np.ndarray:
 
 
 def _longer(words: np.ndarray, place: np.ndarray, gram: np.ndarray, n: int, n_words: int) -> tuple[np.ndarray, ...]:
-    """Return the positions at which a run of n words goes on with a known word, and the key of each longer run."""
+    """Return the positions at which a run of n words goes on with a known word, and the key of each longer run.
+
+    `words` are those of `_separated`, `place` the positions where the runs begin, `gram` the number of each run of n
+    words, and `n_words` the number of known words, which are numbered from 0.
+    """
     following = words[place + n]
     more = following >= 0
     return place[more], gram[more].astype(np.int64) * n_words + following[more]
