@@ -54,10 +54,10 @@ class Runner:
     num_gpus: float = 0  # GPUs of each task
 
 
-def runner_of(runner: str, address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
-    """Return the cluster that runs tasks; None is the default of each option.
+def runner_of(address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
+    """Return the cluster that runs tasks, see `Runner`; raise BackendError if Ray is not installed.
 
-    Raise InputError if the runner is unknown or `num_gpus` below 0, BackendError if Ray is not installed.
+    None is the default of each argument, as is 0 of both numbers.
     """
     if find_spec("ray") is None:
         raise not_installed(subject="runner 'ray'", module="ray", extra="ray")
@@ -195,7 +195,7 @@ def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
 
 
 def end(pid: int) -> None:
-    """Kill the process on this machine, if it is a Ray worker."""
+    """Kill the process with the id `pid` on this machine, if it is a Ray worker; otherwise do nothing."""
     with suppress(OSError):
         if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
@@ -378,13 +378,16 @@ def _machines() -> list[dict[str, float]]:
 
 
 def _slots(runner: Runner, machine: dict[str, float]) -> int:
-    """Return the number of tasks that a machine with these resources can run at a time."""
+    """Return how many tasks of `runner` a machine can run at a time; `machine` has its resources by Ray's names."""
     n = machine.get("CPU", 0) // runner.num_cpus
     return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
 
 
 def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
-    """Return the error for tasks that need more resources than any machine of the cluster has."""
+    """Return the error for `tasks` of `runner` that need more resources than any machine of the cluster has.
+
+    It names the first of them in the order of names.
+    """
     cpus, gpus = (max([0, *(machine.get(kind, 0) for machine in _machines())]) for kind in ("CPU", "GPU"))
     return BackendError(
         f"no machine of the Ray cluster has room for {min((task.name for task in tasks), default='a shard')}, "
@@ -394,7 +397,7 @@ def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
 
 
 def _result(ref: Any, task: Task) -> Any:
-    """Return the result of a finished task, or raise its error."""
+    """Return the result of a finished task; raise the error that it raised, or BackendError if its worker died."""
     import ray
 
     try:

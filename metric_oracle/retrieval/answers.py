@@ -23,7 +23,9 @@ from metric_oracle.retrieval.merge import Answer
 
 
 def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
-    """Fill up lists with fewer than k positive scores in place: with the lowest other rows of `row_id`, of score 0.
+    """Fill up lists with fewer than k positive scores in place: with the lowest other rows of `row_id`, int64[N].
+
+    Their scores are 0 already; rows and ties are written.
 
     A list stays short if the limit of its query is above 0, or too few rows are left that it does not exclude.
     """

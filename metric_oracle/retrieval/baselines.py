@@ -109,7 +109,7 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
     """Score the report of the nearest neighbour of each query in a space of image embeddings.
 
     As in CXR-RePaiR (Endo et al., ML4H 2021), that is the row with the greatest cosine, the lowest if several are
-    equal. Corpus rows without an embedding cannot be chosen.
+    equal. Corpus rows without an embedding cannot be chosen. Raise InputError if a query has none, see `nearest_rows`.
     """
     encoded = plan.encode(queries)
     rows, chosen_by = nearest_rows(plan.index, queries, plan.representation, corpus_vectors, query_vectors)
@@ -119,10 +119,11 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
 def nearest_rows(
     index: Index, queries: Inputs, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the row that is nearest to each query, int64[Q], and the entries of the signature.
+    """Return the row of `representation` that is nearest to each query, int64[Q], and entries of the signature.
 
-    The entries are the number of rows that could be chosen, and the SHA-256 of the vectors of corpus and queries, each
-    in the order of its reports.
+    The entries are ``rows_with_vectors``, the number of rows that could be chosen, and ``vectors``, the SHA-256 of the
+    vectors of ``corpus`` and ``query``, each in the order of its reports. Raise InputError if a query or all these rows
+    have no vector, or the vectors of both sides have different widths.
     """
     corpus_ids = index.take("study_id", np.arange(index.n_reports)).to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
@@ -208,7 +209,7 @@ def check_image_vectors(arguments: Mapping[str, Any]) -> None:
 
 
 def image_vectors(arguments: Mapping[str, Any]) -> dict[str, Vectors]:
-    """Read those of `corpus_vectors` and `query_vectors` that are in `arguments` and not None.
+    """Read those of `corpus_vectors` and `query_vectors` that are in `arguments` and not None; return them by name.
 
     Each is a file, a dict id -> vector or Vectors, or a tuple of vectors and their ids, each a file or in memory.
     """
@@ -239,7 +240,7 @@ def _places(ids: Sequence[str], vectors: Vectors, name: str) -> np.ndarray:
 
 
 def _digest(vectors: Vectors, positions: np.ndarray) -> str:
-    """Return a SHA-256, in hexadecimal, of the vectors at these positions; -1 is a report without a vector."""
+    """Return a SHA-256, in hexadecimal, of the vectors at these positions, int64[n], and of which are -1, no vector."""
     hasher = hashlib.sha256(np.packbits(positions >= 0).tobytes())
     hasher.update(np.ascontiguousarray(vectors.values[positions[positions >= 0]], "<f4").tobytes())
     return hasher.hexdigest()
@@ -254,7 +255,7 @@ def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
     """Return the lowest corpus row with the greatest cosine for each distinct query: int64[n].
 
     A matrix product in float32 selects the documents that may have it. Their cosines are then summed in a fixed order,
-    so that equal vectors have equal cosines.
+    so that equal vectors have equal cosines. Raise ExactnessError if the bound of the product's error does not hold.
     """
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
     kernel, record = cosines.Backend(), METRICS["chexbert"]
@@ -275,7 +276,8 @@ def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
 def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
     """Score the chosen rows, int64[Q, k], and return them as results; each distinct pair is scored once.
 
-    `more` has the entries of the signature that are particular to the baseline.
+    A sample of the pairs is compared with the plain scorer, see `check_pairs`. `more` has the entries of the signature
+    that are particular to the baseline.
     """
     index, record, representation = plan.index, plan.metric, plan.representation
     k = rows.shape[1]
@@ -303,7 +305,8 @@ def _table(
 ) -> pa.Table:
     """Return the table of results of a baseline, with the columns of a search and k lines per query.
 
-    `chosen` has the columns row, candidate_id, n_ties and, if `text` is true, text.
+    `chosen` has the columns row, candidate_id, n_ties and, if `text` is true, text, line by line like `scores` and
+    `components`.
     """
     n = len(queries.ids)
     columns = {

@@ -180,7 +180,10 @@ def _scores(
 def _composites(
     record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return what `_scores` returns, under a composite."""
+    """Return composites of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
+
+    The arguments are those of `_scores`.
+    """
     values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
     for term in record.terms.values():
         kind = term.metric.representation
@@ -197,7 +200,10 @@ def _composites(
 def _cosines(
     index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return what `_scores` returns, under the cosine of embeddings."""
+    """Return the cosines of the queries `chosen` with all vectors, float64[n, D], and a bound of their error.
+
+    The arguments are those of `_scores`.
+    """
     queries = _directions(encoded.vectors[list(chosen)])
     n_documents, width = index.vectors.shape
     scores = np.empty((len(queries), n_documents))
@@ -212,11 +218,11 @@ def _cosines(
 def _bertscores(
     record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Count
 ) -> tuple[np.ndarray, float]:
-    """Return what `_scores` returns, under BERTScore.
+    """Return the BERTScore of the queries `chosen` with all documents, float64[n, D], and a bound of its error.
 
-    The token states of all queries are multiplied with those of one block of the corpus at a time, so that the corpus
-    is read once for any number of queries. If the signs of precision and recall are uncertain, F1 may be near its pole;
-    the plain scorer scores these pairs.
+    The arguments are those of `_scores`. The token states of all queries are multiplied with those of one block of the
+    corpus at a time, so that the corpus is read once for any number of queries. If the signs of precision and recall
+    are uncertain, F1 may be near its pole; the plain scorer scores these pairs.
     """
     part = int(record.options["part"])  # type: ignore[call-overload]
     score, batch = load_reference(record), encoded.batch

@@ -34,8 +34,9 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
     """Return `index`, whose reports are scored, with the document frequencies of `corpus` instead of its own.
 
     Document frequencies are the numbers of reports that contain each word or n-gram, from which idf weights follow.
-    Without a corpus the index is returned as it is; if one of the metrics or `idf`, see `SearchOptions.idf`, needs a
-    corpus, InputError is raised.
+    Without a corpus the index is returned as it is. Raise InputError if one of the metrics, `records`, or `idf`, see
+    `SearchOptions.idf`, needs a corpus that is None or lacks the frequencies, or if BERTScore is to be weighted by a
+    corpus of another encoder.
     """
     check_counted(corpus, records, idf)
     if corpus is None:

@@ -250,7 +250,7 @@ def _coarser(bins: _Bins, exponent: int) -> _Bins:
 
 
 def _joined(a: _Bins, b: _Bins) -> _Bins:
-    """Return the sum of two histograms, with the narrowest bins of which at most `BINS` are needed."""
+    """Return the sum of two histograms, with bins as wide as the wider ones, or wider if more than `BINS` result."""
     exponent = max(a.exponent, b.exponent)
     while True:
         a, b = _coarser(a, exponent), _coarser(b, exponent)

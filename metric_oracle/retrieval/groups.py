@@ -217,9 +217,10 @@ def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads:
 
 
 def _edges(before: np.ndarray, threads: int) -> list[int]:
-    """Return the first query of each block of distinct queries, and their number: blocks of at most `AT_ONCE` cells.
+    """Return the first query of each block of distinct queries, and at the end the number of queries.
 
-    `before` has the number of cells before each query, and of all. A query with more cells is a block of its own.
+    `before`, int64[n + 1], has the number of cells before each query, and of all. A block has at most `AT_ONCE` cells,
+    or one query that has more.
     """
     most = min(AT_ONCE, max(int(before[-1]) // (4 * threads), LEAST))
     edges = [0]

@@ -19,7 +19,8 @@ from metric_oracle.indexes.store import to_arrow
 class Answer:
     """The best rows of one or several shards for each query, by score, then by row."""
 
-    rows: np.ndarray  # int64[Q, m], rows of the whole corpus; m is k, or fewer if the shards have fewer rows
+    # int64[Q, m], rows of the whole corpus, -1 behind the end of a shorter list; m is k, or fewer if there are fewer.
+    rows: np.ndarray
     scores: np.ndarray  # float64[Q, m]
     ties: np.ndarray  # int64[Q, m], number of rows of these shards with the same score
     components: dict[str, np.ndarray]  # components of the scores, such as precision and recall
@@ -29,7 +30,7 @@ class Answer:
     reserve: "Answer | None" = None
 
     def take(self, chosen: np.ndarray) -> "Answer":
-        """Return the answers at the given positions of each query's list: int64[Q, n], each less than m."""
+        """Return the answers at the positions `chosen` of each query's list, int64[Q, n] below m, without `reserve`."""
         flat = to_arrow((np.arange(len(chosen))[:, None] * self.rows.shape[1] + chosen).ravel())
         rows, scores, ties = (np.take_along_axis(column, chosen, 1) for column in (self.rows, self.scores, self.ties))
         return Answer(
@@ -68,7 +69,7 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
 
 
 def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
-    """Return the k best rows of all shards together, or fewer if there are fewer.
+    """Return the k best rows of all shards together, or fewer if there are fewer; ties are added up.
 
     The fall-back report is that of the first part which has one. A single answer is returned as it is.
     """

@@ -139,7 +139,10 @@ def score_rows(
 def _chosen(
     index: Index, queries: Inputs, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
-    """Return the records of the requested metrics, each once; by default of those for which all sources are there."""
+    """Return the records of the requested metrics, each once; by default of those for which all sources are there.
+
+    Raise InputError if a name is unknown, or an empty sequence was given.
+    """
     if metrics is not None:
         names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
         if not names:
@@ -213,9 +216,10 @@ def _score_kind(
 def _encoded(
     index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[Any, np.ndarray, Any | None]:
-    """Return the representation that a metric of no terms reads, positions of queries, and these queries encoded.
+    """Return the representation that a metric of no terms reads, positions of queries, int64[n], and these encoded.
 
-    Only queries that have the source of the representation are encoded; without any the last value is None.
+    They are the queries that have the source of the representation; if there are none, the last value is None. Raise
+    InputError if the index does not hold the representation, or its model is another.
     """
     kind = record.representations[0]
     index.check_holds(record)
@@ -434,7 +438,7 @@ def _check_files(
     """Raise InputError unless references and predictions have the sources of the metrics, None for the default ones.
 
     `prepared_kinds` are the representations that each side has from a prepared folder. A source must be given for both
-    sides, whatever the metrics.
+    sides, whatever the metrics. With `uncertain` a CheXbert model gives labels too; `encoding` gives token states.
     """
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
@@ -474,8 +478,9 @@ def join_ids(
     """Join references and predictions on ids.
 
     Return the positions of the references and of the predictions of each pair, in the order of the references, and the
-    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, or,
-    unless `inner` is true, a usable report is left out. `tell` gets notes.
+    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, if texts
+    that are joined by their place differ in number, or, unless `inner` is true, if a report is left out for another
+    reason than a missing or empty reference. `tell` gets notes.
     """
     check_joined(references.ids_from, predictions.ids_from, tell)
     if references.ids_from == predictions.ids_from == PLACE:

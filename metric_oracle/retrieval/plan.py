@@ -148,8 +148,8 @@ def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) 
 def open_runner(runner: str | None, address: str | None, num_gpus: float | None, threads: int | None = None) -> Any:
     """Return the object that searches the shards of a set in other processes; None if `runner` is None.
 
-    The arguments are those of `SearchOptions`; raise InputError for others of Ray without a runner. Ray is imported
-    only if it is named.
+    The arguments are those of `SearchOptions`, checked before. Raise InputError for `address` or `num_gpus` without a
+    runner, and BackendError if Ray is not installed.
     """
     if runner is None:
         of_runner = {"address": address, "num_gpus": num_gpus}
@@ -157,4 +157,4 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
         return None
     from metric_oracle.cluster import runner_of
 
-    return runner_of(runner, address, num_gpus, threads)
+    return runner_of(address, num_gpus, threads)

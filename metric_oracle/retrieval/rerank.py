@@ -182,7 +182,7 @@ class _Reader:
 
 
 def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
-    """Return the k best of the rows, int64[n], by their predicted errors, float64[n, 6]: fewest in sum, then by row."""
+    """Return the k best of `rows`, int64[n], by `counts`, their errors, float64[n, 6]: fewest in sum, then by row."""
     sums = totals(counts)
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]
@@ -202,9 +202,10 @@ def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np
 
 
 def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return the entry of the signature that describes an audit: recall, regret, and the ranks of the best reports.
+    """Return the entry of the signature that describes an audit: regret, ranks of the best reports, and the recall.
 
-    `size` is that of the pool, None for the whole corpus; `losses` and `ranks` are those of `_audit` for each query.
+    The recall is the one measured with its interval, or the one that was asked for. `size` is that of the pool, None
+    for the whole corpus; `losses` and `ranks`, int64[m], are those of `_audit` for each query.
     """
     regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
     missed = 0 if size is None else int((ranks > size).sum())
@@ -235,7 +236,7 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
             "pool",
             f"must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score)",
             pool.size,
-            "Choose one.",
+            "Choose another size.",
         )
     if pool.prefix is None:
         check_left_out({"audit": pool.audit or None}, "where the pool is the whole corpus", got=f"{pool.audit}")

@@ -243,7 +243,10 @@ class _Check:
         return self.record.fallback and not self.restrictions
 
     def excluded(self, position: int) -> np.ndarray:
-        """Return the rows that the list of query number `position` leaves out: int64[n], by plain comparisons."""
+        """Return the rows that the list of query number `position` leaves out: int64[n], by plain comparisons.
+
+        Raise InputError if the queries lack a column by which the search excluded rows.
+        """
         query, text = self.queries.ids[position], self.queries.texts[position]
         rows = [np.empty(0, np.int64)]
         for name in self.restrictions.get("exclude", ()):

@@ -144,7 +144,9 @@ class Backend(Kernel):
         return gamma(2 * (len(self.terms) + 4), FLOAT64)
 
     def _check(self, corpus, item, values, added, exact):
-        """Compare float32 cosines and bonuses of items with their exact values; raise ExactnessError beyond a margin.
+        """Compare float32 cosines and bonuses of items with their exact values, and record the closest in `closest`.
+
+        Raise ExactnessError beyond a margin.
 
         A bonus must be at least the exact value, and exceed it by at most the error of the items. `values` are those of
         `known_values`, `added` those of `bonuses`, `exact` those of `_exact`.
@@ -266,7 +268,10 @@ class Backend(Kernel):
         return np.array([composite(row, self.terms.values(), self.intercept) for row in rows])
 
     def score_all(self, corpus, batch, chosen):
-        """Yield the composite of all candidates, float64[D], for each chosen query, within `score_error`."""
+        """Yield the composite of all candidates, float64[D], for each chosen query, within `score_error`.
+
+        Each array overwrites the one before.
+        """
         streams = [self._score_part(part, corpus, batch, chosen) for part in self.terms]
         return self._composites(streams, [corpus.document_of[t.metric.representation] for t in self.terms.values()])
 
@@ -315,7 +320,10 @@ class Backend(Kernel):
         return {}
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
+
+        `workspaces` are the dicts of the threads.
+        """
         return self.with_closest(bertscore.stages(workspaces))
 
     def with_closest(self, stages):
@@ -329,7 +337,7 @@ class Backend(Kernel):
     def components(self, corpus, batch, query, document, scores):
         """Return the values of the terms for pairs of a distinct query and a document, by name: float64[n] each.
 
-        Those in `scored` are taken from there.
+        Those in `scored` are taken from there; `scores` is not read.
         """
         out = {part: np.empty(len(query)) for part in self.terms}
         pairs = list(zip(query.tolist(), document.tolist(), strict=True))

@@ -48,5 +48,8 @@ class Backend(_device.ByLibrary, cpu.Backend):
             self.check_dropped(corpus, batch, q, q == first, worst, item, known, of_query)
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
+
+        `workspaces` are the dicts of the threads.
+        """
         return self.with_closest(bertscore.stages(workspaces))

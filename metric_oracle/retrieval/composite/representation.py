@@ -110,7 +110,10 @@ class CompositeIndex(Documents):
         )
 
     def encode_again(self, inputs: Inputs, encoded_before: "CompositeQueries", **settings: Any) -> "CompositeQueries":
-        """Encode the queries for each representation again, with the settings that it has."""
+        """Return queries that another shard has encoded, `encoded_before`, encoded for each representation of this one.
+
+        Each gets the settings that it has.
+        """
         return self._joined(
             {
                 name: part.encode_again(inputs, encoded_before.parts[name], **_of_part(name, settings))
@@ -143,7 +146,7 @@ class CompositeIndex(Documents):
         }
 
     def corpus(self, metric: Metric, encoded_queries: "CompositeQueries") -> CompositeCorpus:
-        """Return the arrays that the kernels of all terms read."""
+        """Return the arrays that the kernels of the terms of `metric` read."""
         parts = {
             name: self.parts[t.metric.representation].corpus(t.metric, encoded_queries.parts[t.metric.representation])
             for name, t in metric.terms.items()

@@ -72,7 +72,8 @@ def read_weights(path: str | Path) -> Metric:
 def record_of(content: Any, source: str, tool: str = "") -> Metric:
     """Return the record of a composite from the terms and the intercept in `content`, of a weights file or a signature.
 
-    Raise InputError if they are no numbers, or terms that a composite cannot have.
+    `source` and `tool` are fields of the record. Raise InputError if they are no numbers, or terms that a composite
+    cannot have.
     """
     terms: dict[str, tuple[float, float, float]] = {}
     try:

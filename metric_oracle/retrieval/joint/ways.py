@@ -304,7 +304,10 @@ class Block:
         return self.metrics.kept[key]
 
     def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the combinations, int64[D], by the n documents of a representation, after offsets, int64[n + 1]."""
+        """Return offsets, int64[n + 1], and the combinations, int64[D], grouped by the n documents of a representation.
+
+        Document u is in the combinations from offset u to offset u + 1.
+        """
         key = "combinations", kind
         if key not in self.metrics.kept:
             own = self.corpus.document_of[kind]
