@@ -37,7 +37,8 @@ SAMPLED_ON_GPU = 8  # the same for each query where a GPU makes the scores, at l
 def gamma(n: int, u: float = FLOAT32) -> float:
     """Bound |(1 + d1) ... (1 + dn) - 1| for n roundings, each a factor or a divisor: n u / (1 - n u) (lemma 3.1).
 
-    `n` is the most roundings that a term meets, `u` the unit roundoff: `FLOAT16`, `FLOAT32` or `FLOAT64`.
+    `n` is the most roundings that a term meets, `u` the unit roundoff: `FLOAT16`, `FLOAT32` or `FLOAT64`. It is
+    infinite if n u is at least 1.
     """
     return n * u / (1.0 - n * u) * _OWN if n * u < 1.0 else math.inf
 

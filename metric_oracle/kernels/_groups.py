@@ -34,8 +34,9 @@ class Cells(NamedTuple):
 def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair):
     """List the distinct pairs of a query and a document among the cells of queries first .. last - 1, query by query.
 
-    The n pairs are written to `query` and `document`, and for each of the m cells of these queries its index, `cell`,
-    and that of its pair, `pair`; all are int64. Return n and m.
+    The n pairs are written to `query` and `document`, and for each of the m cells to score its index, to `cell`, and
+    that of its pair, to `pair`; all are int64. Return n and m. Cells without a document are left out, and one of two
+    mirrored cells. `n_documents` is the size of the corpus.
     """
     place = np.full(n_documents, -1, np.int64)
     n = m = 0

@@ -1,6 +1,7 @@
 """Building blocks of the inner loops in LLVM: vectors of 16 lanes, and products of bytes for each instruction set.
 
-`builder` is llvmlite's, which emits instructions; values and addresses (integers) are those of the emitted code.
+`builder` is llvmlite's, which emits instructions; values and addresses (integers) are those of the emitted code. A
+function that emits a value also returns it.
 """
 
 from typing import Any

@@ -117,7 +117,7 @@ def _next_at_least(count, begin, end, least):
 
 @inner
 def largest(count, begin, end):
-    """Return the largest of ``count[begin:end]``, 0 if there are none."""
+    """Return the largest of ``count[begin:end]``, 0 if none is above 0."""
     top = count.dtype.type(0)
     for d in range(np.uint64(begin), np.uint64(end)):  # unsigned index and plain choice: LLVM vectorises this form
         c = count[d]

@@ -175,9 +175,9 @@ def _contains(values, n, x):
 
 @inner
 def note_bound(limit, value, stage, closest):
-    """Lower ``closest[stage]`` to `limit` / `value`: a bound divided by the exact score that it must not be below.
+    """Lower ``closest[stage]`` to `limit` / `value`, a bound divided by the exact score, unless it is less already.
 
-    A score of 0 or less is not noted.
+    A score of 0 or less is not noted. A ratio below 1 is a broken bound.
     """
     if value > 0.0:
         closest[stage] = min(closest[stage], limit / value)
@@ -427,9 +427,10 @@ def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 
     Each such document must score below the k-th best row, and no more than its bound; `work.closest` and `work.n_pairs`
-    are written. There are `sample_of` documents for q and `n_queries`, the distinct queries of the search; they are
-    drawn from the lists of `ids`, features of the query. `of_bound` has the features, int32[...], of the two families
-    whose matches `bound` takes; the other parameters are those of `find_best`.
+    are written, and `require_bounds` raises. There are at most `sample_of` documents for q and `n_queries`, the
+    distinct queries of the search; they are drawn from the lists of `ids`, features of the query. `of_bound` has the
+    features, int32[...], of the two families whose matches `bound` takes; the other parameters are those of
+    `find_best`.
     """
     work.n_pairs[1] += len(index.fwd_ptr) - 1
     n, n_checked, i = sample_of(q, n_queries), 0, 0
@@ -483,7 +484,8 @@ def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
     """Return the shares of pairs of a query and a document that were dropped and scored, and each stage's closest call.
 
     The closest call is the least relative distance, over all exactly scored documents, between a score and the bound by
-    which the stage would have dropped it: 0 if a score equals its bound. The dict is empty if a GPU did the search.
+    which the stage would have dropped it: 0 if a score equals its bound. The dict is empty if there are no workspaces,
+    because a GPU did the search.
     """
     if not workspaces:  # a GPU took all queries
         return {}

@@ -198,7 +198,7 @@ class Scan(ABC):
         """Find the k best rows of the distinct queries numbered in `queries`, and write them into `answers`.
 
         `device` is the number of the current device, which does the work. Raise DeviceError if it fails, or has no room
-        for one query and one document.
+        for one query and one document, and ExactnessError as `finish` does.
         """
         n_documents = len(self.corpus.row_ptr) - 1
         if n_documents == 0 or len(queries) == 0:
@@ -293,7 +293,7 @@ class Scanned(_device.OnDevice):
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
         """Write the k best rows for the distinct queries first .. last - 1 into `answers`.
 
-        Raise DeviceError if a device fails or has no room.
+        Raise DeviceError if a device fails or has no room, and ExactnessError as `finish` does.
         """
         for group in self.groups(corpus, batch, np.arange(first, last)):
 

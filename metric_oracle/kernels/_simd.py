@@ -45,7 +45,7 @@ LANES = 64  # query tokens in one pass
 
 
 def _float_products(builder, packed, rows, n_steps, start, path):
-    """Emit the sums `start` plus the products of rows with all lanes of `packed`, and return these.
+    """Emit the sums `start` plus the products of rows with all lanes of `packed`; return these, a list for each row.
 
     `rows` are addresses of float32[n_steps], `packed` is that of float32[n_steps, 16 * blocks], and each row starts
     from the vectors `start`, one a block.
@@ -67,7 +67,8 @@ def _float_products(builder, packed, rows, n_steps, start, path):
 def _keep_maxima(builder, cosines, tokens, columns, row):
     """Emit code that raises the maxima of report tokens (`row`) and of lanes (`columns`) to those of new cosines.
 
-    `cosines` has a list of vectors for each of the `tokens`, which are indices.
+    `cosines` has a list of vectors for each of the `tokens`, which are indices; `row` is an address, and `columns` has
+    a variable for each vector of lanes.
     """
     for token, values in zip(tokens, cosines, strict=True):
         most = values[0]
@@ -83,7 +84,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
     """Return the function `dots(query, n_steps, pads, tokens, n_tokens, row, column)`.
 
     It multiplies the tokens of a report with those of a query in float32, and keeps the greatest product of each. It is
-    compiled for the instruction set `path`, by default that of this process.
+    compiled for the instruction set `path`, by default that of this process. Arrays are given by their addresses.
 
     query    float32[width, 16 * blocks]
     n_steps  width
@@ -230,7 +231,7 @@ def _to_float(builder, bits, path):
 def make_widen(path: Path | None = None) -> Any:
     """Return `widen(source, target, n)`, which converts `n` float16 numbers to float32; Numba has no float16.
 
-    `path` is the instruction set to use, by default that of this process.
+    `source` and `target` are addresses. `path` is the instruction set to use, by default that of this process.
     """
 
     @intrinsic

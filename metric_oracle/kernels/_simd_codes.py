@@ -418,9 +418,10 @@ def _line_of(builder, table, cell, token, size):
 
 
 def _byte_products(builder, query, codes, tokens, n_steps, start, path):
-    """Emit the sums `start` plus the products of the codes of some tokens with those of all lanes, and return these.
+    """Emit the sums `start` plus the products of the codes of some tokens with those of all lanes; return the sums.
 
-    `query` and `codes` are addresses, as for `make_bounds`, and `tokens` indices.
+    They are a list of vectors for each of the `tokens`, which are indices. `query` and `codes` are addresses of arrays
+    as for `make_bounds`; `start` has one vector for each 16 lanes.
     """
     at = [builder.add(codes, builder.mul(t, builder.mul(n_steps, I64(4)))) for t in tokens]
 

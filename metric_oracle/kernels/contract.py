@@ -52,8 +52,8 @@ class Answers(NamedTuple):
 
         `documents` is int64[n], `scores` has their exact scores, float64[n], and `corpus` their rows, as `row_ptr` and
         `row_id`; `sign` is -1.0 if lower scores are better. Of several lists the worst k-th score is returned: every
-        document that was left out must score worse. If a list has fewer than k rows it is infinite, so that no document
-        may be left out.
+        document that was left out must score worse. If a list has fewer than k rows it is -inf, or inf if lower scores
+        are better, so that no document may be left out; the list's other entries stay as they are.
         """
         last = []
         for place in self.exclusion.lists(q):
@@ -96,7 +96,7 @@ class Kernel(Protocol):
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield, for each of the distinct queries numbered in `chosen`, its scores with all documents: float64[D].
 
-        Each array overwrites the one before.
+        An array may be overwritten by the next.
         """
         raise NotImplementedError
 
@@ -139,7 +139,10 @@ class Kernel(Protocol):
         return None
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
-        """Return the share of all pairs that each stage of a search dropped, from its threads' workspaces."""
+        """Return the shares of all pairs that each stage of a search dropped and that were scored, and closest calls.
+
+        They are computed from the workspaces of its threads; the dict is empty if nothing is counted, as by default.
+        """
         return {}
 
     def lacking(self) -> str:

@@ -70,7 +70,7 @@ class Scratch(NamedTuple):
 
 
 def error_of(width, part):
-    """Bound the error of a score before rescaling, for states of `width` numbers; `part` is PRECISION, RECALL or F1.
+    """Bound the error of a score before rescaling, for states of `width` numbers; `part` says which score it is.
 
     The error of a mean of maxima is at most that of a cosine. If precision and recall have one sign, the derivatives of
     F1 add up to at most 2.
@@ -310,12 +310,12 @@ def _score(g, n_tokens, queries, scratch):
 def score(part, corpus, queries, documents, error, base, out):
     """Write the scores of documents with a group of queries into `out`, float64[G, n].
 
-    A score is NaN if the sign of precision + recall is uncertain, so that the pair must be scored exactly. Raise
+    An F1 is NaN if the sign of precision + recall is uncertain, so that the pair must be scored exactly. Raise
     ExactnessError if a cosine is outside its bounds, or one of a sample exceeds the best match.
 
     Parameters
     ----------
-    part : {PRECISION, RECALL, F1}
+    part : {PRECISION, RECALL, F1, MEAN}
     corpus : Corpus
     queries : Queries
     documents : int64[n]

@@ -106,9 +106,9 @@ def part_of(part, precision, recall):
 
 @jit
 def bound_of(part, precision, recall, offset):
-    """Return a bound on a score plus `offset`, from bounds on precision and recall; `part` says which score it is.
+    """Return an upper bound on a score plus `offset`, from upper bounds on precision and recall.
 
-    The sign of precision + recall must be certain; see `cascade.is_sure`.
+    `part` says which score it is. The sign of precision + recall must be certain; see `cascade.is_sure`.
     """
     value = part_of(part, precision, recall)
     return value + offset + TINY * (abs(value) + abs(offset))
@@ -318,12 +318,13 @@ class Known(NamedTuple):
 
 @inlined
 def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
-    """Bound precision and recall of document u from above by the codes of its tokens, read one chunk after another.
+    """Return upper bounds on precision and recall of document u by the codes of its tokens, read chunk after chunk.
 
-    Tokens that are not yet read are bounded by their cells. As soon as the bounds suffice to drop the item, reading
-    ends, and both bounds are minus infinity. Returned are also the least bounds on both from the codes of a part of the
-    tokens and the cells of the others, infinity if there are none. `known` is a `Known`, `coded` the query's `Coded`,
-    `above` that of `Tables`.
+    Tokens that are not yet read are bounded by their cells. If the bounds suffice after a chunk, other than the last,
+    to drop the item, reading ends, and both bounds are minus infinity. The third and fourth result are the least of
+    these mixed bounds on precision and on recall, infinity if there are none. `part` says which score the item is
+    dropped by (PRECISION, RECALL, F1 or MEAN). `known` is a `Known`, `coded` the query's `Coded`, `margins` a
+    `Margins`, `above` that of `Tables`; `work` has scratch arrays.
     """
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])

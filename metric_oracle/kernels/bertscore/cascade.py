@@ -423,7 +423,8 @@ def check(part, items, corpus, query, margins, tables, sample, work, scores):
     """Compare exact scores with their bounds, and score a few dropped items, which must be below the k-th best score.
 
     `sample`, int64[n], are items to score as a check; those that were scored before are skipped. If there are any, the
-    first item that float32 products dropped is added.
+    first item that float32 products dropped is added. ``scores.counts[4]`` is raised by the number that fail, and
+    `scores.closest` lowered to the least differences.
     """
     for j in range(scores.state[0]):
         precision, recall = scores.precision[j], scores.recall[j]

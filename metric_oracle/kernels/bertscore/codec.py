@@ -173,7 +173,8 @@ def _centers(
 ) -> np.ndarray:
     """Return the centres of the cells, at most `n_centers`, by k-means over the unit vectors `sample`, float32[n, d].
 
-    Distances are computed from the coordinates of `sample` along the columns of `narrow`.
+    They are unit vectors, float32[m, d]. Distances are computed from the coordinates of `sample` along the columns of
+    `narrow`, float32[d, K], for `at_once` vectors at a time.
     """
     low = sample @ narrow
     centers = low[rng.permutation(len(low))[:n_centers]]
@@ -193,7 +194,7 @@ def _centers(
 def _means(states: np.ndarray, ptr: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the component of each document's mean unit vector along a direction, and the length of what is left.
 
-    Both are float32[D]; `ptr` has the offset of each document's tokens in `states`.
+    Both are float32[D]; `ptr` has the offset of each document's tokens in `states`, and `direction` is float32[d].
     """
     along = np.empty(len(ptr) - 1, np.float32)
     off = np.empty(len(ptr) - 1, np.float32)

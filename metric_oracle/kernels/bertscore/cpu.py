@@ -208,9 +208,10 @@ def _closest(works):
 
 
 def stages(works):
-    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score.
+    """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
 
-    `works` are the dicts that `new_scratch` filled.
+    A closest call is a stage's least bound - score. `works` are the dicts that `new_scratch` filled. Without a pair all
+    were "scored".
     """
     counts = sum((work["counts"] for work in works if work), np.zeros(len(STAGES) + 2, np.int64))[:4]
     total = int(counts.sum())
@@ -224,7 +225,7 @@ def stages(works):
 class Backend(Kernel):
     """BERTScore on CPUs."""
 
-    part: int = F1  # PRECISION, RECALL or F1: which of them is the score
+    part: int = F1  # PRECISION, RECALL or F1 (MEAN for sentences): which of them is the score
     # precision and recall of pairs that a search scored, by query and document
     scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=all_pairs.QUERIES)
@@ -240,7 +241,7 @@ class Backend(Kernel):
             answers.put(q, item, scores, corpus, k)
 
     def score_all(self, corpus, batch, chosen):
-        """Yield BERTScore of every document with each of the chosen queries: float64[D], overwritten by the next.
+        """Yield BERTScore of every document with each of the chosen queries: float64[D], a row of one array of all.
 
         Scores are within `score_error` of the exact ones, and exact if precision and recall may differ in sign.
         """
@@ -292,5 +293,8 @@ class Backend(Kernel):
         return {}
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped, and the share that was scored in float64."""
+        """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
+
+        `workspaces` are the dicts of the threads.
+        """
         return stages(workspaces)

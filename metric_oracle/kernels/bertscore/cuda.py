@@ -74,7 +74,7 @@ class Lists:
         """Return the list of query q, one of `n_queries`; each list may be taken once.
 
         If there is no list yet, ``make(queries)`` returns those of a block of consecutive queries, with `listed` items
-        each.
+        each. If it raises an error, so does each call for a query of the block.
         """
         size = min(max(ENTRIES // listed, 1), AHEAD)
         first = q // size * size
@@ -98,7 +98,7 @@ class Lists:
 def find(corpus, batch, places, k, items, work, part, scored, lists=None):
     """Return, for each query, the items that may be among its k best rows, and their exact precision and recall.
 
-    For each they are int64[n], float64[n] and float64[n].
+    For each they are int64[n], float64[n] and float64[n]. Raise ExactnessError as `cpu.find` does.
 
     Parameters
     ----------
@@ -108,7 +108,8 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
         For each query: the same documents, their rows and offsets.
     work, part, scored : as for `cpu.find`
     lists : list of (int32[n], float64[n]), or None
-        For each query, the items with the greatest bounds as `_listed` returns them; None to compute them here.
+        For each query, the items with the greatest bounds as `_listed` returns them, which are raised in place to cover
+        rounding; None to compute them here.
     """
     n_items, n_sampled = len(items[0].document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, n_items, len(corpus.centers), batch.longest, k)
@@ -179,9 +180,10 @@ def _check(sample, part, items, corpus, query, work, scores):
 
 
 def stages(works):
-    """Return the shares of pairs that each stage dropped and that were scored, and each stage's least bound - score.
+    """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
 
-    `works` are the dicts that `cpu.new_scratch` filled.
+    A closest call is a stage's least bound - score. `works` are the dicts that `cpu.new_scratch` filled. Without a pair
+    all shares are 0.
     """
     counts = sum((work["counts"] for work in works if work), np.zeros(5, np.int64))
     total = max(int(counts.sum()), 1)
@@ -203,7 +205,7 @@ def _closest(work):
 def _one_device():
     """Context manager that reserves a GPU for this thread and makes it current; it gives the number of the GPU.
 
-    Errors of the GPU are cut to one line.
+    It waits while all are reserved. Errors of the GPU are cut to one line.
     """
     with _LOCK:
         if DEVICE not in _IDLE:
@@ -262,9 +264,9 @@ def _upload(corpus):
     basis = _basis(states)
     width = basis.shape[1] + 1
     token_bytes = 2 * width + corpus.ids.itemsize + 8 + 4
-    new_scratch = _room_bytes()
-    fits = len(states) * token_bytes <= new_scratch
-    edges = [0, len(lengths)] if fits else _edges(corpus.ptr, new_scratch / 2 / token_bytes)
+    room = _room_bytes()
+    fits = len(states) * token_bytes <= room
+    edges = [0, len(lengths)] if fits else _edges(corpus.ptr, room / 2 / token_bytes)
     pieces, error = [], 0.0
     for first, last in pairwise(edges):
         a, b = int(corpus.ptr[first]), int(corpus.ptr[last])
@@ -288,9 +290,9 @@ def _room_bytes():
 
 
 def _edges(ptr, most):
-    """Return the bounds of runs of documents of at most `most` tokens each; a longer document is a run of its own.
+    """Return the edges of runs of documents of at most `most` tokens each; a longer document is a run of its own.
 
-    `ptr`, int64[D + 1], has the offset of each document's tokens.
+    They are a list of document numbers from 0 to D; `ptr`, int64[D + 1], has the offset of each document's tokens.
     """
     edges = [0]
     while edges[-1] < len(ptr) - 1:
@@ -320,9 +322,10 @@ def _directions(states):
 
 
 def _codes(states, basis):
-    """Return the codes of token states, float16[n, K], and the maximum error of their coordinates.
+    """Return the codes of token states, a tensor float16[n, K], and the maximum error of their coordinates.
 
-    `basis` is what `_basis` returns. The error includes the deviation of the basis from orthonormality.
+    The last number of a code is the length of the remainder, rounded up. `basis` is what `_basis` returns. The error
+    includes the deviation of the basis from orthonormality.
     """
     import torch
 
@@ -342,7 +345,8 @@ def _codes(states, basis):
 def _best_bounds(resident, corpus, batch, requests, listed, part):
     """Yield, for each query, the items with its `listed` greatest bounds, and these, in descending order.
 
-    `requests` has the number and the `Items` of each query, `resident` the codes of the corpus.
+    They are int32[n] and float64[n]. `requests` has the number and the `Items` of each query, `resident` the codes of
+    the corpus.
     """
     import torch
 
@@ -374,7 +378,7 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
 def _block(resident, states, weights):
     """Lay out the token states and weights of a batch of queries on the device, as a `Block` for the Triton kernel.
 
-    `resident` has the basis of their codes.
+    `states` and `weights` have an array for each query; `resident` has the basis of their codes.
     """
     import torch
 
@@ -438,6 +442,7 @@ def _weigh(piece, weight_of_id):
 def _upper_bounds(piece, weighed, block, error, part):
     """Return upper bounds on the score of every query with every document of a piece of the corpus: float64[B, D].
 
+    They are infinite for documents of more than `MOST_ROWS` tokens, and 0 where a side has only the two special tokens.
     `block` holds the queries, and `error` is that of `Resident`.
     """
     import torch
@@ -489,5 +494,8 @@ class Backend(_device.ByLibrary, cpu.Backend):
             answers.put(q, item, scores, corpus, k)
 
     def stages(self, workspaces):
-        """Return the share of pairs that each stage dropped or that were scored, and the closest calls."""
+        """Return, as a dict, the shares of pairs that each stage dropped and that were scored, and the closest calls.
+
+        `workspaces` are the dicts of the threads.
+        """
         return stages(workspaces)

@@ -90,7 +90,7 @@ def approximate(u, corpus, query, work):
 def exact(u, corpus, query, work):
     """Return precision and recall of document u with a `Query` in float64, with the bits of the reference.
 
-    Call `widen` before.
+    Both are 0 if a side has only the two special tokens. Call `widen` before.
     """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first

@@ -91,17 +91,17 @@ def code_error(corpus_error, query_error, width, n_tokens):
 
 
 def upper_bounds(precision, recall, slack, spread, part):
-    """Return upper bounds on scores, float64[B, D], from means of the greatest products of codes.
+    """Return upper bounds on scores, a tensor float64[B, D], from means of the greatest products of codes.
 
     F1 increases with precision and recall if the sign of their sum is certain; otherwise the bound is infinite.
 
     Parameters
     ----------
-    precision, recall : float64[B, D]
+    precision, recall : tensors float64[B, D]
         Precision and recall of the codes. With `slack` added, they are upper bounds on those of the token states.
     slack : float
         Maximum error of both.
-    spread : float64[B, D]
+    spread : tensor float64[B, D]
         How far the sum of both bounds may exceed the exact sum.
     part : {PRECISION, RECALL, F1}
     """

@@ -94,7 +94,7 @@ def _(scorer, d):
 
 @inner
 def _is_reachable(scorer, theta):
-    """Return whether a document that shares unigrams but no bigram with the query can reach the threshold theta."""
+    """Return whether any document that shares unigrams but no bigram with the query can reach the threshold theta."""
     for j in range(len(scorer.buckets)):
         most = _bound(scorer.unigrams, 0, scorer.buckets[j, 2], scorer.penalty, scorer.order, scorer.coco)
         if most > 0.0 and most >= theta * SLACK:
@@ -163,7 +163,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
 def _score_counts(order, coco, reference_length, buckets, matched, out):
     """Write BLEU of all documents into `out`, from their matches of each order, `matched` [order, D].
 
-    `order` is known to the compiler, which shortens the loop.
+    `order` is known to the compiler, which shortens the loop; `order` to `buckets` are as in `Bleu`.
     """
     for j in range(len(buckets)):
         length = buckets[j, 2]

@@ -16,7 +16,10 @@ COCO = 1  # option of the kernel
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
-    """Return BLEU of document d, as computed on the device, from its counts; for the parameters see `make_scan`."""
+    """Return BLEU of document d, as computed on the device, from its counts; -1 if no unigram matches.
+
+    For the parameters see `make_scan`.
+    """
     m1 = counts[i]
     if m1 == 0:
         return -1.0

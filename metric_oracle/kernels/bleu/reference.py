@@ -33,5 +33,5 @@ def _matches(candidate, reference, n):
 
 
 def _ngrams(tokens, n):
-    """Return an iterator over the n-grams of the tokens."""
+    """Return an iterator over the n-grams of `n` tokens, as tuples, in text order."""
     return zip(*(tokens[i:] for i in range(n)), strict=False)

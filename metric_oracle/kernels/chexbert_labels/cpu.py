@@ -41,6 +41,8 @@ class Workspace(NamedTuple):
 def search_labels(corpus, vectors, first, last, k, work, answers):
     """Write the k best rows of the corpus for the queries first .. last - 1 of `vectors`, int8[Q, 14], into `answers`.
 
+    `corpus` is a `LabelCorpus`, `work` a `Workspace`.
+
     Exactness
     ---------
     Products are integers, and cosines those of `integer_cosine`: a product is at most the larger squared length.

@@ -21,7 +21,8 @@ ERROR = gamma(6, FLOAT64)  # of a score: a division, a root and products; cosine
 def _candidates(corpus, queries, first, last, k):
     """Yield, for the queries first .. last - 1, number, documents that may hold the k best rows, and device scores.
 
-    `queries`, int8[Q, 14], are label vectors. The documents are int64[n], their scores float64[n].
+    `queries`, int8[Q, 14], are label vectors. The documents are int64[n], their scores float64[n]. Raise NoRoomError if
+    a device has no room for one query.
     """
     import torch
 
@@ -67,7 +68,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
         Raise DeviceError if a device has no room, and ExactnessError if the error of a device's score exceeds its
-        bound.
+        bound, or a document that was dropped belongs in a list.
         """
         vectors = corpus.vectors.astype(np.float64)
         n = max((answers.exclusion.n_documents(q, k) for q in range(first, last)), default=k)

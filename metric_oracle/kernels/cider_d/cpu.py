@@ -141,8 +141,8 @@ def _least(theta, penalty, remainder, slack):
 def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
-    It has the largest sum so far, `total`, times its penalty for length, of the length buckets lo .. hi - 1.
-    `remainder` is the most that the unread n-grams can add to a sum.
+    It has the largest sum so far, `total`, times its penalty for length, of the length buckets lo .. hi - 1. Nothing is
+    done if no sum is above 0. `remainder` is the most that the unread n-grams can add to a sum.
     """
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
@@ -185,9 +185,9 @@ class Reading(NamedTuple):
 
 @inner
 def order_grams(batch, q, index):
-    """Return the n-grams of query q, by their maximum contribution per posting to read, greatest first, as a `Reading`.
+    """Return the n-grams of query q, by their `mass` per posting to read, greatest first, as a `Reading`.
 
-    `index` is that of the corpus, `batch` a `WeightedBatch`.
+    `index` holds the `Features` of the corpus, `batch` is a `WeightedBatch`.
     """
     first = batch.ptr[q]
     n = batch.ptr[q + 1] - first
@@ -375,7 +375,8 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
 def _score_pairs(batch, corpus, query, document, mark, weight, out):
     """Write similarities of the four orders, penalty for length and score of pairs into `out`, float64[6, n].
 
-    ``query[i]`` and ``document[i]`` are the i-th pair; `mark` and `weight` are scratch, one number per feature.
+    ``query[i]`` and ``document[i]`` are the i-th pair; `mark` and `weight` are scratch, one number per feature, and
+    `mark` is all zero before and after.
     """
     index = corpus.features
     for i in range(len(query)):

@@ -53,7 +53,8 @@ def split(term):
 def similarity(shared, square, reference_square):
     """Return the clipped cosine of one order; no more than 1, whatever the rounding.
 
-    `shared` is the sum over both texts, `square` and `reference_square` are the squared lengths; 0 if a length is 0.
+    `shared` is the sum of min(h, r) r w^2, `square` and `reference_square` are the squared lengths of both texts'
+    weights; 0 if a length is 0.
     """
     product = square * reference_square
     return min(shared / math.sqrt(product), 1.0) if product > 0.0 else 0.0

@@ -31,7 +31,7 @@ class Measured(NamedTuple):
 def unit_vectors(values: np.ndarray) -> np.ndarray:
     """Return the rows scaled to length 1, in float32; -0.0 becomes 0.0, so that equal vectors have equal bytes.
 
-    `values` are numbers[n, d].
+    `values` are numbers[n, d], of which no row is all zero.
     """
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), CHUNK):
@@ -55,7 +55,7 @@ def off_unit(width: int) -> float:
 def principal_directions(vectors: np.ndarray) -> np.ndarray:
     """Return the leading eigenvectors of the second moments of unit vectors, float32[n, d], as columns: float32[d, m].
 
-    Any directions give correct answers; these leave the shortest residuals.
+    m is at most WIDTH - 1, n and d. Any directions give correct answers; these leave the shortest residuals.
     """
     n, width = vectors.shape
     sample = vectors[np.linspace(0, n - 1, min(SAMPLE if width <= WIDE else FEW, n)).astype(np.int64)]
@@ -127,6 +127,7 @@ def skew_of(basis: np.ndarray) -> float:
 def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
     """Return an upper bound on the inner product of two vectors minus the exact product of their codes.
 
-    `skew` is that of `skew_of`. It is p'(B'B - I)c + p'B's + c'B'r with codes (p, |r|) and (c, |s|); see README.md.
+    The difference is at most p'(B'B - I)c + p'B's + c'B'r, with the basis B, coordinates p and c, and residuals r and
+    s; see README.md. `skew` is that of `skew_of` for B; `corpus` and `queries` are the maxima of all their codes.
     """
     return skew * corpus.length * queries.length + queries.length * corpus.leak + corpus.length * queries.leak

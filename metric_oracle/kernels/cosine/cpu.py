@@ -287,9 +287,10 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
 
 @jit
 def _score(i, document, bound, corpus, query, error, k, workspace, best):
-    """Compute the float32 product of query i and a document; score it in float64 if it may be among the best.
+    """Compute the float32 product of query i and a document; insert the exact score into `best` unless it is too low.
 
-    `bound` is the product of their codes.
+    It is too low if the product plus ``error[1]`` is below ``workspace.least[i]``, which is raised to the k-th best
+    score. `bound`, the product of their codes, only enters the closest call. The pair is counted in `workspace`.
     """
     workspace.counts[1] += 1
     product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
@@ -307,9 +308,10 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 
 @jit
 def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
-    """Check query q, the i-th of its block: random documents that were dropped must score below the k-th best score.
+    """Check query q, the i-th of its block: score random documents, and compare the scores with their bounds.
 
-    The number q is the seed, and `code` the code of the query. One document that a float32 product dropped is added.
+    A document that was dropped and does not score below the k-th best is counted in `workspace.missed`. The number q is
+    the seed, and `code` the code of the query. One document that a float32 product dropped is added.
     """
     n_documents = len(corpus.vectors)
     n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
@@ -378,7 +380,7 @@ class Backend(Kernel):
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
 
-        Raise ExactnessError if a bound is below an exact score.
+        Raise ExactnessError if a bound is below an exact score, or a document that was dropped belongs in a list.
         """
         error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
         for q in range(first, last, QUERIES):

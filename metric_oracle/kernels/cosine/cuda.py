@@ -20,7 +20,8 @@ FAISS_MOST = 2048  # neighbours that FAISS selects on a GPU
 def nearest(corpus, queries, n):
     """Return the n greatest float32 products of each query, float32[Q, n], and their documents, int64[Q, n].
 
-    `queries` are unit vectors, float32[Q, d].
+    They are in descending order. `queries` are unit vectors, float32[Q, d]; n is at most the number of documents. Raise
+    DeviceError if neither FAISS nor torch can find so many, or a device has no room.
     """
     faiss = _device.faiss_on_gpu()
     if faiss is not None and n <= FAISS_MOST:
@@ -47,7 +48,7 @@ def nearest(corpus, queries, n):
 
 
 def _put_in_faiss(faiss, vectors):
-    """Return a FAISS index of inner products with the vectors, on all GPUs and without one in main memory."""
+    """Return a FAISS index of inner products with `vectors`, on all GPUs and without a copy in main memory."""
     on_device = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.shape[1]))
     on_device.add(vectors)
     return on_device
@@ -66,7 +67,10 @@ def products(corpus, queries):
 
 
 def _multiply(corpus, queries, keep):
-    """Multiply queries and documents on the GPUs by torch; call ``keep(first, last, products)`` for each batch."""
+    """Multiply queries and documents on the GPUs by torch; call ``keep(first, last, products)`` for each batch.
+
+    The products of the queries first .. last - 1 are a tensor on the device, float32[last - first, D].
+    """
 
     def work(device, first, last):
         """Multiply the share of one device, the queries first .. last - 1."""
@@ -78,7 +82,8 @@ def _multiply(corpus, queries, keep):
 def _multiply_on(device, documents, queries, first, end, keep):
     """Multiply the queries first .. end - 1 on torch's current device, in batches of as many as fit into its memory.
 
-    `device` is its number; `documents` and `queries` are vectors; for `keep` see `_multiply`.
+    `device` is its number; `documents` and `queries` are vectors; for `keep` see `_multiply`. Raise NoRoomError if
+    there is no room for the documents and one query.
     """
     cells = CELLS
     while first < end:
@@ -118,7 +123,8 @@ class Backend(cpu.Backend):
 
         The float32 product of a document that `nearest` does not return is at most the last one returned. If that plus
         the error bound reaches the k-th exact score, more documents are requested. Raise DeviceError if a device has no
-        room, and ExactnessError if a product is below a score by more than its error bound.
+        room, and ExactnessError if a product is below a score by more than its error bound, or a document that was
+        dropped belongs in a list.
         """
         n_documents = len(corpus.vectors)
         error = cpu.screen_error(corpus.vectors.shape[1])

@@ -50,6 +50,6 @@ class Backend(ScoredWhole):
         return contribution(counts["fn"], counts["fp"], **batch.prevalence), counts
 
     def components(self, corpus, batch, query, document, scores):
-        """Return the numbers of true positives, false negatives and false positives of pairs: int64[n] each."""
+        """Return, as "tp", "fn" and "fp", the numbers of correct, missed and wrong positive labels: int64[n]."""
         counts = _count(batch.positive[query], corpus.positive[document])
         return dict(zip(("tp", "fn", "fp"), counts, strict=True))

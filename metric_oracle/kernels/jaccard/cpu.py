@@ -86,7 +86,7 @@ class Backend(driver.DrivenKernel):
         return _coefficients(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs of a distinct query and a document: float64[n] each."""
+        """Return precision and recall of pairs of a distinct query and a document by name: float64[n] each."""
         shared, sizes, n_reference = _counts(corpus, batch, query, document)
         return {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
 

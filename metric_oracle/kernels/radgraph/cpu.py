@@ -166,9 +166,9 @@ def _two_families(ids, ids_a, ids_b, scorer, counts):
 
 @jit
 def _score_all(queries, q, family_a, family_b, index, matched, out):
-    """Write the F1 of all documents with query q into `out`, from their matches in one or two families, `matched`.
+    """Write the F1 of all documents with query q, or the mean of two, into `out`, float64[D].
 
-    `family_b` is -1 for one family.
+    `matched` has the matches of each document in one or two families; `family_b` is -1 for one family.
     """
     n_a = np.int64(queries.sizes[q, family_a])
     if family_b < 0:
@@ -184,9 +184,10 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
 
 @jit
 def _score_pairs(family_a, family_b, queries, query, document, index, mark, out):
-    """Write the F1 of pairs, ``query[i]`` and ``document[i]``, into `out`; `mark` is scratch, uint8[V], all zero.
+    """Write the F1 of pairs, ``query[i]`` and ``document[i]``, or the mean of two F1, into `out`, float64[n].
 
-    `family_b` is -1 for one family. Consecutive pairs of one query share its bitmap, which is filled once.
+    `family_b` is -1 for one family; `mark` is scratch, uint8[V], all zero before and after. Consecutive pairs of one
+    query share its bitmap, which is filled once.
     """
     marked = queries.id[:0]
     last = max(family_a, family_b)

@@ -15,7 +15,10 @@ LIBRARY = "numba"
 
 @device_function
 def _estimate(corpus, queries, q, families, tile, d, counts, i):
-    """Return the F1 of document d, as computed on the device, from its counts; for the parameters see `make_scan`."""
+    """Return the F1 of document d, or the mean of two, as computed on the device, from its counts; -1 if all are 0.
+
+    For the parameters see `make_scan`.
+    """
     match_a = counts[i]
     if families.n == 1:
         return f1(match_a, corpus.sizes[families.first, d], queries.sizes[q, families.first]) if match_a > 0 else -1.0

@@ -41,7 +41,7 @@ class Backend(ScoredWhole):
     def components(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return precision and recall of pairs, float64[n]: weighted mean cosines of either report's entities."""
+        """Return precision and recall of pairs by name, float64[n]: weighted mean cosines of a side's entities."""
         return self.score_pairs(corpus, batch, query, document)[1]
 
     def _score(
@@ -49,7 +49,8 @@ class Backend(ScoredWhole):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the scores of query q with all documents, and their precision and recall; float64[D] each.
 
-        `squares` and `squares_too` are the squared lengths of the vectors of the corpus and of the queries.
+        `squares` and `squares_too` are the squared lengths of the vectors of the corpus and of the queries. All three
+        are `NOTHING` where a side has no entity.
         """
         weights, factors = WEIGHTS[self.matrix], FACTORS[self.matrix]
         n_lists = len(corpus.ptr) - 1

@@ -12,7 +12,7 @@ def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[s
 
     `candidate` and `reference` have type and vector of each entity, uint8[n] and float32[n, d]. `matrix` names the
     table of weights for pairs of entity types: that fitted to ratings of whole reports ("long") or of sentences
-    ("short").
+    ("short"). All three numbers are 0.5 if a side has no entity.
     """
     if not len(candidate[0]) or not len(reference[0]):
         return NOTHING, {"precision": NOTHING, "recall": NOTHING}

@@ -60,6 +60,6 @@ def cosines(a: np.ndarray, b: np.ndarray, squares_a: np.ndarray, squares_b: np.n
 
 
 def join(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:
-    """Return the harmonic mean of precision p and recall r, 2 p r / (p + r); 0 if p + r is 0."""
+    """Return the harmonic means of precision p and recall r, 2 p r / (p + r), float64[n]; 0 where p + r is 0."""
     total = precision + recall
     return np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total != 0)

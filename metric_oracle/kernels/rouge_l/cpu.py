@@ -126,9 +126,9 @@ def count_lcs(sequence, begin, end, slot, positions, state):
 
 @scalar
 def ripple(state, carry, j, end):
-    """Add a carry to the blocks j, j + 1, ... of `state` until it is absorbed or block `end` is reached.
+    """Add a carry, 0 or 1, to the blocks j, j + 1, ... of `state` until it is absorbed or block `end` is reached.
 
-    Return the carry that is left.
+    A block v becomes ``v | (v + carry)``. Return the carry that is left.
     """
     while carry > 0 and j < end:
         total = state[j] + carry
@@ -348,7 +348,7 @@ class Backend(driver.DrivenKernel):
         return scores
 
     def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs, from the length of the common subsequence that `scores` imply."""
+        """Return precision and recall of pairs by name, float64[n], from the common length that `scores` imply."""
         length = corpus.features.sizes[0, document].astype(np.int64)
         reference_length = batch.queries.sizes[query, 0].astype(np.int64)
         lcs = np.rint(common(scores, length, reference_length, self.coco))

@@ -151,7 +151,7 @@ def _count(corpus, queries, q, coco, tile, first, last, counts):
 def _estimate(corpus, queries, q, coco, tile, d, counts, i):
     """Return ROUGE-L of document d, as computed on the device, from the length ``counts[i]`` of the subsequence.
 
-    For the parameters see `make_scan`.
+    It is -1 if that length is 0. For the parameters see `make_scan`.
     """
     return rouge_l(counts[i], corpus.length[d], queries.length[q], coco) if counts[i] > 0 else -1.0
 

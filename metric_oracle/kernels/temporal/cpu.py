@@ -41,7 +41,8 @@ def count_bits(x):
 def search_masks(corpus, queries, first, last, k, best, answers):
     """Write the k best rows for the queries first .. last - 1 of `queries`, masks uint64[Q], into `answers`.
 
-    Nothing is dropped, so the result is exact; a score takes two bit operations.
+    `corpus` is a `MaskCorpus`, and `best` is scratch. Nothing is dropped, so the result is exact; a score takes two bit
+    operations.
     """
     for q in range(first, last):
         begin(best, answers, q)

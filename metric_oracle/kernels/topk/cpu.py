@@ -107,7 +107,7 @@ def _is_excluded(exclusion, place, row, n_columns):
 def _count_excluded(exclusion, place, step, best):
     """Count, in `best.of_list`, the rows of each document that list `place` excludes, each row once.
 
-    `step` is 1; with 0 reset these counts.
+    `step` is 1 to count, 0 to set these counts to 0.
     """
     for g in range(exclusion.wanted.shape[1]):
         if exclusion.wanted[place, g] >= 0:

@@ -8,7 +8,7 @@ def select(documents, scores, row_ptr, row_id, k, excluded=()):
 
     `documents`, int64[n], are distinct, `scores` is float64[n], and `row_ptr` and `row_id` are the corpus rows of each
     document, int64[D + 1] and int64[N]. Rows in `excluded`, int64[e], are neither listed nor counted. The ties of a row
-    that is listed are the number of rows with exactly its score.
+    that is listed are the number of rows with exactly its score. Fewer than k are returned if there are fewer.
     """
     n = k + len(excluded)  # so many documents stand for k rows or more: nothing below the last of them is listed
     if len(documents) > n:
