@@ -17,7 +17,8 @@ _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 def find_report_files(path: Path) -> dict[str, str]:
     """Return name -> path of each report file in a folder, or name -> name in a zip archive, sorted by name.
 
-    Names are relative to the folder. Raise InputError if there is no report file, or the archive is damaged.
+    Names are relative to the folder. Raise InputError if there is no report file, the archive is damaged, or one of its
+    members leads out of it.
     """
     if path.is_dir():
         files = {
@@ -48,7 +49,7 @@ def find_report_files(path: Path) -> dict[str, str]:
 def read_report_files(path: Path, members: list[str]) -> Iterator[str]:
     """Yield the texts of members of a folder or archive, which are values of the dict of `find_report_files`.
 
-    Bytes that are not UTF-8 become replacement characters.
+    Bytes that are not UTF-8 become replacement characters. Raise InputError for a member that cannot be read.
     """
     if path.is_dir():
         for name in members:
@@ -65,7 +66,10 @@ def read_report_files(path: Path, members: list[str]) -> Iterator[str]:
             except InputError:
                 raise
             except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, NotImplementedError, OSError):
-                raise InputError(f"{path} has a damaged member {name}.", "Fetch the archive again.") from None
+                raise InputError(
+                    f"{path} has a member that cannot be unpacked, {name}: it is damaged or encrypted.",
+                    "Fetch the archive again, or unpack it and name the folder.",
+                ) from None
             yield raw.decode("utf-8", "replace")
 
 

@@ -54,7 +54,7 @@ _SAMPLE = re.compile(r"(\S+)[ \t]+(?:[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|[-+
 class Keys:
     """Ids of the rows: those of studies, of images, or both."""
 
-    studies: list[str] | None
+    studies: list[str] | None  # None if they are not known; one of both is
     images: list[str] | None
     name: str  # what the ids stand under, such as the name of their column
 

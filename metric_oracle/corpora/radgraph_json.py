@@ -237,7 +237,7 @@ def _within(
 
 
 def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the strings at the positions `numbers`, each once, and these numbers as positions in that list."""
+    """Return `numbers`, positions in `strings`, as positions in a list of the strings that they use, and this list."""
     used, place = np.unique(numbers, return_inverse=True)
     return place.reshape(-1).astype(np.int32), [strings[i] for i in used.tolist()]
 
@@ -245,7 +245,7 @@ def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArr
 def align_graphs(
     graphs: GraphTable, ids: Sequence[str], texts: Sequence[str], *, some: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return, for each report, the index of its graph, -1 if it has none.
+    """Return, for each report, the index of its graph, -1 if it has none: int64[n].
 
     Graphs keyed by study id are joined on ids. Graphs keyed by position are joined by order if the texts agree, else by
     equal texts. Texts are compared without blanks, which is all that RadGraph's tokenisers add or remove. With `some`,

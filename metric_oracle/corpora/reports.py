@@ -442,7 +442,7 @@ def sort_out(
 
 
 def column_names(reports: Any, encoding: str | None = None, separator: str | None = None) -> list[str]:
-    """Return the names of the columns of a path, Reports or container, see `as_reports`; [] where it has none."""
+    """Return the names of the columns of a path or container, see `as_reports`; of Reports, those kept; else []."""
     if isinstance(reports, Reports):
         return [*reports.columns]
     table = table_of(reports, encoding, separator)

@@ -261,7 +261,10 @@ def _has_lists(cells: Sequence[Any]) -> bool:
 
 
 def _in_memory(data: Any) -> Table:
-    """Return a container as a table; a dict id -> list, or a list of lists, gets one row for each study."""
+    """Return a container as a table; a dict id -> list, or a list of lists, gets one row for each study.
+
+    Raise InputError for texts alone, and for a dict of columns.
+    """
     type_name = type(data).__name__
     if isinstance(data, Mapping) and data and not any(isinstance(group, str | Mapping) for group in data.values()):
         groups = list(data.values())
@@ -363,7 +366,8 @@ def _made(
 ) -> Samples:
     """Return `Samples` from lists with one list for each study.
 
-    A text that is only a word for a missing report, such as "nan", becomes an empty text.
+    A text that is only a word for a missing report, such as "nan", becomes an empty text. Texts that hold both sections
+    under their names are cut to the `section` that the caller named; see `by_headings`.
     """
     n_words = sum(is_missing(text) for group in texts for text in group)
     if n_words:

@@ -137,7 +137,7 @@ class Table:
 
     @property
     def may_have_ids(self) -> bool:
-        """Return whether a column of any name may hold ids, by its first cells: no float, no blank, none missing."""
+        """Return whether a column of any name may hold ids: no float, blank or missing cell among its first 100."""
         heads = [(c if isinstance(c, list) else c.slice(0, 100).to_pylist())[:100] for c in self.columns]
         return any(
             not any(is_missing(cell) or isinstance(cell, float) for cell in cells)
@@ -146,11 +146,12 @@ class Table:
         )
 
     def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> tuple[list[Any], str] | None:
-        """Return the ids of the rows and the name of their column, or None if the table has none.
+        """Return the cells with the ids of the rows, as they are, and the name of their column; None if there are none.
 
         They are in `id_column` if the caller names it. Otherwise a column with a usual id name comes before the keys,
-        and one of studies before one of images, because the unit of analysis is the study. Where either may be the ids,
-        InputError is raised; with `is_optional` it says that the option id_column can name the column.
+        whose name is `keys_name`, and one of studies before one of images, because the unit of analysis is the study.
+        Where either may be the ids, InputError is raised; with `is_optional` it says that the option id_column can name
+        the column.
         """
         if id_column is not None:
             is_key = id_column == self.keys_name and self.keys is not None
@@ -281,7 +282,8 @@ def shown_names(names: Iterable[str]) -> str:
 def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
     """Return cells with the text of each list of one text in its place; `where` is for messages.
 
-    Raise InputError for a list of several (or of none), which are several references, or samples, of one study.
+    Raise InputError for a list of several (or of none), which are several references, or samples, of one study, and for
+    a chat, a list of messages.
     """
     if not any(isinstance(cell, list | tuple) for cell in cells):
         return cells
@@ -300,7 +302,7 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
 
 
 def number_of(cell: object) -> float:
-    """Return a cell as a float; NaN if it is no number. One beyond float64 is infinite or NaN."""
+    """Return a number or its text as a float; NaN for other cells and a bool. One beyond float64 is infinite or NaN."""
     if is_missing(cell) or isinstance(cell, bool):
         return math.nan
     try:
@@ -414,7 +416,10 @@ def read_table(path: Path, *, encoding: str | None = None, separator: str | None
 
 
 def table_kind(path: Path, *, encoding: str | None = None, separator: str | None = None) -> str:
-    """Return the kind of a table by its ending; raise InputError if it has none, or an option does not apply."""
+    """Return the kind of a table, a value of `ENDINGS`, by its ending.
+
+    Raise InputError if the file does not exist, has another ending, or does not take an option that is not None.
+    """
     existing_file(path)
     kind = ENDINGS.get(file_ending(path))
     is_binary = kind in BINARY
@@ -463,7 +468,10 @@ def _read_parquet(path: Path) -> Table:
 
 
 def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) -> Table:
-    """Parse a CSV or TSV text, from its header on, as a table; `path`, `kind` and `note` become the table's."""
+    """Parse a CSV or TSV text, from its header on, as a table; `path`, `kind` and `note` become the table's.
+
+    Raise InputError if a row has another number of cells than the header, or a quote is never closed.
+    """
     text = usual_quotes(text.lstrip("\r\n"), delimiter)
     names = header_names(text, delimiter)
     places = [str(place) for place in range(len(names))]
@@ -516,7 +524,10 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
 
 
 def _read_json(path: Path, text: str, note: str) -> Table:
-    """Parse the text of a JSON file as a table; `path` and `note` become the table's."""
+    """Parse the text of a JSON file as a table; `path` and `note` become the table's.
+
+    JSON Lines under the name of JSON are read, too. Raise InputError for any layout but those of `table_of_objects`.
+    """
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """Return a JSON object as a dict; raise InputError if a key occurs twice."""
@@ -554,6 +565,8 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
 
     Layouts: a list of records; key -> record, text or list of texts; name of a column -> its cells, in a list or by
     row; split -> records; and pandas' "split" and "table". `path`, `kind` and `note` become the table's.
+
+    Raise InputError if columns have unequal lengths.
     """
     if isinstance(data, dict) and data:
         names, rows = data.get("columns"), data.get("data")
@@ -639,7 +652,10 @@ def _of_columns(
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
-    """Parse the text of a JSON Lines file, or a JSON array in it; `path` and `note` become the table's."""
+    """Parse the text of a JSON Lines file, or a JSON array in it; `path` and `note` become the table's.
+
+    Blank lines are left out. Raise InputError for any other line that is no object.
+    """
     if text.lstrip().startswith("["):
         return _json_array(path, text, note)
     records, lines = [], []
@@ -661,7 +677,7 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
 
 
 def _json_array(path: str | Path, text: str, note: str) -> Table:
-    """Parse a JSON array of objects in a file that is named as JSON Lines."""
+    """Parse a JSON array of objects in a file that is named as JSON Lines; raise InputError for any other array."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

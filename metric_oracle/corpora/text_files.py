@@ -81,7 +81,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def check_unpacked(packed: int, size: int, path: Path) -> None:
-    """Raise InputError if `packed` bytes unpack to far more, `size`, than those of reports, vectors or tables do.
+    """Raise InputError if `packed` bytes unpack to `size` bytes that are over 300 times as many, and over 100 MiB.
 
     Repetitive reports unpack to 50 times their size; a file that was made to fill the memory unpacks to 1,000 times.
     """
@@ -249,9 +249,10 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def check_characters(text: str, requested: str | None, path: str | Path, line: int = 1) -> None:
-    """Raise InputError if a text has NUL, or control characters, which a wrong `requested` encoding makes.
+    """Raise InputError if a text has NUL or, if an encoding other than UTF was `requested`, control characters.
 
-    `line` is the number of the first line. Latin-1 has control characters where cp1252 has quotation marks and dashes.
+    `requested` is None if the caller named none; `line` is the number of the first line. A wrong encoding makes control
+    characters: Latin-1 has them where cp1252 has quotation marks and dashes.
     """
     if "\0" in text:
         refuse_nul(path, line + text.count("\n", 0, text.index("\0")))

@@ -63,7 +63,7 @@ class Vectors:
     """Vectors of reports."""
 
     ids: list[str]
-    values: npt.NDArray[np.float32]  # float32[n, d], one for each id: finite and other than zero
+    values: npt.NDArray[np.float32]  # float32[n, d], one for each id; readers check that all are finite, none zero
 
 
 @dataclass(frozen=True)
@@ -264,9 +264,9 @@ def read_ids(path: Path) -> list[str]:
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
-    """Return vectors as float32[n, d]; raise InputError unless there is a finite one other than zero for each id.
+    """Return vectors as float32[n, d]; raise InputError unless each id has one, finite and not all zero.
 
-    A zero vector has no cosine. `path` and `where` name the vectors and their ids in messages.
+    Ids must differ. A zero vector has no cosine. `path` and `where` name the vectors and their ids in messages.
     """
     if array.ndim != 2 or array.dtype.kind != "f":
         raise DtypeError(
@@ -318,7 +318,7 @@ def _read_array(file: IO[bytes], size: int) -> npt.NDArray[Any]:
 
 
 def _read_npy(path: Path) -> tuple[None, Any]:
-    """Return None, because a .npy file has no ids, and the array in it."""
+    """Return None, because a .npy file has no ids, and the array in it; raise InputError if it is damaged."""
     try:
         with path.open("rb") as file:
             return None, _read_array(file, path.stat().st_size)
@@ -329,7 +329,7 @@ def _read_npy(path: Path) -> tuple[None, Any]:
 
 
 def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
-    """Return the ids of an `.npz` file, None if it has none, and its only other array."""
+    """Return the ids of an `.npz` file as text, None if it has none, and its only other array; or raise InputError."""
     # np.load would take any NumPy file whatever its ending, and of two members with one name the last.
     arrays: dict[str, npt.NDArray[Any]] = {}
     try:
@@ -363,7 +363,7 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
 
 
 def _read_parquet(path: Path) -> tuple[list[Any], Any]:
-    """Return the cells of the ids and the vectors, [n, d], of a Parquet file."""
+    """Return the cells of the ids and the vectors, [n, d], of a Parquet file; raise InputError for other columns."""
     table = read_table(path)
     id_cells = table.id_cells()
     lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
@@ -391,7 +391,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _read_pt(path: Path) -> tuple[None, Any]:
-    """Return None, because a .pt file has no ids, and the array of its tensor, or of its rows 0, 1, ..."""
+    """Return None, because a .pt file has no ids, and the array of its tensor, or of its dict of rows 0, 1, ..."""
     try:
         import torch
     except ImportError:

@@ -28,7 +28,7 @@ def read_sheet(path: Path) -> tuple[list[str], list[list[str | None]], str]:
     except fastexcel.FastExcelError:
         raise _damaged(path) from None
     if sheet is None or cells is None or not cells.num_rows:
-        raise InputError(f"{path} has no table in its first sheet.", "Check the file.")
+        raise InputError(f"{path} has no table in its first visible sheet.", "Put the table there, or show its sheet.")
     columns = [column.to_pylist() for column in cells.columns]
     rows = [row for row in range(1, cells.num_rows) if any(column[row] is not None for column in columns)]
     # The note says which of several sheets was read, by number: its name may be that of a patient.

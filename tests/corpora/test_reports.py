@@ -327,7 +327,10 @@ def test_zip_with_a_damaged_member_names_it(tmp_path):
     start = raw.index(b"s50000002.txt") + len("s50000002.txt")
     raw[start : start + 20] = b"\xff" * 20
     path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"has a damaged member files/p10/p10000032/s50000002\.txt"):
+    with pytest.raises(
+        InputError,
+        match=r"has a member that cannot be unpacked, files/p10/p10000032/s50000002\.txt: it is damaged or encrypted\.",
+    ):
         read_reports(path)
 
 

@@ -53,7 +53,7 @@ def test_the_first_sheet_that_is_not_hidden(tmp_path):
     path = write_workbook(tmp_path / "a.xlsx", {"Old": [["id"], ["y"]], "New": table, "More": []}, hidden=["Old"])
     assert read_reports(path).source == "Excel, id id, column report, sheet 2 of 3, 1 of 1 rows"
     for name, sheets in (("none.xlsx", {"A": []}), ("hidden.xlsx", {"A": table})):
-        with pytest.raises(InputError, match=r"^.* has no table in its first sheet"):
+        with pytest.raises(InputError, match=r"^.* has no table in its first visible sheet"):
             read_reports(write_workbook(tmp_path / name, sheets, hidden=["A"] if name == "hidden.xlsx" else ()))
 
 
