@@ -80,7 +80,7 @@ class Candidate:
     columns: tuple[int, ...]
     rank: int  # rank from 1; for random retrieval, the number of the draw
     row: int  # corpus row, -1 if the candidate is not from the corpus
-    candidate_id: str
+    candidate_id: str  # "" if it is not from the corpus
     score: float | None  # score in a file of `retrieve` or a baseline; None in a file of `score`
     text: str | None  # None if not known
     n_ties: int = 0  # number of corpus rows with this score
@@ -405,7 +405,7 @@ class Cases:
         return self.copied.of(self.ids[q], texts, self.index)
 
     def systems(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the position of each column and that of its metric's oracle, None if there is none."""
+        """Yield the position of each column and that of its metric's oracle, None for the oracle itself, or if none."""
         oracles = {column.metric: i for i, column in enumerate(self.columns) if column.role == ORACLE}
         for i, column in enumerate(self.columns):
             oracle = oracles.get(column.metric)

@@ -152,7 +152,8 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 def _marked(text: str | None, other: str | None, n: int) -> dict[str, Any]:
     """Return a report and a training report as segments with their longest shared run marked, which has `n` words.
 
-    A text that is not known has no segments. The note says why nothing is marked; it is empty otherwise.
+    The dict has `report`, `training` and `note`. A text that is not known has no segments. The note says why nothing is
+    marked; it is empty otherwise.
     """
     sides = [[] if one is None else [Segment(one)] for one in (text, other)]
     note = ""

@@ -55,9 +55,7 @@ class Evidence:
     candidate: list[Segment]
     score: float | None = None  # score by the metric's formula from the counts; None for a diff
     counts: dict[str, float] = field(default_factory=dict)  # inputs of the formula
-    rows: list[tuple[Any, ...]] = field(
-        default_factory=list
-    )  # table of what has no position in the text, such as labels
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  # of a table of what has no position, such as labels
     header: tuple[str, ...] = ()  # column names of `rows`
     note: str = ""  # sentence for the reader, such as why nothing is marked
     scale: tuple[float, ...] = ()  # cosines at which the steps of the colour scale begin; empty but for BERTScore
@@ -113,7 +111,7 @@ _NO_SPANS = "Words are not marked in this text: the lower case of a letter depen
 
 
 def _starts(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
-    """Return the positions at which each n-gram begins."""
+    """Return n-gram -> the positions at which it begins."""
     starts: dict[tuple[str, ...], list[int]] = {}
     for i in range(len(tokens) - n + 1):
         starts.setdefault(tuple(tokens[i : i + n]), []).append(i)
@@ -333,7 +331,7 @@ def _feature_text(feature: tuple[Any, ...]) -> str:
 
 
 def find_phrases(text: str, marks: Mapping[str, Segment]) -> list[tuple[Span, Segment]]:
-    """Return the spans of phrases as whole words, ignoring case and blanks; longer phrases take precedence."""
+    """Return the spans of phrases, whole words in any case, with their segments; longer phrases take precedence."""
     located: list[tuple[Span, Segment]] = []
     is_free = np.ones(len(text), bool)
     for phrase in sorted(marks, key=lambda phrase: (-len(phrase), phrase)):

@@ -32,7 +32,7 @@ class Section:
 
 
 def sections(cases: Cases) -> list[Section]:
-    """Return all figures that can be drawn from the files and the ratings."""
+    """Return the figures of random retrieval in the files, and of the ratings; one that cannot be drawn says why."""
     shown = []
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]

@@ -129,7 +129,11 @@ def copies_sentence(copies: np.ndarray | None, strips: Sequence[Strip], is_searc
 
 
 def alone_sentence(counts: Sequence[tuple[str, int]], titles: dict[str, str], differ: int, n: int) -> str:
-    """Return for how many test reports the oracles choose different reports, and which metric's is alone most often."""
+    """Return a sentence: for how many test reports oracles choose different reports, and which is alone most often.
+
+    `counts` are those of `finding.alone`, without which the sentence is empty; `titles` is metric -> title; `differ` of
+    the `n` test reports have different reports.
+    """
     if not counts:
         return ""
     line = f"The oracles choose different reports for {differ:,} of {n:,} test reports"

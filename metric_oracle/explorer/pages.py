@@ -425,7 +425,10 @@ class Explorer:
         return {study: q for q, study in enumerate(self.cases.ids)}
 
     def _image_link(self, q: int, study: str, which: str = "") -> str:
-        """Return the address of an image of a test report's page, "" if there is none."""
+        """Return the address of the image of `study` on the page of test report `q`, "" if there is none.
+
+        `which` is the end of the address: "" for the test report's own image, "/file/rank" for a candidate's.
+        """
         is_there = self.images is not None and self.images.of(study) is not None
         return f"/case/{q}/image{which}" if is_there else ""
 

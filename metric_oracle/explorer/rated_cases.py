@@ -30,9 +30,8 @@ class RatedCases:
     """Ratings of candidates for test reports."""
 
     ratings: Ratings  # with the texts of the rated pairs
-    scores: tuple[
-        Path, ...
-    ] = ()  # tables of the pairs' scores, as `align` takes them; without any the texts are scored
+    # Tables of the pairs' scores, as `align` takes them; without any the texts are scored.
+    scores: tuple[Path, ...] = ()
     _pairs: dict[str, list[int]] = field(init=False, repr=False)  # positions of the pairs of each study
 
     def __post_init__(self) -> None:

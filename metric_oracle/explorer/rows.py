@@ -16,7 +16,7 @@ _PREVIEW = 240  # characters of a text that are sent; the style sheet cuts them 
 
 
 def informative(cases: Cases) -> list[int]:
-    """Return the columns whose scores are not the same for every test report, as those of perfect answers are."""
+    """Return the positions of columns whose scores differ between test reports; those of perfect answers do not."""
 
     def differs(values: np.ndarray) -> bool:
         scored = values[np.isfinite(values)]
@@ -26,7 +26,7 @@ def informative(cases: Cases) -> list[int]:
 
 
 def shown_columns(cases: Cases, chosen: Chosen) -> list[int]:
-    """Return the columns that the table shows: as many as fit, the models and each metric's own oracle first.
+    """Return the positions of the columns that the table shows: as many as fit, models and each metric's oracle first.
 
     If these do not fit for all metrics, they are those of one metric.
     """
@@ -46,14 +46,14 @@ def shown_columns(cases: Cases, chosen: Chosen) -> list[int]:
 
 
 def main_metric(cases: Cases, chosen: Chosen) -> str:
-    """Return the metric of the table where only one fits: the one asked for, that of the order, or the first."""
+    """Return the metric to show where only one fits: that of `chosen.under`, of the column to sort by, or the first."""
     if chosen.under is not None:
         return cases.metric_names[chosen.under]
     return cases.metric_names[0] if chosen.sort is None else cases.columns[chosen.sort].metric
 
 
 def fits(cases: Cases, shown: Sequence[int]) -> bool:
-    """Return whether the headings of columns need no more than `ROOM`."""
+    """Return whether the headings of the columns at the positions `shown` need no more than `ROOM`."""
 
     def width(name: str) -> int:
         return _LETTER * max(_SHORTEST, *map(len, name.split() or [""])) + _MARGINS
@@ -66,7 +66,7 @@ def fits(cases: Cases, shown: Sequence[int]) -> bool:
 
 
 def systems(cases: Cases, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Return each system and those of its columns that are shown, in the order of their first columns."""
+    """Return each system and the positions of its columns among `shown`, in the order of their first columns."""
     grouped: dict[str, list[int]] = {}
     for i in shown:
         grouped.setdefault(cases.columns[i].system, []).append(i)

@@ -38,8 +38,9 @@ class SampledCases:
         """Return the samples of the test report with the id `study`, as its page shows them; None if it has none.
 
         They are scored with `reference`, its text, under those of `metrics` that read only texts; without a text there
-        are no scores. A row has a sample's name, its log-probability or None, its text, its scores, each with whether
-        it is the best of this study, and the metrics under which `consensus` chooses it.
+        are no scores. The dict has `metrics`, those of the scores, `has_logprobs`, and `rows`. A row has a sample's
+        name, its log-probability or None, its text, its scores, each with whether it is the best of this study, and the
+        metrics under which `consensus` chooses it.
         """
         place = self._position.get(study)
         if place is None:

@@ -409,7 +409,10 @@ def _own_order(shown: Sequence[Mapping[str, Any]], n_studies: int, rng: np.rando
 
 
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
-    """Write the folder of a survey, whole and for its owner alone, from the contents of survey.json and key.json."""
+    """Write the folder of a survey, whole and for its owner alone: survey.json with `content`, key.json with `key`.
+
+    Each rater gets an empty log and, in links.json, a new secret link.
+    """
     identity = checksum(content)
     with new_folder(out, 0o700) as folder:
         ratings = folder / "ratings"

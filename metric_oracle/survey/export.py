@@ -301,7 +301,10 @@ def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[
 
 
 def _contradictions(pairs: Sequence[_Pair], counts: Mapping[tuple[int, int], Counts]) -> int:
-    """Return how often two candidates of a study have equal texts, up to blanks, and different counts of one rater."""
+    """Return how often two candidates of a study have equal texts, up to blanks, and different counts.
+
+    `counts` is position of a pair -> counts of one rater.
+    """
     groups: dict[tuple[str, str], list[Counts]] = {}
     for pair in pairs:
         groups.setdefault((pair.study_id, " ".join(pair.texts[1].split())), []).append(counts[pair.position])

@@ -128,7 +128,7 @@ class Log:
 
     @contextmanager
     def _opened(self, flags: int, lock: int) -> Iterator[int]:
-        """Open the file and take a lock of `fcntl` within the block; yield its descriptor, or raise SaveError."""
+        """Open the file with flags of `os.open` and a lock of `fcntl`; yield its descriptor, or raise SaveError."""
         try:
             file = os.open(self.path, flags)
         except OSError as error:

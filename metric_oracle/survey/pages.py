@@ -122,7 +122,10 @@ def _saved(event: Event | None, survey: Survey) -> dict[str, Any]:
 
 
 def _cell(text: str, maximum: int | None = MAX_ERRORS) -> int | None:
-    """Return the number in a cell, or None if it is empty; raise InputError if it is above `maximum` or no number."""
+    """Return the number in a cell, None if it is empty; raise InputError if it is no number or above `maximum`.
+
+    Any number of up to nine digits passes if `maximum` is None.
+    """
     text = text.strip()
     if not text:
         return None
@@ -134,8 +137,9 @@ def _cell(text: str, maximum: int | None = MAX_ERRORS) -> int | None:
 def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> None:
     """Serve a survey until Ctrl-C, after removing lines of the logs that a kill left torn.
 
-    The port 0 chooses that of the last call, because browsers keep unsent counts by port; if there is none, a free one.
-    `tell` is called with lines for the researcher: the address of each rater.
+    The port 0 chooses that of the last call, which port.json in the survey's folder keeps, because browsers keep unsent
+    counts by port; if there is none, a free one. Raise InputError if the port is taken. `tell` is called with lines for
+    the researcher: torn lines that were cut off, the address of each rater, and how to open it from another machine.
     """
     pages = Pages(survey)
     for rater, log in pages.logs.items():

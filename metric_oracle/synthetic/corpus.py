@@ -151,7 +151,8 @@ def write_split(
 ) -> dict[str, str]:
     """Write the next `n_reports` reports of `drafts` with their graphs and labels; return name -> file name.
 
-    The files are called after `name`; the graphs say that the reports are of the split `split`.
+    The files are called after `name`; ids count up from `first_id`; the graphs say that the reports are of the split
+    `split`. `progress` is called with the number of reports of each block.
     """
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (
@@ -183,8 +184,8 @@ def _write_candidates(
 ) -> dict[str, str]:
     """Write the candidates with errors of a split, and their error counts; return name -> file name.
 
-    The counts are written as the ratings of one rater, all of them significant, which align, fit-composite and
-    train-crepe read.
+    They are of the first `n_reports` of the corpus of `seed` and `split`, with ids from `first_id`. The counts are
+    written as the ratings of one rater, all of them significant, which align, fit-composite and train-crepe read.
     """
     name = f"{split}_errors"
     with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:

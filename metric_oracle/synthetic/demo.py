@@ -48,8 +48,8 @@ class MetricOutcome:
 class DemoOutcome:
     """Results of the demo."""
 
-    reports: int  # numbers of reports and of test reports
-    tests: int
+    reports: int  # number of reports in the corpus
+    tests: int  # number of test reports
     example: str  # text of the test report that is shown
     metrics: list[MetricOutcome]
     skipped: list[str]  # metrics whose packages are not installed

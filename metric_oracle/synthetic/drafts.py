@@ -168,6 +168,8 @@ def assemble(
 ) -> Draft:
     """Join sentences, at least one, into a report; with `is_stopped` the last one gets a full stop, as all others do.
 
+    With `is_numbered` they begin with "1. ", "2. ", ...; with `is_wrapped` long lines are broken, and numbered
+    sentences begin a line.
     Token numbers and entity keys are shifted. Of each label the strongest class counts: positive, uncertain, negative.
     No Finding follows from the other labels.
     """

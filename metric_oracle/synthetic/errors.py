@@ -254,7 +254,7 @@ _ERRORS = (_make_up, _leave_out, _misplace, _misjudge, _make_up_comparison, _lea
 
 
 def _reword(notation: str, draw: Draw) -> str:
-    """Return a sentence with some words replaced by synonyms."""
+    """Return a sentence with some words replaced by synonyms, both chosen at random."""
     words = notation.split()
     for phrases in _SYNONYMS:
         if draw() >= _REWORDED:
@@ -272,7 +272,10 @@ def _find(words: list[str], phrase: list[str]) -> int:
 
 
 def _idle_sentence(topics: _Topics, draw: Draw) -> str:
-    """Return the notation of a random sentence that may be added without an error and has none of the topics."""
+    """Return the notation of a random sentence without a finding, device or comparison, and with none of the topics.
+
+    `draw` returns random numbers from 0 to 1. It is called until there is such a sentence.
+    """
     while True:
         sentence = compose(draw, (1.0,)).sentences[0]
         if _is_idle(sentence.notation) and sentence.topics.isdisjoint(topics):

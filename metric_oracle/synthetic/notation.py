@@ -90,7 +90,7 @@ def _parse(text: str, mark: str) -> tuple[Part, ...]:
 
 
 def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str]) -> None:
-    """Append the words of an alternative to `words`; `draw` chooses one of the alternatives of each table in it."""
+    """Append the words of an alternative to `words`; one of each table in it is drawn by `draw`, numbers in [0, 1)."""
     for part in parts:
         if isinstance(part, str):
             words.append(part)

@@ -60,8 +60,8 @@ def new_token() -> str:
 def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]) -> Starlette:
     """Return an application that applies the checks of this module to every route, and serves ``/static``.
 
-    Requests must name this port, and carry a token of `guests`, which has the name of its owner; handlers find the name
-    in ``request.state.guest``. The address ``/?token=...`` stores the token in a cookie.
+    Requests must name this port, and carry a token of `guests`, token -> name of its owner; handlers find the name in
+    ``request.state.guest``. The address ``/?token=...`` stores the token in a cookie.
     """
     static = Mount("/static", StaticFiles(directory=STATIC))
     return Starlette(
@@ -215,13 +215,21 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on the loopback address only, at a port or, for 0, at a free one."""
+    """Return a socket that listens on the loopback address only, at a port or, for 0, at a free one.
+
+    Raise InputError if the port is taken.
+    """
     try:
         if 0 <= port < 1 << 16:
             return socket.create_server((HOST, port))
     except OSError:
         pass
-    raise InputError("port", "must be free, from 1024 to 65535", port, f"Leave {option('port')} out for a free one.")
+    raise InputError(
+        "port",
+        "must be free, from 1024 to 65535",
+        port,
+        f"Stop what uses it, or name another with {option('port', 'N')}.",
+    )
 
 
 def address(port: int, token: str) -> str:
