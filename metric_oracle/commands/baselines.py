@@ -27,7 +27,7 @@ class Shared:
     index: o.Index
     queries: o.Queries
     bertscore: o.Bertscore
-    inputs: o.Inputs
+    inputs: o.QueryInputs
     metric: o.Metric = o.BLEU
 
     def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:

@@ -41,7 +41,8 @@ def command(
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         declared = inspect.signature(body).parameters
-        added = _added(endings, formats, plot, needs_out)
+        has_folder = "out" in declared and declared["out"].default is None
+        added = _added(endings, formats, plot, needs_out, has_folder)
         parameters = sorted([*_flat(declared.values()), *added], key=_panel)
 
         def run(**given: Any) -> Any:
@@ -76,15 +77,18 @@ def _without_dots(value: Any) -> Any:
     return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
-def _added(endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out: bool) -> list[inspect.Parameter]:
-    """Return the parameters for the options that `command` adds."""
+def _added(
+    endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out: bool, has_folder: bool
+) -> list[inspect.Parameter]:
+    """Return the parameters for the options that `command` adds; with `has_folder` the function has an own --out."""
     kinds: list[tuple[str, Any, Any]] = []
     if endings:
         kinds.append(("out", Annotated[Path | None, options.out(endings, is_needed=needs_out)], None))
     if plot:
         kinds.append(("plot", options.Plot, None))
     if formats:
-        kinds.append(("format", options.print_format(formats), None))
+        has_out = has_folder or (bool(endings) and not needs_out)
+        kinds.append(("format", options.print_format(formats, has_out=has_out), None))
     kinds.append(("quiet", options.Quiet, False))
     keyword = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, kind, default in kinds]
@@ -103,7 +107,7 @@ def _is_group(parameter: inspect.Parameter) -> bool:
 
 
 def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters with each option group replaced by its fields."""
+    """Yield the parameters but `to`, with each option group replaced by its fields."""
     for p in parameters:
         if p.name == "to":
             continue
@@ -133,7 +137,10 @@ def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield, as text, every value in `given` that may be an input file, and the part after its equals sign or None."""
+    """Yield each value in `given` that may be an input file, as text, and after it the part behind its "=", or None.
+
+    Both are items of one flat sequence. Items of a list are values; arguments in `OUTPUTS` are left out.
+    """
     for name, value in given.items():
         if name not in OUTPUTS:
             for item in value if isinstance(value, list) else [value]:
@@ -143,7 +150,7 @@ def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _check_values(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise InputError for a value out of its declared range, or for a text in the place of a file or folder."""
+    """Raise InputError for a value that is out of its declared range or choices, or a text in the place of a path."""
     for p in parameters:
         values = given.get(p.name)
         check_declared(p.name, values, p.annotation)
@@ -176,7 +183,7 @@ def split_names(given: Sequence[str]) -> list[str]:
 def one_metric(metrics: Sequence[str]) -> str:
     """Return the metric given with --metric, or the names of a sum joined by +.
 
-    Raise InputError if there are several.
+    Raise InputError if there are several or none, or a name is not in the registry.
     """
     names = split_names(metrics)
     metric_names([part for name in names for part in name.split("+")])
@@ -211,7 +218,10 @@ def named(
 
 
 def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
-    """Return values [NAME=]FILE of `argument` as pairs; by default the name is that of the file without its ending."""
+    """Return values [NAME=]FILE of `argument` as pairs; by default the name is that of the file without its ending.
+
+    A file whose name has "=" counts as FILE if it exists. Raise InputError if the name or the file is empty.
+    """
     pairs = []
     for text in texts:
         name, mark, path = text.partition("=")
@@ -233,5 +243,5 @@ def _paragraphs(text: str) -> str:
 
 
 def used(group: Any, usual: Any = None) -> dict[str, Any]:
-    """Return the values of an option group by their names, without those that are as in `usual`, or else None."""
+    """Return name -> value of an option group, without those as in the group `usual`, by default None."""
     return {name: value for name, value in given(group).items() if value != getattr(usual, name, None)}

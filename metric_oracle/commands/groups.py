@@ -32,7 +32,7 @@ class Command(_WithoutTypes, TyperCommand):
 
 
 def flags_of(command: Any) -> dict[str, str]:
-    """Return the options of a command by the names of their arguments in Python, as messages show them."""
+    """Return, of a command of Typer, argument in Python -> option as messages show it."""
     flags: dict[str, str] = {}
     for parameter in command.params:
         if parameter.param_type_name == "option":

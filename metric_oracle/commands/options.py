@@ -110,25 +110,23 @@ Queries = Annotated[Path, _queries()]
 QueriesOrText = Annotated[Path | None, _queries(" Needed unless --text is given.")]
 TimedQueries = Annotated[Path | None, _queries(f" Needed with INDEX. {_SYNTHETIC}")]
 Corpus = Annotated[Path, _argument("REPORTS", f"Reports: {_READABLE}.")]
-References = Annotated[Path, _argument("REFERENCES", f"Reference reports, which radiologists wrote: {_TESTS}.")]
+_WRITTEN = "Reference reports, which radiologists wrote"
+References = Annotated[Path, _argument("REFERENCES", f"{_WRITTEN}: {_TESTS}.")]
+ReferenceFile = Annotated[Path, _argument("REFERENCES", f"{_WRITTEN}: {_READABLE}.")]
 Predictions = Annotated[
     Path,
     _argument(
         "PREDICTIONS",
-        "Reports that a model wrote: a table with ids and texts, or a file as the code of R2Gen, CvT2DistilGPT2, "
-        "M2 Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it.",
+        "Reports that a model wrote: a table with ids and texts, a file as the code of R2Gen, CvT2DistilGPT2, "
+        "M2 Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it, or a folder that build-index wrote.",
     ),
 ]
+_SAMPLED = "JSON Lines or Parquet with lists in the column candidates, or a table with one row per sample"
 SampledReports = Annotated[
-    Path,
-    _argument(
-        "CANDIDATES",
-        "Several reports of a model for each study, called samples: JSON Lines or Parquet with lists in the column "
-        "candidates, or a table with one row per sample.",
-    ),
+    Path, _argument("CANDIDATES", f"Several reports of a model for each study, called samples: {_SAMPLED}.")
 ]
 ResultFile = Annotated[Path, _argument("RESULTS", "File of results that retrieve or baseline wrote with --out.")]
-_RESULT_FILES = "Files of results or scores that retrieve, baseline or score wrote with --out"
+_RESULT_FILES = "Files of results or scores, such as retrieve, rerank, baseline or score wrote with --out"
 ResultFiles = Annotated[list[Path] | None, _argument("RESULTS", f"{_RESULT_FILES}.")]
 ResultsOrIndex = Annotated[
     list[Path] | None, _argument("RESULTS", f"{_RESULT_FILES}. They may be left out if --index is given.")
@@ -139,14 +137,20 @@ _COUNTS = (
 )
 Ratings = Annotated[Path, _argument("RATINGS", f"{_COUNTS}.")]
 GradedRatings = Annotated[
-    Path, _argument("RATINGS", f"{_COUNTS}; or the table of ReFiSco, or a table with one grade per pair and rater.")
+    Path,
+    _argument(
+        "RATINGS",
+        f"{_COUNTS}; or the table of ReFiSco; or a table of grades (a column errors or quality), of preferences "
+        "between two candidates, or of candidates in an order.",
+    ),
 ]
 Systems = Annotated[
     list[str],
     _argument(
         "[NAME=]FILE",
-        "Row of the table: its name, and a file that score, retrieve or baseline wrote with --out. By default the name "
-        "is that of the file without its ending. A name given with several files joins their metrics into one row.",
+        "Row of the table: its name, and a file of results or scores that score, retrieve, rerank or baseline wrote "
+        "with --out, or best-of with --scores. By default the name is that of the file without its ending. A name "
+        "given with several files joins their metrics into one row.",
     ),
 ]
 Sets = Annotated[
@@ -188,7 +192,7 @@ ScoredPairs = Annotated[
     _argument(
         "TABLE",
         "Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
-        "--scores or --samples it is instead a file of counted errors, as for oracle align.",
+        "--scores or --samples it is instead a file of counted errors or grades, as for oracle align.",
     ),
 ]
 ReferenceLabels = Annotated[
@@ -707,7 +711,9 @@ IdColumn = Annotated[str | None, _word("--id-column", READING, f"Column with the
 
 
 _PANEL_OF = {"": FILES, "predicted_": PREDICTED, "model_": ROWS}
-_OWNER = {"": "the reports", "predicted_": "the predictions", "model_": "the reports of the model NAME"}
+_OWNER = {"": "the reports", "predicted_": "the predictions", "model_": "the reports of the --model NAME"}
+_QUERIES, _REFERENCES = "the reports in QUERIES", "the references"
+_COUNTERPART = {"predicted_": "references", "model_": "test reports"}
 
 
 TextColumn = Annotated[
@@ -736,11 +742,11 @@ PredictedTextColumn = Annotated[
 ]
 
 
-def _source_options(prefix: str) -> dict[str, Any]:
+def _source_options(prefix: str, owner: str = "") -> dict[str, Any]:
     """Return the options for the sources in the registry, by the names of their arguments with the prefix.
 
     It is "" for the reports that a command reads, "predicted_" for predictions, and "model_" for the models of a study,
-    whose options take NAME=FILE.
+    whose options take NAME=FILE. `owner` calls the reports, by default as in `_OWNER`.
     """
     options: dict[str, Any] = {}
     for record in ATTACHED:
@@ -749,9 +755,12 @@ def _source_options(prefix: str) -> dict[str, Any]:
             if name != first:
                 text = f"Ids of the vectors in {first}, {_IDS_FILE}."
             else:
-                text = f"{record.contents.format(_OWNER[prefix])}."
+                text = f"{record.contents.format(owner or _OWNER[prefix])}."
                 if record.model and not prefix:
-                    text = f"{text[:-1]}; or {record.model}, which then makes them."
+                    also = ", also for the predictions" if owner == _REFERENCES else ""
+                    text = f"{text[:-1]}; or {record.model}, which then makes them{also}."
+                if prefix:
+                    text += f" The {_COUNTERPART[prefix]} need them, too: --{argument.replace('_', '-')}."
             if prefix == "model_":
                 options[f"{prefix}{argument}"] = Annotated[
                     list[str] | None, _several(name, "NAME=FILE", f"{text} Repeatable.")
@@ -781,6 +790,12 @@ if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 
+    class QueryFiles(Files):
+        """Sources of test reports."""
+
+    class ReferenceFiles(Files):
+        """Sources of references."""
+
     class Annotators(Files):
         """Models that make sources, for `annotate`."""
 
@@ -797,6 +812,8 @@ else:
 
     Annotators = _group("Annotators", _model_options())
     Files = _group("Files", {**_source_options(""), "uncertain": Uncertain})
+    QueryFiles = _group("QueryFiles", {**_source_options("", _QUERIES), "uncertain": Uncertain})
+    ReferenceFiles = _group("ReferenceFiles", {**_source_options("", _REFERENCES), "uncertain": Uncertain})
     PredictedFiles = _group("PredictedFiles", _source_options("predicted_"))
     ModelFiles = _group("ModelFiles", _source_options("model_"))
 
@@ -946,6 +963,20 @@ class Inputs:
 
 
 @dataclass
+class QueryInputs(Inputs):
+    """Options of test reports, as in `Inputs`."""
+
+    files: QueryFiles
+
+
+@dataclass
+class ReferenceInputs(Inputs):
+    """Options of references, as in `Inputs`."""
+
+    files: ReferenceFiles
+
+
+@dataclass
 class SampleInputs:
     """Options of a file with several reports for each study, as in `Inputs`."""
 
@@ -959,7 +990,8 @@ Sampled = Annotated[
     _file(
         "--sampled",
         ROWS,
-        "Several reports of a model for each study, to show with the test reports: a file as for oracle best-of.",
+        f"Several reports of a model for each study, to show with the test reports: {_SAMPLED}. By default none are "
+        "shown.",
     ),
 ]
 Copied = Annotated[
@@ -1018,8 +1050,8 @@ OtherResults = Annotated[
     _several(
         "--results",
         "FILE",
-        "Results that retrieve, baseline or score wrote with --out for the same studies; their mean is shown beside "
-        "the curve. Repeatable.",
+        "Results or scores that retrieve, baseline or score wrote with --out for the same studies; their mean is shown "
+        "beside the curve. Repeatable.",
     ),
 ]
 
@@ -1098,13 +1130,14 @@ _IF_LACKING = "Needed to score the pairs if RATINGS has no texts"
 Scores = Annotated[list[Path] | None, _scores(f"{_OF_PAIRS} {_OR_SCORED}. Repeatable.")]
 Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}. {_IF_LACKING}.")]
 ScoresToFit = Annotated[
-    list[Path] | None, _scores(f"{_OF_PAIRS} TABLE is then a file of counted errors, as for oracle align. Repeatable.")
+    list[Path] | None,
+    _scores(f"{_OF_PAIRS} TABLE is then a file of counted errors or grades, as for oracle align. Repeatable."),
 ]
 SamplesToFit = Annotated[
     Path | None,
     _samples(
         f"Texts of the rated pairs, which are scored if there are no --scores: {_TEXTS}. TABLE is then a file of "
-        "counted errors, as for oracle align."
+        "counted errors or grades, as for oracle align."
     ),
 ]
 RatedSets = Annotated[
@@ -1169,16 +1202,14 @@ class Rated:
         _file(
             "--ratings",
             ROWS,
-            "Errors that radiologists counted, to show with the reports: a file as for oracle align. By default none "
-            "are shown.",
+            f"{_COUNTS}, to show with the reports. Needs --samples. By default none are shown.",
             "RATINGS",
         ),
     ] = None
-    samples: Annotated[Path | None, _samples(f"Texts of the pairs in --ratings, if that file has none: {_TEXTS}.")] = (
-        None
-    )
+    samples: Annotated[Path | None, _samples(f"Texts of the pairs in --ratings, which needs them: {_TEXTS}.")] = None
     scores: Annotated[
-        list[Path] | None, _scores(f"Scores of the pairs in --ratings, by any tool: {_SCORES}. Repeatable.")
+        list[Path] | None,
+        _scores(f"Scores of the pairs in --ratings, by any tool: {_SCORES}. {_OR_SCORED}. Repeatable."),
     ] = None
 
 
@@ -1196,7 +1227,9 @@ Foreign = Annotated[
     _several(
         "--foreign",
         "NAME=FILE",
-        "Scores of the system NAME by another tool: a table with an id column and one column per metric. Repeatable.",
+        "Scores of the system NAME by another tool, which are added to those of NAME, if there are any: a table with "
+        "an id column and one column per metric. Columns of unknown metrics need --direction, or else are left out. "
+        "Repeatable.",
     ),
 ]
 WithoutIdentical = Annotated[
@@ -1415,7 +1448,8 @@ Partial = Annotated[
     _flag(
         "--partial",
         panel=ROWS,
-        text="Export only the pairs that all raters have finished. By default an unfinished pair is an error.",
+        text="Keep the raters who have not finished, and export only the pairs that all raters have finished. By "
+        "default raters who have not finished are left out of the export.",
     ),
 ]
 LeaveOut = Annotated[
@@ -1463,11 +1497,17 @@ ShownIndex = Annotated[
 ]
 ShownQueries = Annotated[
     Path | None,
-    _file("--queries", SEARCH, f"Test reports: {_TESTS}. By default pages show no text of a test report.", "QUERIES"),
+    _file(
+        "--queries",
+        SEARCH,
+        f"Test reports: {_TESTS}. By default pages show the text of a test report only if a file of scores has it.",
+        "QUERIES",
+    ),
 ]
-Port = Annotated[
-    choices.Count, _number("--port", panel=OUTPUT, text="Port of the web server on this machine. 0 takes a free port.")
-]
+_port = partial(_number, "--port", panel=OUTPUT)
+_OF_SERVER = "Port of the web server on this machine. 0 takes"
+Port = Annotated[choices.Count, _port(text=f"{_OF_SERVER} a free port.")]
+SurveyPort = Annotated[choices.Count, _port(text=f"{_OF_SERVER} that of the last time, or a free port the first time.")]
 
 Anchors = Annotated[
     Path | None,
@@ -1486,7 +1526,11 @@ class Selection:
 
     range_min: Annotated[
         choices.Count,
-        _number("--range-min", text="Number of the best candidates to leave out of the list of each report."),
+        _number(
+            "--range-min",
+            text="Number of the best candidates to leave out of the list of each report, after --exclude, --where and "
+            "--min-score.",
+        ),
     ] = 0
     range_max: Annotated[
         choices.Positive | None,
@@ -1585,16 +1629,17 @@ Quiet = Annotated[
 ]
 
 
-def print_format(formats: Sequence[str]) -> Any:
-    """Return the type of --format for a command that can print these formats."""
+def print_format(formats: Sequence[str], *, has_out: bool) -> Any:
+    """Return the type of --format for a command that prints these formats; `has_out` if it can write files instead."""
+    with_out = " With --out, the whole result is printed only if this option is given." if has_out else ""
     return Annotated[
         Literal[tuple(formats)] | None,
         _choice(
             "--format",
             tuple(formats),
             OUTPUT,
-            "Format of what is printed: {}. By default a table on a terminal, and jsonl (JSON Lines) in a pipe or a "
-            "file.",
+            "Format of what is printed: {}. By default a table on a terminal, and jsonl (JSON Lines) where the output "
+            f"is redirected.{with_out}",
         ),
     ]
 

@@ -61,7 +61,7 @@ def put(text: str, *, flush: bool = False) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line on standard error, unless --quiet is given."""
+    """Print a line on standard error, unless --quiet is given; marks of `errors.option` become names of options."""
     if not _state["quiet"]:
         print(spelled_out(in_terms_of_caller(line)), file=sys.stderr)
 

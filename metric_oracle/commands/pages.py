@@ -27,7 +27,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore --index INDEX",
 )
 def explore(
-    inputs: o.Inputs,
+    inputs: o.QueryInputs,
     rated: o.Rated,
     to: Destination,
     results: o.ResultsOrIndex = None,
@@ -79,7 +79,7 @@ def explore(
     needs_out=True,
 )
 def report(
-    inputs: o.Inputs,
+    inputs: o.QueryInputs,
     rated: o.Rated,
     to: Destination,
     results: o.ResultFiles = None,

@@ -211,7 +211,7 @@ def fit_composite(
     """Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.
 
     oracle retrieve -m composite searches under the fitted sum. With --scores or --samples, TABLE is a file of counted
-    errors as for oracle align.
+    errors or grades as for oracle align.
     """
     from metric_oracle.findings.tables import plain
     from metric_oracle.raters.fit_composite import fit_composite as fit

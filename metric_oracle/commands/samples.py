@@ -91,8 +91,8 @@ def consensus(
 )
 def best_of(
     candidates: o.SampledReports,
-    references: o.Corpus,
-    inputs: o.Inputs,
+    references: o.ReferenceFile,
+    inputs: o.ReferenceInputs,
     predicted_files: o.PredictedFiles,
     bertscore: o.Bertscore,
     to: Destination,

@@ -46,7 +46,7 @@ def score(
     predictions: o.Predictions,
     predicted_files: o.PredictedFiles,
     predicted: o.PredictedReading,
-    inputs: o.Inputs,
+    inputs: o.ReferenceInputs,
     bertscore: o.Bertscore,
     crepe_files: o.CrepeFiles,
     to: Destination,
@@ -182,7 +182,7 @@ def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] |
 def study(
     index: o.Index,
     queries: o.Queries,
-    inputs: o.Inputs,
+    inputs: o.QueryInputs,
     to: Destination,
     model_files: o.ModelFiles,
     of_models: o.ModelsReading,
@@ -211,7 +211,7 @@ def study(
     if out is not None:
         check_folder(out)
     elif overlap:
-        advice = f"Add {option('out', 'FOLDER')}, or drop it."
+        advice = f"Add {option('out', 'FOLDER')}, or leave out {option('overlap')}."
         check_given("out", out, f"with {option('overlap')}", advice, got="none")
     names = metric_names(metric)
     check_installed(inputs.files, inputs.models.encoder)

@@ -98,7 +98,7 @@ def export(survey: o.SurveyFolder, out: o.NewFolder, partial: o.Partial = False,
 
 
 @command(app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765")
-def serve(survey: o.SurveyFolder, port: o.Port = 0) -> None:
+def serve(survey: o.SurveyFolder, port: o.SurveyPort = 0) -> None:
     """Serve the web pages of the raters, on this machine only, and print the address of each rater.
 
     The addresses stay the same when the server is started again, because a browser keeps answers under them that did

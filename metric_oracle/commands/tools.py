@@ -107,7 +107,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     plot=True,
 )
 def bench(
-    inputs: o.Inputs,
+    inputs: o.QueryInputs,
     to: Destination,
     index: o.TimedIndex = None,
     queries: o.TimedQueries = None,
