@@ -64,7 +64,7 @@ class MinedFile:
         return self._file.schema_arrow.remove_metadata()
 
     def _wrong(self, how: str) -> InputError:
-        """Return the error for a file that `mine` did not write, or that was changed since."""
+        """Return the error for this file; `how` says what is wrong with it, such as "altered"."""
         return InputError(
             self._argument,
             f"must be a file that {as_called('mine')} wrote",
@@ -73,7 +73,10 @@ class MinedFile:
         )
 
     def block(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return columns of a block, by default those of the pairs, after a check that the block was not changed."""
+        """Return columns of block `number`, from 0, by default those of the pairs: `NEEDED` and, where stored, `TEXTS`.
+
+        Raise InputError if the block was changed or cannot be read.
+        """
         try:
             table = self._file.read_row_group(number)
         except (OSError, pa.ArrowException) as error:

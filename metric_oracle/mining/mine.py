@@ -265,7 +265,8 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
 def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[int]]:
     """Return the signature entry for a part such as "3/16", and the numbers of the blocks that belong to this part.
 
-    Without a part, return None and the numbers of all blocks.
+    Without a part, return None and the numbers of all blocks. Raise InputError if it is no such text, or there are too
+    few blocks.
     """
     if part is None:
         return None, list(range(n_blocks))
@@ -282,7 +283,10 @@ def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[
 
 
 def _check_metric(planned: SearchPlan) -> None:
-    """Raise InputError if the score of a pair depends on the other anchors, because anchors are searched in blocks."""
+    """Raise InputError if the score of a pair depends on the other anchors, because anchors are searched in blocks.
+
+    That is so for some metrics, and for all if `idf` is "tests".
+    """
     record = planned.metric
     read = [term.metric for term in record.terms.values()] or [record]
     counting = [metric.name for metric in read if REPRESENTATIONS[metric.representation].counts_queries]
@@ -303,7 +307,11 @@ def _check_metric(planned: SearchPlan) -> None:
 
 
 def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
-    """Return the rows of the anchors, ascending, and how many reports the metric cannot score."""
+    """Return the rows of the anchors, ascending int64[n], and how many reports the metric cannot score.
+
+    `anchors` are their ids; None stands for all reports that it can score. Raise InputError if an id is not of these,
+    or there is none.
+    """
     import pyarrow.compute as pc
 
     shards = [(shard, representation_of(shard, planned.metric).row_id) for shard in planned.index.shards()]
@@ -398,8 +406,8 @@ class _Search(NamedTuple):
 
     planned: SearchPlan
     selection: Selection
-    text: bool
-    positives: tuple[np.ndarray, np.ndarray]
+    text: bool  # whether the table has the texts
+    positives: tuple[np.ndarray, np.ndarray]  # rows of anchors, ascending, and of a positive of each: int64[n] each
 
     @property
     def ranks(self) -> dict[str, Any]:
@@ -409,7 +417,8 @@ class _Search(NamedTuple):
     def block(self, rows: np.ndarray, anchors: Inputs, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
         """Return the table of pairs of some anchors, which are rows of one shard, and the signature of their search.
 
-        If there is an upper limit of scores, lists are searched deeper until each has k candidates below its limit.
+        `rows` are their corpus rows, ascending int64[n], and `anchors` their reports. If there is an upper limit of
+        scores, lists are searched deeper until each has k candidates below its limit.
         """
         planned, selection = self.planned, self.selection
         k, sign = planned.options.k, 1.0 if planned.metric.higher_is_better else -1.0
@@ -457,14 +466,17 @@ class _Search(NamedTuple):
 
 
 def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:
-    """Return the index of each id in `known`: int64[n]."""
+    """Return the index of each of `ids`, an Arrow array, in `known`, which has all of them: int64[n]."""
     import pyarrow.compute as pc
 
     return np.asarray(pc.index_in(ids, value_set=Strings(known).arrow)).astype(np.int64)
 
 
 def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
-    """Search the blocks that are not finished yet in this process, and write each."""
+    """Search the blocks that are not finished yet in this process, and write each.
+
+    `blocks` has the shard's number and the anchors' rows, ascending, of each block, by the file to write.
+    """
     done, total = 0, sum(len(rows) for _, rows in blocks.values())
     reports: tuple[int, Index, Inputs] | None = None
     for file, (place, rows) in blocks.items():
@@ -483,7 +495,10 @@ def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]
 
 
 def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
-    """Have the workers of a cluster search the blocks that are not finished yet; write each as it arrives."""
+    """Have the workers of a cluster search the blocks that are not finished yet; write each as it arrives.
+
+    `blocks` are those of `_searched_here`.
+    """
     planned, total = search.planned, sum(len(rows) for _, rows in blocks.values())
     missing = {file.name: file for file in blocks if not file.exists()}
     n_before = total - sum(len(blocks[file][1]) for file in missing.values())
@@ -518,7 +533,11 @@ def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.nd
 def search_block(
     shared: tuple[Any, ...], reporter: WorkerProgress, folder: str, fingerprint: str, place: int, rows: np.ndarray
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Search a block of anchors in a worker; return its table and the signature of the search."""
+    """Search a block of anchors in a worker; return its table and the signature of the search.
+
+    `shared` has the metric, the options of the search and the other fields of `_Search`. `folder` and `fingerprint` are
+    those of the index, `place` is the number of the shard, and `rows` are the anchors' corpus rows.
+    """
     record, options, *rest = shared
     index = opened_set(folder, fingerprint)
 
@@ -532,7 +551,7 @@ def search_block(
 
 @lru_cache(maxsize=1)
 def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
-    """Return the first corpus row and the reports of a shard.
+    """Return the first corpus row and the reports of shard number `place` of the index in `folder`.
 
     The result is cached, so that a worker reads the shard once for all blocks of it.
     """
@@ -541,7 +560,10 @@ def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
 
 
 def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> pa.Table:
-    """Return the table of a block, with ids, kept columns and, if `text` is true, texts."""
+    """Return the table of a block, with ids, kept columns and, if `text` is true, texts.
+
+    `table` has lines of a search, `anchor`, int64[n], the corpus row of each line's query.
+    """
     candidate = table["row"].to_numpy()
     columns: dict[str, Any] = {
         "anchor_id": table["query_id"],
@@ -563,7 +585,10 @@ def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> 
 
 
 def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write a block of n anchors; its file exists only when it is complete."""
+    """Write the pairs of a block of n anchors to the file `part`, which exists only when it is complete.
+
+    Entries of `signature` that are of this block alone are left out, and its counts are added.
+    """
     from pyarrow import parquet
 
     shared = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
@@ -576,7 +601,10 @@ def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> No
 
 
 def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
-    """Join the finished blocks of a run into one file; return its counts and quantiles."""
+    """Join the finished blocks of a run, `files`, into one file; return its counts and quantiles.
+
+    `described` has the entries of the signature that are of the whole run. Raise InputError if a block was changed.
+    """
     from pyarrow import parquet
 
     schemas = [parquet.read_schema(file) for file in files]
@@ -596,7 +624,7 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
 
 
 def _read(part: Path, record: dict[str, Any]) -> pa.Table:
-    """Return the table of a block; raise InputError if the block was changed after it was written."""
+    """Return the table in the file `part` of a block; raise InputError unless `record`, its signature, fits it."""
     from pyarrow import parquet
 
     table = parquet.ParquetFile(str(part), page_checksum_verification=True).read()
@@ -606,7 +634,10 @@ def _read(part: Path, record: dict[str, Any]) -> pa.Table:
 
 
 def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
-    """Write a file with one row group for each table that has pairs; return its counts and quantiles."""
+    """Write a file with one row group for each table that has pairs; return its counts and quantiles.
+
+    The counts are those in `signature`, whose `row_groups` has the checksums of these tables.
+    """
     from pyarrow import parquet
 
     scores = [np.empty(0)]

@@ -148,7 +148,7 @@ def pairs(
 
 
 def _writer(file: Any, schema: pa.Schema, signature: dict[str, Any]) -> Any:
-    """Return a Parquet writer; the file's metadata name the files of pairs that it was made from."""
+    """Return a Parquet writer of tables of this schema to an open file, with `signature` in the file's metadata."""
     from pyarrow import parquet
 
     described = schema.with_metadata({METADATA: json.dumps(signature)})
@@ -156,7 +156,11 @@ def _writer(file: Any, schema: pa.Schema, signature: dict[str, Any]) -> Any:
 
 
 def _blocks(sides: list[MinedFile]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield the positives of each block of anchors, and the negatives of these anchors."""
+    """Yield the positives of each block of anchors, and the negatives of these anchors.
+
+    `sides` has the file of positives and, unless there are no negatives, that of negatives. Without a block, one pair
+    of empty tables is yielded.
+    """
     for number in range(max(len(sides[0]), 1)):
         positives = sides[0].block(number) if len(sides[0]) else sides[0].of_anchors(0, -1)
         anchors = to_numpy(positives["anchor_row"])
@@ -193,7 +197,7 @@ class _Block:
     def _kept(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Return all pairs of a positive and a negative of the same anchor, as indices into both lists: int64[n] each.
 
-        Negatives whose text equals that of the positive or of the anchor are left out and counted.
+        Negatives whose text equals that of the positive or of the anchor are left out and counted in `counts`.
         """
         begin = np.searchsorted(self._negative_anchor, self._anchor)
         size = np.searchsorted(self._negative_anchor, self._anchor, side="right") - begin
@@ -233,7 +237,10 @@ class _Block:
         return np.flatnonzero((end > begin) & (n_kept == end - begin))
 
     def shaped(self, shape: str, n_negatives: int, counts: dict[str, int]) -> pa.Table:
-        """Return the table of the block for a shape with texts; rows that are left out are counted in `counts`."""
+        """Return the table of the block for a shape with texts; what is left out is counted in `counts`.
+
+        An n-tuple has `n_negatives` negatives; other shapes do not use this number.
+        """
         if shape == "labeled-pair":
             negative = self._judged(counts)
             anchor = np.concatenate([self._anchor, self._negative_anchor[negative]])
@@ -269,7 +276,10 @@ class _Block:
         return pa.table([anchor, *lists], names=["anchor", "candidates", "labels"])
 
     def judgements(self, counts: dict[str, int]) -> list[str]:
-        """Return the lines of the block in TREC's format, ``query 0 doc gain``; negatives left out are counted."""
+        """Return the lines of the block in TREC's format, ``query 0 doc gain``; negatives left out are counted.
+
+        Raise InputError if an id has white space.
+        """
         import pyarrow.compute as pc
 
         negative = self._judged(counts)

@@ -31,7 +31,7 @@ def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Inp
 
 
 class RowScores:
-    """Scores of anchors, which are rows of one shard, with corpus rows, by the metric of a search."""
+    """Scores of anchors, reports of one shard, with corpus rows, by the metric of a search."""
 
     def __init__(self, planned: SearchPlan, anchors: Inputs) -> None:
         self._planned, self.representation = planned, planned.representation
@@ -51,7 +51,7 @@ class RowScores:
         return score_pairs(self._planned.metric, self.representation, self.encoded, query, document)[0]
 
     def whole(self, anchor: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the scores of an anchor with all rows that the metric can score, and their components by name.
+        """Return the scores of anchor number `anchor` with all rows that the metric can score, and components by name.
 
         The arrays, float64[n], are in the order of the representation's `row_id`.
         """
@@ -65,7 +65,7 @@ def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarra
     """Return the score of the worst positive of each of n anchors, multiplied by `sign`: float64[n].
 
     `anchor` has the index of each positive's anchor, `row` its corpus row. `sign` is -1.0 where lower scores are
-    better.
+    better. An anchor without a positive has infinity.
     """
     worst = np.full(n, np.inf)
     np.minimum.at(worst, anchor, sign * scores.of(anchor, row))
@@ -106,7 +106,7 @@ def _of_shard(
     inputs: Inputs,
     positives: tuple[np.ndarray, np.ndarray],
 ) -> Iterator[dict[str, int]]:
-    """Yield the counts of each anchor of a shard."""
+    """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `inputs` their reports."""
     options, record = planned.options, planned.metric
     sign = 1.0 if record.higher_is_better else -1.0
     scores = RowScores(planned, inputs)
@@ -161,7 +161,7 @@ def _of_shard(
 
 
 def _excluded(excluded: Excluded, planned: SearchPlan, n: int) -> list[np.ndarray]:
-    """Return, for each of n anchors, the corpus rows that it excludes: a list of int64[...]."""
+    """Return, for each of the n anchors of `excluded`, the corpus rows that it excludes: a list of int64[...]."""
     rows_of_anchor: list[list[np.ndarray]] = [[] for _ in range(n)]
     for shard in planned.index.shards():
         lists = excluded.of(shard, representation_of(shard, planned.metric), np.arange(n))

@@ -106,8 +106,8 @@ def depths(selection: Selection, k: int, n: int) -> tuple[int, int]:
 def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dict[str, np.ndarray]:
     """Return the best score that `max_score` and each margin allow a candidate of each anchor: name -> float64[n].
 
-    Scores are multiplied by `sign`, -1.0 where lower scores are better. `positive` has the score of each anchor's worst
-    positive.
+    All scores, also those of `positive`, float64[n], the worst positive of each anchor, are multiplied by `sign`, -1.0
+    where lower scores are better. Limits that were not chosen are left out.
     """
     best = {}
     if selection.absolute_margin is not None:
@@ -152,7 +152,10 @@ def _drawn(seed: int, anchor: np.ndarray, candidate: np.ndarray) -> np.ndarray:
 
 
 def pairs_of(path: str | Path, fingerprint: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of anchors and candidates in a file of `mine`: int64[n] each, anchors ascending."""
+    """Return the rows of anchors and candidates in a file of `mine`: int64[n] each, anchors ascending.
+
+    Raise InputError if it is another file, of an index of another fingerprint, or has no pair.
+    """
     file = MinedFile(Path(path), "positives")
     if file.signature["index"] != fingerprint:
         raise InputError(

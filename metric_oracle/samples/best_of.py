@@ -448,7 +448,10 @@ def _is_of(row: dict[str, Any], others: list[dict[str, Any]]) -> bool:
 
 
 def _levels(best: Scores, other: Scores, seed: int) -> list[dict[str, Any]]:
-    """Return one row per metric for the scores of another system: their mean over the studies that have samples."""
+    """Return one row per metric for the scores of another system: their mean over the studies that have samples.
+
+    `best` has the scores of these studies. Raise InputError if `other` is of other metrics, references or studies.
+    """
     system = str(other.signature.get("system"))
     both = {"samples": best, system: other}
     metrics, _ = common_metrics(both, {})
@@ -511,7 +514,7 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
 def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
     """Return rows for the mean of all samples, for each selector, and for the best of all samples.
 
-    `scores` has float64[N] for each study, `chosen` what `chosen_by` returned.
+    `scores` has float64[N] for each study, `chosen` what `chosen_by` returned. `p_adjusted` is None in all rows.
     """
     sign = 1 if record.higher_is_better else -1
     values = {MEAN: np.array([of_study.mean() for of_study in scores])}

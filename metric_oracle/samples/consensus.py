@@ -264,7 +264,7 @@ class Consensus(Finding):
 
 
 def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
-    """Return the path of each metric's file: `path` itself for one metric, else with the metric's name inserted."""
+    """Return the path of each metric's file: `path` for one metric, else with "-" and its name before the ending."""
     if len(metrics) == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{metric.replace(':', '-')}{path.suffix}") for metric in metrics]

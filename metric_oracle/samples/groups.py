@@ -42,7 +42,8 @@ def places_of(samples: Samples) -> list[npt.NDArray[np.int64]]:
 def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counted: Index | None) -> list[Metric]:
     """Return the records of the metrics, each once.
 
-    Raise InputError if a pair's score depends on other pairs of the call.
+    Raise InputError if there is none, one is unknown or has no exact search, a pair's score depends on other pairs of
+    the call (also with `idf` "tests"), a corpus is needed and `counted` is None, or another option was given.
     """
     records = [*{record.name: record for name in names_of(metrics) or () for record in [get_metric(name)]}.values()]
     if not records:
@@ -71,7 +72,7 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
 def matrices(
     groups: Groups, record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the scores of all pairs of samples of each study: row i, column j is sample i with reference j."""
+    """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j."""
     samples, sizes = _samples_of(groups)
     return score_groups(samples, samples, (sizes, sizes), record, options, counted)
 
@@ -79,7 +80,7 @@ def matrices(
 def scores_with(
     groups: Groups, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the score of each sample with the reference of its study.
+    """Return, for each study, the score of each sample with its reference: float64[N].
 
     `references` has one report per study, in order.
     """
@@ -101,7 +102,10 @@ def entries(
 
 
 def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
-    """Return the signature entries of the encoder and the models that make what a metric reads."""
+    """Return the signature entries of the encoder and the models that make what a metric reads, by representation.
+
+    A representation that no model makes has none.
+    """
     made: dict[str, dict[str, Any]] = {}
     for kind in record.representations:
         attachment = inputs.attached.get(kind)
