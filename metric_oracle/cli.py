@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """Print one line about an error, and end with its exit code."""
+    """Print one line about an error and end: with code 130 after Ctrl-C, 1 for an ExactnessError, 2 for others."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         line = "oracle: the command must run to its end; got an interruption. Run it again: a build resumes."
     elif isinstance(error, MemoryError):
@@ -72,7 +72,10 @@ def _fail(error: BaseException) -> NoReturn:
 
 
 def usage_line(error: Any) -> str:
-    """Return the error message for a wrong command line; long values, which may be report text, are not shown."""
+    """Return the one-line message for an error of a wrong command line.
+
+    Of values, only those of options are shown, and not if they may be report text.
+    """
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "oracle"
     parameter = getattr(error, "param", None)
@@ -105,7 +108,10 @@ def _shown(parameter: Any) -> str:
 
 
 def _typed(parameter: Any) -> str:
-    """Return the value that was typed for an option, unless it may be report text."""
+    """Return the value that was typed for an option, in quotes; "another value" if it may be report text.
+
+    It is that for an argument too.
+    """
     values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
     if not values or is_text(values[0]):
         return "another value"
@@ -114,7 +120,7 @@ def _typed(parameter: Any) -> str:
 
 
 def _rule(error: Any) -> str:
-    """Return which values a parameter accepts, from the annotation of the command's function."""
+    """Return what the parameter of an error must be, such as "an integer", by the annotation of the function."""
     kind = inspect.signature(error.ctx.command.callback).parameters[error.param.name].annotation
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     kinds = [part for part in (get_args(kind) or (kind,)) if part is not type(None)]

@@ -125,7 +125,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a new, locked file beside `path`; it is removed at the end, unless it was renamed.
+    """Yield the path of a new, empty and locked file beside `path`; it is removed at the end, unless it was renamed.
 
     Its name has a random number, because processes of two containers that share a folder may have the same id.
     """
@@ -182,7 +182,7 @@ def only_writer(path: Path) -> Iterator[None]:
 def writing(path: Path, *more: Path) -> Iterator[None]:
     """Remove the temporary files that killed writers of all paths left, and run the body.
 
-    Errors of the system in it become an InputError that names `path`.
+    Errors of the system in the body become an InputError that names `path`.
     """
     for place in (path, *more):
         remove_leftovers(place, f".{place.name}.", ".tmp")
@@ -194,7 +194,10 @@ def writing(path: Path, *more: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file; at the end it is synced and renamed to `path`. An old file stays if anything fails."""
+    """Yield the path of a temporary file; at the end it is synced and renamed to `path`, which it replaces.
+
+    An old file stays if anything fails. Raise InputError if the system cannot write the file.
+    """
     with writing(path), new_file(path) as temporary:
         yield temporary
         sync(temporary)

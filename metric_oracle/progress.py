@@ -16,7 +16,7 @@ def silent(step: str, done: int | None, total: int | None) -> None:
 def counter(progress: Progress | None, step: str, total: int) -> Count:
     """Return a function that adds up finished items and reports their number as `step`, about a hundred times in all.
 
-    It does nothing if `progress` is None.
+    That nothing is finished is reported at once. It does nothing if `progress` is None.
     """
     if progress is None:
         return lambda n: None

@@ -110,7 +110,9 @@ def sign(path: Path, signature: Mapping[str, Any]) -> None:
 
 @contextmanager
 def replacing_signed(path: Path, signature: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield a temporary file for a table; at the end, it replaces `path`, together with its signature file.
+    """Yield the path of a temporary file; at the end, it replaces `path`, together with its signature file.
+
+    Raise InputError if the system cannot write them.
 
     Two files cannot be renamed at once. Therefore the old signature, with the new one in it, is renamed first, the
     table second and the new signature last: an interruption leaves a table with its signature. Other writers of the

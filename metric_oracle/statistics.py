@@ -52,7 +52,7 @@ class Resampled:
     left_out: Array  # float64[n, ...], statistic without each of the n studies
 
     def map(self, function: Callable[[Array], Array]) -> "Resampled":
-        """Return the statistic that a function computes from the last axis of this one."""
+        """Return the statistic that a function computes from this one: from float64[..., m] it makes float64[...]."""
         return Resampled(*(function(np.asarray(part)) for part in (self.value, self.resampled, self.left_out)))
 
     def __sub__(self, other: "Resampled") -> "Resampled":
@@ -93,7 +93,7 @@ def varies(values: Array, size: float = 0.0) -> bool:
 def few_studies(studies: Mapping[str, int], effect: str = "the intervals are too short") -> list[str]:
     """Return the warning that sets have fewer than `FEW` studies, or no warning.
 
-    `studies` has the number of studies by name of the set; the name of an only set is "".
+    `studies` has the number of studies by name of the set; the name of an only set is "". `effect` ends the sentence.
     """
     few = [f"{name} {n}".strip() for name, n in studies.items() if n < FEW]
     return [f"Fewer than {FEW} studies ({', '.join(few)}): {effect}."] if few else []
@@ -126,7 +126,7 @@ def n_resamples(resamples: int | None) -> int:
 
 
 def check_method(method: str, resamples: int | None) -> None:
-    """Raise InputError unless the method allows this number of resamples."""
+    """Raise InputError if a number of resamples is given for the method `LEGACY`, which has none."""
     if method == LEGACY:
         where = f"with {LEGACY}, which draws one sample of {LEGACY_SAMPLE:,}"
         check_left_out({"resamples": resamples}, where, got=f"{resamples}")

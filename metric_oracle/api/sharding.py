@@ -92,7 +92,8 @@ def build_streamed(
     """Build a shard set, with n reports to a shard, from a file that is read in pieces by the options `reading`.
 
     Files of sources are read once; each shard gets its part. `files`, `models` and `encoder` are those of
-    `SharedSources`; `runner` runs the work on the shards in other processes, None for this one.
+    `SharedSources`; `runner` runs the work on the shards in other processes, None for this one. Words for missing
+    reports and marks within texts are told.
     """
     shared = SharedSources(files, models, encoder)
     encoding = shared.encoding()

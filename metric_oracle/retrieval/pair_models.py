@@ -18,7 +18,7 @@ class ErrorModel(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """Names and checksums with which the same model can be loaded again."""
+        """The dict of names and checksums by which the same model can be loaded again."""
 
     def count_errors(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
@@ -31,7 +31,7 @@ class ScoreModel(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """Names and checksums with which the same model can be loaded again."""
+        """The dict of names and checksums by which the same model can be loaded again."""
 
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
