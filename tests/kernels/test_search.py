@@ -668,23 +668,25 @@ def ranked(world, anchors) -> Callable[[str], list[list[tuple[int, float]]]]:
     return cache(of_metric)
 
 
-def left_out(index: Index, metric: str, rules: str | tuple[str, ...], row: int) -> set[int]:
-    """Return the rows that an anchor excludes, by the definition of each rule."""
-    texts, patients = index.strings("text").to_pylist(), index.strings("patient").to_pylist()
+def left_out(index: Index, metric: str, rules: str | tuple[str, ...], rows: list[int]) -> list[set[int]]:
+    """Return the rows that each anchor, a row itself, excludes, by the definition of each rule."""
     representation = representation_of(index, get_metric(metric))
     documents = representation.document_of_row.tolist()
-    known: dict[str, Callable[[int], object]] = {
-        "self": lambda other: other,
-        "text": lambda other: " ".join(texts[other].lower().split()),
-        "same": lambda other: (
-            representation.key(documents[other]) if other < len(documents) and documents[other] >= 0 else other
-        ),
-        "patient": lambda other: patients[other] or None,
+    known: dict[str, Callable[[], list]] = {
+        "self": lambda: list(range(N_CORPUS)),
+        "text": lambda: [" ".join(text.lower().split()) for text in index.strings("text").to_pylist()],
+        "same": lambda: [
+            ("document", representation.key(documents[row])) if row < len(documents) and documents[row] >= 0 else row
+            for row in range(N_CORPUS)
+        ],
+        "patient": lambda: [patient or None for patient in index.strings("patient").to_pylist()],
     }
-    found = set()
+    found: list[set[int]] = [set() for _ in rows]
     for rule in rules.split(",") if isinstance(rules, str) else rules:
-        own = known[rule](row)
-        found |= {other for other in range(N_CORPUS) if own is not None and known[rule](other) == own}
+        values = known[rule]()
+        for row, excluded in zip(rows, found, strict=True):
+            if values[row] is not None:
+                excluded.update(other for other, value in enumerate(values) if value == values[row])
     return found
 
 
@@ -696,10 +698,11 @@ def expected_of(pairs: list[tuple[int, float]], excluded: set[int], k: int) -> l
 
 def lists_of(results: Results, queries: Inputs) -> list[list[tuple[int, float, int]]]:
     found: dict[str, list[tuple[int, float, int]]] = {study: [] for study in queries.ids}
-    for line in results.table.select(["query_id", "rank", "row", "score", "n_ties", "fallback"]).to_pylist():
-        found[line["query_id"]].append((line["row"], line["score"], line["n_ties"]))
-        assert line["rank"] == len(found[line["query_id"]])
-        assert not line["fallback"]
+    columns = (results.table[name].to_pylist() for name in ("query_id", "rank", "row", "score", "n_ties", "fallback"))
+    for study, rank, *line, fallback in zip(*columns, strict=True):
+        found[study].append(tuple(line))
+        assert rank == len(found[study])
+        assert not fallback
     return list(found.values())
 
 
@@ -707,18 +710,20 @@ def lists_of(results: Results, queries: Inputs) -> list[list[tuple[int, float, i
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar")  # of words of 64 bits, in the simulator
 def test_excluded_rows_are_as_if_they_were_not_there(world, anchors, ranked, metric, backend, cuda_lane):
     queries, pairs, n = anchors(metric), ranked(metric), len(scorable(world.items, metric))
-    runs: list[tuple[str | tuple[str, ...], int]] = [(rules, k) for rules in RULES for k in (1, 4, n)]
+    runs: list[tuple[str | tuple[str, ...], tuple[int, ...]]] = [(rules, (1, 4, n)) for rules in RULES]
     if backend == "cuda":
         cuda_lane(import_module(type(load_kernel(METRICS[metric], "cuda")).__module__))
         if config.ENABLE_CUDASIM or INTERPRETED:  # slow: a few anchors and rules
-            runs = [("self,text,patient", 4), ("same", n)]
+            runs = [("self,text,patient", (4,)), ("same", (n,))]
             pairs, queries = pairs[::48], queries.take(np.r_[0 : len(queries.ids) : 48])
     rows = [int(study.removeprefix("train")) for study in queries.ids]
-    for rules, k in runs:
-        excluded = [left_out(world.index, metric, rules, row) for row in rows]
+    for rules, ks in runs:
+        excluded = left_out(world.index, metric, rules, rows)
+        expected = [expected_of(*one, n) for one in zip(pairs, excluded, strict=True)]
         options = mo.SearchOptions(exclude=rules)
-        found = lists_of(retrieve(world.index, queries, metric, k=k, backend=backend, options=options), queries)
-        assert found == [expected_of(*one, k) for one in zip(pairs, excluded, strict=True)]
+        for k in ks:
+            found = lists_of(retrieve(world.index, queries, metric, k=k, backend=backend, options=options), queries)
+            assert found == [one[:k] for one in expected]
 
 
 @pytest.mark.parametrize("metric", ["bleu-2", "radgraph", "chexbert", "chexbert:labels", "bertscore", "radcliq", "crg"])
@@ -729,12 +734,12 @@ def test_excluded_rows_and_least_scores_on_sets_parts_and_the_plain_scorer(
     sign = 1 if METRICS[metric].higher_is_better else -1
     rows = [int(study.removeprefix("train")) for study in queries.ids]
     fifths = sorted(
-        sign * expected_of(one, left_out(world.index, metric, "self", row), 5)[-1][1]
-        for one, row in zip(pairs, rows, strict=True)
+        sign * expected_of(one, out, 5)[-1][1]
+        for one, out in zip(pairs, left_out(world.index, metric, "self", rows), strict=True)
     )
     least = sign * fifths[3 * len(fifths) // 4]  # most lists get shorter
     for rules in ("self", "text,patient", "same"):
-        excluded = [left_out(world.index, metric, rules, row) for row in rows]
+        excluded = left_out(world.index, metric, rules, rows)
         expected = [
             expected_of([(row, score) for row, score in one if sign * score >= sign * least], out, 5)
             for one, out in zip(pairs, excluded, strict=True)
@@ -784,8 +789,8 @@ def test_conditions_on_other_metrics_are_those_of_brute_force(world, shards, met
     sign = -1 if METRICS[summed[0]].higher_is_better else 1
     for rules in ((), "self,patient" if len(summed) > 1 else "same,patient"):
         expected = []
-        for i, study in enumerate(queries.ids):
-            out = left_out(world.index, summed[0], rules, int(study.removeprefix("train"))) if rules else set()
+        rows = [int(study.removeprefix("train")) for study in queries.ids]
+        for i, out in enumerate(left_out(world.index, summed[0], rules, rows)):
             fulfil = [
                 row
                 for row in sorted(scored)
