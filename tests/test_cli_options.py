@@ -163,8 +163,8 @@ FORMS = {
     "NAME=FILE": "zz{}=zz{}file.csv",
     "[NAME=]FILE": "zz{}=zz{}file.csv",
     "[NAME=]COLUMN": "zz{}=zz{}column",
-    "[NAME=]SECTION": "zz{}=zz{}section",
-    "NAME=SECTION": "zz{}=zz{}section",
+    "[NAME=]SECTION": "zz{}=findings",
+    "NAME=SECTION": "zz{}=findings",
     "NAME=COLUMN,...": None,  # read by the function that it is passed to
     "NAME=COLUMN": "zz{}=zz{}column",
     "METRIC=NAME": "zz{}=zz{}name",
@@ -234,6 +234,10 @@ def kind_of(command, name):
     return (typing.get_args(annotation)[0] if several else annotation), several
 
 
+# Numbers within the ranges that 7 is not in.
+WITHIN = {"resamples": 700, "rate": 0.07, "recall": 0.7, "learning_rate": 0.07, "presence_weight": 0.7}
+
+
 def samples(command, p):
     """Return what may be typed for a parameter: lists of strings with the values that must arrive for each."""
     kind, several = kind_of(command, p.name)
@@ -248,7 +252,7 @@ def samples(command, p):
     elif p.name == "metric":
         values = list(METRICS[: 1 if p.default else 2])
     elif kind in (int, float):
-        values = [kind(7)]
+        values = [WITHIN.get(p.name, kind(7))]
     else:
         n = 2 if several else 1
         values = [form.format(i, i) if form else f"zz{p.name}{i}.csv" for i in range(n)]
