@@ -78,6 +78,7 @@ from metric_oracle.statistics import Array, difference, few_studies
 AGREEMENT, CHANGE, DIFFERENCE, CEILING = "agreement", "change", "difference", "ceiling"
 ABLATION, TIME = "ablation", "time"
 IDENTICAL = "*"  # after the name of a set: without pairs of equal texts
+_STAND_INS = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"}  # names of what is no metric
 _WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
 
 
@@ -209,22 +210,20 @@ class MetricComparison(Finding):
             for statistic, symbol in SYMBOLS.items()
         ]
 
-    def _by_metric(self, title: str, columns: Sequence[_Column], notes: list[str], ranked: bool = False) -> PaperTable:
-        return _side_by_side(title, {metric: metric for metric in self.metrics}, columns, notes, ranked)
-
     def _agreement_table(self, views: Sequence[View]) -> PaperTable | None:
         if not views:
             return None
         shown = [(view, view.kinds[0]) for view in views]
         values = [(head, [{**r, "low": None} for r in records]) for head, records in self._correlations(shown)]
         note = f"{_kinds_note(shown)} Bold: the best of a column, underlined: the second."
-        return self._by_metric("Correlation with radiologists: Kendall τ-b and Spearman ρ", values, [note], True)
+        title = "Correlation with radiologists: Kendall τ-b and Spearman ρ"
+        return _side_by_side(title, self.metrics, values, [note], ranked=True)
 
     def _interval_table(self, views: Sequence[View], number: int) -> PaperTable:
         """Return the table of the kind of errors with this number in each view."""
         shown = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
         title = "Correlation with radiologists and 95 % confidence intervals"
-        return self._by_metric(title, self._correlations(shown), [_kinds_note(shown)], True)
+        return _side_by_side(title, self.metrics, self._correlations(shown), [_kinds_note(shown)], ranked=True)
 
     def _change_table(self, view: View) -> PaperTable:
         kind, statistic = view.kinds[0], view.statistics[0]
@@ -243,7 +242,7 @@ class MetricComparison(Finding):
             f"studies. {_kinds_note([(view, kind)])}"
         )
         title = f"Change from {view.base} to {view.name}"
-        return _side_by_side(title, {metric: metric for metric in view.scores}, columns, [note])
+        return _side_by_side(title, [*view.scores], columns, [note])
 
     def _time_table(self) -> PaperTable | None:
         records = self.select(TIME)
@@ -261,9 +260,11 @@ class MetricComparison(Finding):
                 if any(r["value"] is not None for r in records):
                     columns.append((f"{view.name} {kind_in_line(kind)}, {name}", records))
                     shown.add(statistic)
+        if not columns:
+            return None
         notes = [f"Between candidates for one reference alone. {ACCURACY_NOTE}"]
         notes += [text for statistic, text in MORE_NOTES.items() if statistic in shown]
-        return self._by_metric("Agreement within references", columns, notes, True) if columns else None
+        return _side_by_side("Agreement within references", self.metrics, columns, notes, ranked=True)
 
     def _ceiling_table(self) -> PaperTable | None:
         records = [r for r in self.select(CEILING) if r["statistic"] != JUDGEMENTS]
@@ -278,14 +279,13 @@ class MetricComparison(Finding):
                     shown.append(statistic_name(view.statistics[0]))
         if not columns:
             return None
-        names = {RADIOLOGISTS: "one radiologist", **{metric: metric for metric in self.metrics}}
         statistics = " or ".join(dict.fromkeys(shown))
         note = (
             f"{statistics[0].upper()}{statistics[1:]} with the mean of all radiologists but one, averaged over the one "
             "left out, of metrics and of that radiologist: about the most that a metric can reach. The raters are "
             "fixed."
         )
-        return _side_by_side("Metrics beside one radiologist", names, columns, [note])
+        return _side_by_side("Metrics beside one radiologist", [RADIOLOGISTS, *self.metrics], columns, [note])
 
     def _judgement_table(self) -> PaperTable | None:
         records: dict[tuple[str, str], list[Record]] = {}
@@ -294,13 +294,12 @@ class MetricComparison(Finding):
         if not records:
             return None
         columns = [(f"{name} {kind_in_line(kind)}", of_kind) for (name, kind), of_kind in records.items()]
-        names = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"} | {m: m for m in self.metrics}
         note = (
             "Share of the single judgements without a tie that agree with the metric, or with another radiologist; a "
             "tie is half. A perfect metric takes the side of the majority in every comparison: where radiologists "
             "disagree, no metric agrees with more judgements."
         )
-        return _side_by_side("Accuracy on single judgements", names, columns, [note])
+        return _side_by_side("Accuracy on single judgements", [PERFECT, RADIOLOGISTS, *self.metrics], columns, [note])
 
     def _difference_table(self, statistic: str) -> PaperTable | None:
         family = self.select(DIFFERENCE, statistic=statistic)
@@ -394,24 +393,22 @@ class MetricComparison(Finding):
 
 
 def _side_by_side(
-    title: str, names: Mapping[str, str], columns: Sequence[_Column], notes: list[str], ranked: bool = False
+    title: str, metrics: Sequence[str], columns: Sequence[_Column], notes: list[str], ranked: bool = False
 ) -> PaperTable:
-    """Return a table with a row for each metric, named by `names`.
+    """Return a table with a row for each of `metrics`, or what stands in for one.
 
     If it is `ranked`, the largest value of a column is bold and the second largest is underlined.
     """
-    rows: list[tuple[str, list[Entry]]] = [(name, []) for name in names.values()]
+    rows: list[tuple[str, list[Entry]]] = [(_STAND_INS.get(metric, metric), []) for metric in metrics]
     for _, records in columns:
         of_metric = {r["metric"]: r for r in records}
-        values = {r["value"] for r in of_metric.values() if r["value"] is not None} if len(of_metric) > 1 else set()
-        best, second = [*sorted(values, reverse=True), None, None][:2] if ranked else (None, None)
-        for metric, (_, cells) in zip(names, rows, strict=True):
+        values = {r["value"] for r in of_metric.values() if r["value"] is not None}
+        best_first = sorted(values, reverse=True) if ranked and len(of_metric) > 1 else []
+        for metric, (_, cells) in zip(metrics, rows, strict=True):
             record = of_metric.get(metric)
-            value = None if record is None else record["value"]
             lines = (NOTHING if record is None else agreement_cell(record)).split("\n")
-            cells.append(
-                Entry(tuple(lines), value is not None and value == best, value is not None and value == second)
-            )
+            value = None if record is None else record["value"]
+            cells.append(Entry(tuple(lines), value in best_first[:1], value in best_first[1:2]))
     return PaperTable(title, [head for head, _ in columns], rows, notes, "metric")
 
 
