@@ -76,7 +76,8 @@ def read_rows(
 ) -> Rows:
     """Read the texts of a file in file order, and their ids if it has them.
 
-    Columns, encoding and separator are None where the caller does not name them.
+    Columns, encoding and separator are None where the caller does not name them. Raise InputError if the columns
+    are not clear then, or an option does not apply to the file.
     """
     ending = file_ending(path)
     if ending in _LINES:
@@ -131,7 +132,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
 
 
 def _read_lines(path: Path, encoding: str | None) -> Rows:
-    """Read text with one report per line, blank lines included, or the samples of M2 Trans."""
+    """Read text with one report per line, blank lines included, or the samples of M2 Trans if the first line is one."""
     text, note = read_text(path, encoding)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if _SAMPLE.fullmatch(lines[0]) is None:

@@ -354,7 +354,7 @@ def _from_texts(
 def _chosen(
     source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
 ) -> Reports:
-    """Return one report per study of the rows of a file, of all rows if `split` is None; `path` is for messages."""
+    """Return one report per study of the rows of a file, of all rows if `split` is None, see `ids_of_split`."""
     counts = {"rows": len(source.ids)}
     rows = list(range(len(source.ids)))
     if split is not None:

@@ -47,7 +47,10 @@ def ids_of_split(
     for name in wanted:
         if name not in known:
             raise InputError(
-                "split", f"must be one of {shown_names(known)}", f"{name!r} for {path}", "Join several with +."
+                "split",
+                f"must be one of {shown_names(known)}",
+                f"{name!r} for {path}",
+                "Name one of these, or several joined with +.",
             )
     return set(splits.filter(pl.col("split").is_in(wanted))["id"])
 

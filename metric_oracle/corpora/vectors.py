@@ -206,7 +206,10 @@ def label_table_of(
 
 
 def read_label_tables(paths: tuple[str | Path, str | Path], id_column: str | None) -> tuple[LabelTable, LabelTable]:
-    """Read the labels of references and of predictions, by the column of ids that both have; see `read_label_table`."""
+    """Read the labels of references and of predictions, by the column of ids that both have; see `read_label_table`.
+
+    `id_column` names that of both, unless it is None. Raise InputError if the ids are of two kinds.
+    """
     both = [read_label_table(path, id_column=id_column, is_optional=True) for path in paths]
     names = shared_column(*(table.ids_from for table in both))
     if names is not None:
