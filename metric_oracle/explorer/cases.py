@@ -495,6 +495,8 @@ def _columns(file: Read, source: int, first: np.ndarray) -> list[Column]:
 def _numbered(columns_of: Sequence[list[Column]], has_reports: Sequence[bool]) -> tuple[list[Column], list[Any]]:
     """Return the columns of all files with different names, and the positions of those that each file's reports have.
 
+    `columns_of` has the columns of each file, `has_reports` whether it is one of `retrieve` or a baseline.
+
     `oracle study` writes an oracle twice: its reports, and their scores under all metrics. The oracle's own scores are
     kept once, and its reports get the others.
     """
@@ -528,7 +530,7 @@ def _is_same(one: Column, other: Column) -> bool:
 
 
 def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:
-    """Raise if a table of another tool, which does not identify its test reports, shares no id with other files."""
+    """Raise InputError if a table of another tool, which names no test reports, shares no id with the others."""
     ids = [set(file.table["query_id"].to_pylist()) for file in read]
     is_foreign = ["foreign" in file.signature for file in read]
     usual_ids = set(queries.ids if queries is not None else ()).union(
@@ -544,7 +546,7 @@ def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:
 
 
 def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None) -> None:
-    """Raise unless all files are about the same test reports and, if an index is given, were made with it."""
+    """Raise InputError unless all files are about the same test reports and, if given, made with the index."""
     for number, file in enumerate(read, 1):
         if not file.table.num_rows:
             raise InputError(f"results file {number} has no test report.", "Leave the file out.")

@@ -40,7 +40,7 @@ def exhibit_texts(reference: str, text: str, metric: Metric) -> Evidence | str:
 
 
 def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evidence | str:
-    """Return the evidence of a metric, or of "diff", for test report `q` and a candidate, or why there is none.
+    """Return the evidence of the metric `name`, or of "diff", for test report `q` and a candidate, or why there is not.
 
     `text` of the candidate is None if it is not known, and `row` is -1 if it is not from the corpus.
     """
@@ -183,7 +183,7 @@ def _bertscore(cases: Cases, metric: Metric, position: int, row: int, reference:
 
 
 def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[Any, Any] | None:
-    """Return the positions of the encoder's tokens in both texts, None if they are not known.
+    """Return the spans of the encoder's tokens in `texts`, reference and candidate; None if they are not known.
 
     An encoder that would have to be downloaded is not opened.
     """

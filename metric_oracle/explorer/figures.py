@@ -46,9 +46,9 @@ def sections(cases: Cases) -> list[Section]:
 
 
 def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> Section:
-    """Compute a figure with `make` and draw it with `show`.
+    """Return the section of the result that `make` computes; `show` returns its tables, its text and what draws it.
 
-    If either raises an error of this package, return a section that shows the error's message instead.
+    The message of an error of this package becomes a line of the section, in the place of the figure or of everything.
     """
     try:
         tables, alt, draw = show(made := make())

@@ -242,7 +242,7 @@ def _oracle(cases: Cases, i: int, q: int) -> str:
 def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
     """Return the test report for which the oracles chose the most different reports, None if they agree on all.
 
-    Among several, choose the one whose chosen reports share the fewest words.
+    Among several, choose the one whose chosen reports share the fewest words. `chosen` is that of `oracle_texts`.
     """
     most = int(cases.disagreement.max(initial=0))
     if most < 2 or len(chosen) < 2:
@@ -263,7 +263,8 @@ def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
 def _contradiction(cases: Cases, chosen: Chosen, shown_before: set[int]) -> Telling | None:
     """Return a test report, not yet shown, that an oracle's report contradicts, None if there is none.
 
-    Among several, choose the one whose score ranks highest among all scores of its oracle.
+    Among several, choose the one whose score ranks highest among all scores of its oracle. `chosen` is that of
+    `oracle_texts`; `shown_before` has positions of test reports.
     """
     best: tuple[float, Telling] | None = None
     for i, texts in chosen:
@@ -330,7 +331,7 @@ def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] 
 def _furthest(cases: Cases, strips: Sequence[Strip], side: int, shown_before: set[int]) -> Telling | None:
     """Return the test report, not yet shown, on which a model's score is furthest from the oracle's; None without any.
 
-    `side` is 1 for scores better than the oracle's, -1 for worse ones.
+    `side` is 1 for scores better than the oracle's, -1 for worse ones. `shown_before` has positions of test reports.
     """
     best: tuple[float, Strip, Mark, int] | None = None
     for strip in strips:

@@ -41,5 +41,5 @@ templates.globals["inline"] = _inline
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a template rendered as a page."""
+    """Return the template `name`, rendered with `values`, as a page with an HTTP status."""
     return HTMLResponse(templates.get_template(name).render(values), status)

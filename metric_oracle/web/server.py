@@ -254,7 +254,7 @@ def silent(app: ASGIApp) -> uvicorn.Server:
 
 
 def serve(app: ASGIApp, at: socket.socket) -> None:
-    """Serve requests until Ctrl-C."""
+    """Serve requests at the socket `at` until Ctrl-C."""
     gc.collect()
     gc.freeze()  # what was read so far stays; to walk through it once more would delay single pages by 100 ms
     with suppress(KeyboardInterrupt):
