@@ -60,7 +60,7 @@ def overlap(
 
 
 def _check_reading(reading: o.Reading, of_models: o.ModelsReading) -> None:
-    """Raise InputError if an option of the human reports was given, which were not, that no set of reports reads."""
+    """Raise InputError if an option was given that only the human reports would read; they were not given."""
     of_sets = {"encoding", "separator"} | ({"split"} if of_models.model_ids else set())
     given = used(reading, o.Reading()).keys() - of_sets
     names = [name for name in vars(o.Reading()) if name in given]

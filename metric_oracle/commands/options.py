@@ -204,14 +204,14 @@ PredictedLabels = Annotated[
         "PREDICTED", "Table with the labels of the predictions, in the same columns. Rows are joined on the ids."
     ),
 ]
-_FOLDER = _argument("FOLDER", "Folder for the files. It must be empty or not exist yet.")
+_EMPTY = "It must not exist yet, or be empty and not the current folder."
+_FOLDER = _argument("FOLDER", f"Folder for the files. {_EMPTY}")
 Folder = Annotated[Path, _FOLDER]
 FolderOrNone = Annotated[
     Path | None,
     _argument(
         "FOLDER",
-        "Folder in which corpus and index are kept. It must be empty or not exist yet. By default they are "
-        "deleted at the end.",
+        f"Folder in which corpus and index are kept. {_EMPTY} By default they are deleted at the end.",
     ),
 ]
 
@@ -429,8 +429,8 @@ class Searching:
         _word(
             "--where",
             SEARCH,
-            "List only reports whose score by another metric is >=, >, <= or < X; may be repeated. By default no other "
-            "metric counts.",
+            "List only reports whose score by another metric is >=, >, <= or < X; may be repeated, and then all must "
+            "hold. By default no other metric counts.",
             '"METRIC>=X"',
         ),
     ] = None
@@ -538,7 +538,8 @@ Check = Annotated[
     _flag(
         "--check",
         panel=OUTPUT,
-        text="Also read every file of the index and compare its checksum with the one stored when it was built.",
+        text="Also read every file of the index and compare its checksum with the one stored when it was built; a "
+        "difference is an error.",
     ),
 ]
 
@@ -600,7 +601,8 @@ class Bertscore:
             "--idf",
             BERTSCORE,
             "Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the "
-            "test reports or references), corpus (in the reports of the index), or a file of weights. By default off.",
+            "test reports or references), corpus (in the reports of the index), or a table with the columns token_id "
+            "and idf. By default off.",
             "FROM",
         ),
     ] = None

@@ -172,7 +172,7 @@ def deliver_results(
     summary: str,
     write: Callable[[Path], object] | None = None,
 ) -> None:
-    """Deliver a result with a `table` and a method `write`, such as `Results` and `Scores`; `write` replaces it."""
+    """Deliver `Results` or `Scores`, see `Destination.deliver`; `write`, if given, replaces their own method."""
     to.deliver(view, table_lines(results), summary, write or results.write)
 
 

@@ -266,7 +266,10 @@ def study(
 
 
 def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int, threads: int | None) -> Any:
-    """Return the report on copies in the models' reports, and in the test reports that every model has."""
+    """Return the report on copies in the reports of models, `rows`, and in the test reports.
+
+    With `inner`, of the test reports only those count that every model has.
+    """
     from metric_oracle.copies.report import overlap
 
     if inner:
