@@ -26,7 +26,7 @@ def check_in_range(
     lt: float | None = None,
     unit: str = "",
     note: str = "",
-    step: str = "Choose one.",
+    step: str = "Choose another number.",
 ) -> Any:
     """Return a number of the kind, `int` or `float`, that is finite and within its bounds; otherwise raise InputError.
 
@@ -66,20 +66,23 @@ def check_declared(argument: str, value: Any, annotation: Any) -> None:
     Choices are a `Literal`. Bounds, a unit and the next step of the message, a text, are metadata of an `Annotated`.
     """
     inner, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    step = next((item for item in metadata if isinstance(item, str)), "Choose one.")
+    step: dict[str, Any] = {}  # without one in the metadata, the checks below have their own
+    for item in metadata:
+        if isinstance(item, str):
+            step["step"] = item
     if value is None:
         return
     if get_origin(inner) in (Union, UnionType):
         for part in get_args(inner):
             check_declared(argument, value, part)
     elif get_origin(inner) is Literal:
-        check_one_of(argument, value, get_args(inner), step)
+        check_one_of(argument, value, get_args(inner), **step)
     elif inner in (int, float) and metadata:
         names = ("ge", "gt", "le", "lt", "unit")
         bounds: dict[str, Any] = {
             name: getattr(item, name) for item in metadata for name in names if hasattr(item, name)
         }
-        check_in_range(argument, value, kind=inner, step=step, **bounds)
+        check_in_range(argument, value, kind=inner, **step, **bounds)
 
 
 def check_given(argument: str, value: _Value | None, where: str, step: str, *, got: str = "None") -> _Value:

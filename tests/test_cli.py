@@ -518,7 +518,7 @@ def test_table_shows_the_first_queries_only():
             ["verify", "I", "r.csv", "q.csv", "--seed", "-1"],
             r"verify: --seed must be an int of at least 0; got",
         ),
-        (["demo", "--seed", "-1"], r"demo: --seed must be an int of at least 0; got -1\. Choose one\.$"),
+        (["demo", "--seed", "-1"], r"demo: --seed must be an int of at least 0; got -1\. Choose another number\.$"),
         (["synth", "x", "--reports", "0"], r"synth: --reports must be an int of at least 1; got 0\."),
         (["demo", "--tests", "0"], r"demo: --tests must be an int of at least 1; got 0\."),
         (["baseline"], None),

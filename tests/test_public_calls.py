@@ -116,7 +116,9 @@ def test_a_method_or_constructor_checks_its_arguments(kind, name):
 )
 def test_a_seed_below_zero(name):
     function = mo.score(TEXTS, TEXTS, "bleu").interval if name == "interval of Scores" else getattr(mo, name)
-    with pytest.raises(InputError, match=r"^[\w.]+: seed must be an int of at least 0; got -3\. Choose one\.$"):
+    with pytest.raises(
+        InputError, match=r"^[\w.]+: seed must be an int of at least 0; got -3\. Choose another number\.$"
+    ):
         function(**{**needed(function), "seed": -3})
 
 

@@ -156,7 +156,7 @@ def test_every_pair_is_seen_once_an_epoch():
     ],
 )
 def test_settings_that_are_none(base, tmp_path, changes, line):
-    with pytest.raises(InputError, match=f"^{re.escape(line)} Choose one\\.$"):
+    with pytest.raises(InputError, match=f"^{re.escape(line)} Choose another number\\.$"):
         training.train(*made_up(4), base, tmp_path / "out", training.Settings(**changes), device="cpu")
     assert not list(tmp_path.iterdir())
 

@@ -464,13 +464,13 @@ def check_refused(match, function, *args, error=InputError, **options):
 
 @pytest.mark.parametrize("draws", [0, -1, 10_001, True])
 def test_draws(world, draws):
-    match = rf"^baseline: draws must be an int from 1 to 10000; got {draws!r}\. Choose one\.$"
+    match = rf"^baseline: draws must be an int from 1 to 10000; got {draws!r}\. Choose another number\.$"
     check_refused(match, mo.baseline, *world, "random", "bleu", draws=draws)
 
 
 @pytest.mark.parametrize("seed", [-1, True])
 def test_seed(world, seed):
-    match = rf"^baseline: seed must be an int of at least 0; got {seed!r}\. Choose one\.$"
+    match = rf"^baseline: seed must be an int of at least 0; got {seed!r}\. Choose another number\.$"
     check_refused(match, mo.baseline, *world, "random", "bleu", seed=seed)
 
 
@@ -536,7 +536,7 @@ def test_vectors_that_do_not_fit(world, vectors):
 
 @pytest.mark.parametrize("bins", [0, 1, -1, 1025, True])
 def test_number_of_bins(world, bins):
-    match = rf"^expectation: bins must be an int from 2 to 1024; got {bins!r}\. Choose one\.$"
+    match = rf"^expectation: bins must be an int from 2 to 1024; got {bins!r}\. Choose another number\.$"
     check_refused(match, mo.expectation, *world, "bleu", bins=bins)
 
 

@@ -268,7 +268,8 @@ def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_pat
 
 @pytest.mark.parametrize("k", [0, -1, 121, 10**30, True, 1.0, "1"])
 def test_k(index, queries, k):
-    match = rf"^retrieve: k must be an int from 1 to 120 \(reports that bleu-2 can score\); got {k!r}\. Choose one\.$"
+    rule = r"^retrieve: k must be an int from 1 to 120 \(reports that bleu-2 can score\)"
+    match = rf"{rule}; got {k!r}\. Choose another number\.$"
     with pytest.raises(InputError, match=match):
         api.retrieve(index, queries, "bleu", k=k)
 

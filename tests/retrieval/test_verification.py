@@ -68,7 +68,7 @@ def test_order_of_lines_does_not_count(index, queries, results):
 @pytest.mark.parametrize("name", ["sample", "seed"])
 @pytest.mark.parametrize("value", [-1, True])
 def test_sample_and_seed(index, queries, results, name, value):
-    match = rf"^verify: {name} must be an int of at least 0; got {value!r}\. Choose one\.$"
+    match = rf"^verify: {name} must be an int of at least 0; got {value!r}\. Choose another number\.$"
     with pytest.raises(InputError, match=match):
         mo.verify(index, results, queries, **{name: value})
 

@@ -312,7 +312,7 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
         ({"others": {}}, r"candidates must have names of letters, digits and _ \. : \+ -, at least one; got none"),
         ({"others": {"a b": {}}}, r"candidates must have names of .* got \(withheld\)\. Add --candidates NAME=FILE\."),
         ({"others": {"study_id": {}}}, r"candidates must have names of .* got 'study_id'"),
-        ({"studies": 0}, r"SurveyOptions: studies must be an int of at least 1; got 0\. Choose one\."),
+        ({"studies": 0}, r"SurveyOptions: studies must be an int of at least 1; got 0\. Choose another number\."),
         ({"studies": 9}, r"studies must be at most 8, the references to draw from; got 9\. Draw fewer"),
         ({"repeats": -1}, r"SurveyOptions: repeats must be an int of at least 0; got -1"),
         ({"repeats": 9}, r"repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
