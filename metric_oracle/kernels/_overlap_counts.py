@@ -210,20 +210,24 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 def is_out_of_reach(counts, scorer, j, i, theta):
     """Return whether no document of bucket j that is in none of the first i lists can reach the threshold theta.
 
-    For `OneFamily`, raise the minimum overlap of the bucket to what theta demands.
+    `counts` is a `OneFamily` or a `TwoFamilies`; for the former, raise the minimum overlap of the bucket to what theta
+    demands.
     """
     raise NotImplementedError
 
 
 def reach(counts, scorer, d, j, i):
-    """Return an upper bound on the score of document d of bucket j, from its count after i posting lists."""
+    """Return an upper bound on the score of document d of bucket j, from its count after i posting lists.
+
+    `counts` is a `OneFamily` or a `TwoFamilies`, and `scorer` the metric with its query.
+    """
     raise NotImplementedError
 
 
 def bucket_weights(counts, j):
     """Return the factors of both families' counts in the weighted count of a document of bucket j.
 
-    They are (1, 0) for `OneFamily`.
+    `counts` is a `OneFamily`, for which they are (1, 0), or a `TwoFamilies`.
     """
     raise NotImplementedError
 
@@ -247,7 +251,7 @@ def least_passing(counts, j, i, of_bucket, theta):
 def n_passing(counts, begin, end, of_bucket, least):
     """Return how many of the documents begin .. end - 1 have a weighted count of at least `least`.
 
-    `of_bucket` is what `bucket_weights` returns for their bucket.
+    `counts` is a `OneFamily` or a `TwoFamilies`, and `of_bucket` what `bucket_weights` returns for their bucket.
     """
     raise NotImplementedError
 
@@ -255,7 +259,7 @@ def n_passing(counts, begin, end, of_bucket, least):
 def next_passing(counts, begin, end, of_bucket, least):
     """Return the first of the documents begin .. end - 1 whose weighted count is at least `least`, else `end`.
 
-    `of_bucket` is what `bucket_weights` returns for their bucket.
+    `counts` is a `OneFamily` or a `TwoFamilies`, and `of_bucket` what `bucket_weights` returns for their bucket.
     """
     raise NotImplementedError
 
@@ -263,20 +267,21 @@ def next_passing(counts, begin, end, of_bucket, least):
 def most_promising(counts, buckets, lo, hi):
     """Return the document of the buckets lo .. hi - 1 whose count promises the best score, and its bucket.
 
-    Both are -1 if no document has a match.
+    Both are -1 if no document has a match. `counts` is a `OneFamily` or a `TwoFamilies`.
     """
     raise NotImplementedError
 
 
 def set_count(counts, d, value):
-    """Set the count of document d to `value`, in both families if there are two."""
+    """Set the count of document d in `counts`, a `OneFamily` or a `TwoFamilies`, to `value`; of two families both."""
     raise NotImplementedError
 
 
 def read_postings(counts, feature, begin, end, index, saturate):
     """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`.
 
-    With `saturate` a count stops at `FULL`.
+    `counts` is a `OneFamily` or a `TwoFamilies`, where the feature belongs to one. With `saturate` a count stops at
+    `FULL`.
     """
     raise NotImplementedError
 

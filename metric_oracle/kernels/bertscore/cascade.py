@@ -132,7 +132,7 @@ def _sift(best, rows, n, score, count):
 def score_item(i, part, k, items, corpus, query, work, scores):
     """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row.
 
-    The result is added to `scores`, an `ItemScores`.
+    The result is added to `scores`, an `ItemScores`. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
     """
     if scores.is_scored[i]:
         return
@@ -189,7 +189,11 @@ def _offer(i, bound, n, starts, bounds):
 
 @jit
 def _score_best(n, part, k, items, corpus, query, margins, tables, work, scores):
-    """Bound the first n items of the warm start by their codes; score the best of them exactly, to get a threshold."""
+    """Bound the first n items of the warm start by their codes; score the best of them exactly, to get a threshold.
+
+    They are those of `work.start`, and at most FIRST * k are scored, by `score_item`. `part` is the score that ranks:
+    PRECISION, RECALL, F1 or MEAN.
+    """
     for j in range(n):
         i = work.start[j]
         precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins, tables.above)
@@ -239,8 +243,9 @@ def _similar_length(n, items, corpus):
 def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
     """List in `work` the items that bounds by cells do not drop, and the best for a warm start; return both numbers.
 
-    `threshold`, float64[1], is that of `ItemScores`. It is compiled without reference counts, as `search_codes`: those
-    of the slices of `work` would take a sixth of the time.
+    `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`, float64[1], is that of
+    `ItemScores`. It is compiled without reference counts, as `search_codes`: those of the slices of `work` would take a
+    sixth of the time.
     """
     n_items = len(items.document)
     n = len(query.weights)
@@ -279,7 +284,8 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
 def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
     """Run the first stage for one query: score two warm starts, and keep the items that bounds by cells do not drop.
 
-    These are listed in `work`, and their number in `scores.state`.
+    These are listed in `work`, and their number in `scores.state`; `scores` is an `ItemScores`. `part` is the score
+    that ranks: PRECISION, RECALL, F1 or MEAN.
     """
     n_items = len(items.document)
     n = len(query.weights)
@@ -310,7 +316,7 @@ def search_codes(part, items, corpus, query, margins, tables, work, scores):
     """Run the second stage for one query: bound the remaining items by codes, drop those below the threshold.
 
     What is left, in order, are the first of `work.kept` and `work.kept_bound`; their number is written to
-    `scores.state`.
+    `scores.state`, where `scores` is an `ItemScores`. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
     """
     n = len(query.weights)
     coded = query.coded
@@ -351,7 +357,8 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
     """Score items by descending bound, in float32 and then in float64, until bounds fall below the k-th best score.
 
     `order`, int64[n], has indices into `work.kept` and `work.kept_bound`, by descending bound. Return how many items
-    have a bound that reached the threshold, and how many of these were scored in float64.
+    have a bound that reached the threshold, and how many of these were scored in float64, by `score_item`. `part` is
+    the score that ranks: PRECISION, RECALL, F1 or MEAN.
     """
     n = len(query.weights)
     n_seen = n_scored = 0
@@ -385,7 +392,7 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
 
 @jit
 def finish(part, k, items, corpus, query, margins, work, scores):
-    """Score the items of a query that the first two stages kept, by `finish_in_order`."""
+    """Score the items of a query that the first two stages kept, by `finish_in_order`, whose parameters these are."""
     n_left = scores.state[3]
     order = order_of(-work.kept_bound[:n_left])
     _, n_scored = finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
@@ -424,7 +431,7 @@ def check(part, items, corpus, query, margins, tables, sample, work, scores):
 
     `sample`, int64[n], are items to score as a check; those that were scored before are skipped. If there are any, the
     first item that float32 products dropped is added. ``scores.counts[4]`` is raised by the number that fail, and
-    `scores.closest` lowered to the least differences.
+    `scores.closest` lowered to the least differences; `scores` is an `ItemScores`. `part` is the score that ranks.
     """
     for j in range(scores.state[0]):
         precision, recall = scores.precision[j], scores.recall[j]

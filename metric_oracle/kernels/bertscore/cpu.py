@@ -45,8 +45,9 @@ def pack(corpus, batch, q):
 def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     """Return the `Work` and `ItemScores` of one thread, which the dict `work` keeps from the first call on.
 
-    `n_items` is the maximum number of items that are searched together, `n_cells` the number of centres. Memory pages
-    that are never written are not used, so generous maxima cost nothing.
+    `n_items` is the maximum number of items that are searched together, `n_cells` the number of centres, and
+    `longest_query` the maximum number of tokens of a query. Memory pages that are never written are not used, so
+    generous maxima cost nothing.
     """
     if work:
         return work["scratch"], work["answers"]
@@ -96,7 +97,7 @@ def find(corpus, batch, q, k, items, work, part, scored):
     They are int64[n], float64[n] and float64[n]. Raise ExactnessError if a bound is below an exact score, or a dropped
     candidate belongs in the list. `items` are the `Items` to choose from, `work` is a dict for the scratch arrays of
     the thread, allocated by the first call, and the dict `scored` gets precision and recall of each scored pair of a
-    query and a document.
+    query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
     """
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
@@ -182,7 +183,7 @@ def final_scores(precision, recall, baseline):
 def least_of(limit, baseline, part):
     """Convert limits on reported scores, float64[n], to limits before rescaling with the baseline: a list of float.
 
-    They are lowered by a margin for rounding. `part` is that of `Backend`.
+    They are lowered by a margin for rounding. `baseline` is that of `TokenBatch`, `part` that of `Backend`.
     """
     if baseline is None:
         return limit.tolist()

@@ -146,7 +146,8 @@ def n_listed(k):
 def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
     """Score the listed items by descending bound; return whether no other item can be among the k best rows.
 
-    `work.kept` and `work.kept_bound` hold the first `n_listed` items by bound, of `n_items`.
+    `work.kept` and `work.kept_bound` hold the first `n_listed` items by bound, of `n_items`. `scores`, an `ItemScores`,
+    is reset before; `part` is the score that ranks: PRECISION, RECALL or F1.
     """
     reset(scores, items.least)
     n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, scores)
@@ -223,7 +224,8 @@ def _one_device():
 def _listed(corpus, batch, requests, listed, part):
     """Return, for each query, the items with the greatest bounds and these bounds, in descending order.
 
-    They are int32[listed] and float64[listed]. `requests` has the number and the `Items` of each query.
+    They are int32[listed] and float64[listed]. `requests` has the number and the `Items` of each query; `part` is the
+    score to bound: PRECISION, RECALL or F1.
     """
     n_items = len(requests[0][1].document)
     lists: list[Any] = []
@@ -346,7 +348,7 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
     """Yield, for each query, the items with its `listed` greatest bounds, and these, in descending order.
 
     They are int32[n] and float64[n]. `requests` has the number and the `Items` of each query, `resident` the codes of
-    the corpus.
+    the corpus; `part` is the score to bound: PRECISION, RECALL or F1.
     """
     import torch
 
@@ -443,7 +445,8 @@ def _upper_bounds(piece, weighed, block, error, part):
     """Return upper bounds on the score of every query with every document of a piece of the corpus: float64[B, D].
 
     They are infinite for documents of more than `MOST_ROWS` tokens, and 0 where a side has only the two special tokens.
-    `block` holds the queries, and `error` is that of `Resident`.
+    `weighed` is the `Weighed` of the piece, `block` holds the queries, `error` is that of `Resident`, and `part` the
+    score to bound: PRECISION, RECALL or F1.
     """
     import torch
 

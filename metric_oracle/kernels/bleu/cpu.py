@@ -38,8 +38,8 @@ class Bleu(NamedTuple):
 def _bound(m1, m2, length, penalty, order, coco):
     """Return an upper bound on BLEU of a document of `length` words with m1 clipped unigram and m2 bigram matches.
 
-    `penalty` is that of `Bleu`. An n-gram of order 3 or 4 that matches contains a bigram that matches, so m2 also
-    bounds the matches of these orders.
+    `penalty`, `order` and `coco` are as in `Bleu`. An n-gram of order 3 or 4 that matches contains a bigram that
+    matches, so m2 also bounds the matches of these orders.
     """
     m1 = min(m1, length)
     if m1 <= 0:
@@ -181,7 +181,7 @@ def _score_counts(order, coco, reference_length, buckets, matched, out):
 
 @jit
 def _score_all(order, coco, reference_length, buckets, matched, out):
-    """Write BLEU of all documents into `out`, by `_score_counts` compiled for `order`."""
+    """Write BLEU of all documents into `out`, by `_score_counts`, whose parameters these are, compiled for `order`."""
     if order == 1:
         _score_counts(1, coco, reference_length, buckets, matched, out)
     elif order == 2:
@@ -196,7 +196,7 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
 def _score_pairs(order, coco, queries, query, document, index, mark, out):
     """Write BLEU of pairs, ``query[i]`` and ``document[i]``, into `out`; `mark` is scratch, uint8[V], all zero.
 
-    Consecutive pairs of one query share its bitmap, which is filled once.
+    `order` and `coco` are as in `Bleu`. Consecutive pairs of one query share its bitmap, which is filled once.
     """
     marked = queries.id[:0]
     m = np.zeros(4, np.int64)

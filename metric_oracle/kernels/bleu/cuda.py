@@ -34,7 +34,10 @@ scan_bleu = overlap_kernel("scan_bleu", _estimate)
 
 @jit
 def _score(record, query_sizes, sizes, order, coco):
-    """Return the exact BLEU of the rows of `record`, float64[n]; for the parameters see `OverlapScan`."""
+    """Return the exact BLEU of the rows of `record`, float64[n]; for these and the sizes see `OverlapScan`.
+
+    `order` and `coco` are as in `cpu.Bleu`.
+    """
     out = np.empty(len(record))
     m = np.zeros(4, np.int64)
     for i in range(len(record)):

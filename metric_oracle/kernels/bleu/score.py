@@ -90,7 +90,10 @@ def geometric_mean(m1, m2, m3, m4, length, order, coco):
 
 @scalar
 def bleu(m1, m2, m3, m4, length, reference_length, order, coco):
-    """Return BLEU of orders 1 to `order` from clipped matches m1 .. m4 (those above are ignored); 0 if m1 is 0."""
+    """Return BLEU of orders 1 to `order` from clipped matches m1 .. m4 (those above are ignored); 0 if m1 is 0.
+
+    Lengths are in tokens, and `coco` is as in `precision`.
+    """
     if m1 == 0:
         return 0.0
     return brevity(length, reference_length, coco) * geometric_mean(m1, m2, m3, m4, length, order, coco)

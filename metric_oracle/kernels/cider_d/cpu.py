@@ -142,7 +142,8 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
     It has the largest sum so far, `total`, times its penalty for length, of the length buckets lo .. hi - 1. Nothing is
-    done if no sum is above 0. `remainder` is the most that the unread n-grams can add to a sum.
+    done if no sum is above 0. `remainder` is the most that the unread n-grams can add to a sum, and `slack` that of
+    `WeightedBatch`.
     """
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
@@ -162,8 +163,8 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
 def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
     """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best.
 
-    `remainder` is the most that the unread n-grams can add to the sum so far, ``total[d]``, which becomes -inf; `stage`
-    is an index into `STAGES`.
+    `remainder` is the most that the unread n-grams can add to the sum so far, ``total[d]``, which becomes -inf; `slack`
+    is that of `WeightedBatch`, and `stage` an index into `STAGES`.
     """
     value = _score(scorer, d, j)
     limit = _limit(scorer.penalty[j], np.float64(total[d]) + remainder, slack)
@@ -210,7 +211,7 @@ def order_grams(batch, q, index):
 
 @jit_borrowing
 def _read(factor, of_order, index, begin, end, total):
-    """Add the contribution of one feature to the sums of the documents of ``index.post_unit[begin:end]``.
+    """Add the contribution of one feature to the sums, `total`, of the documents of ``index.post_unit[begin:end]``.
 
     It is `factor`, see `Reading`, times ``of_order[d]``, one over the length of the document's weights of that order.
     """
@@ -224,8 +225,9 @@ def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total
     """Return whether to stop reading posting lists and to score the documents that are left.
 
     That is so if documents outside all lists read are out of reach, and if the others are cheaper to score than
-    `to_read` postings are to read. lo .. hi - 1 are the buckets that are left, `remainder` is the most that the unread
-    n-grams can add to a sum.
+    `to_read` postings are to read. lo .. hi - 1 are the buckets that are left, `theta` is the score to reach, `total`
+    has the sums so far, `remainder` is the most that the unread n-grams can add to a sum, `slack` that of
+    `WeightedBatch`.
     """
     n_passing = np.int64(0)
     for j in range(lo, hi):
@@ -324,7 +326,7 @@ def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, 
 
 @inner
 def _mark_query(batch, q, mark, weight, value):
-    """Write `value` (1 or 0) into the query bitmap `mark` for the features of query q, and write their weights."""
+    """Write, for the features of query q, `value` (1 or 0) into the query bitmap `mark`, and weights into `weight`."""
     for g in range(batch.ptr[q], batch.ptr[q + 1]):
         for p in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
             mark[batch.id[p]] = value

@@ -241,7 +241,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
 def _let_wait(i, c, begin, corpus, error, workspace):
     """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score.
 
-    `begin` is the first block of the tile.
+    `begin` is the first block of the tile, and `error` what `screen_errors` returns.
     """
     bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
     n = workspace.n_waiting[i]
@@ -259,7 +259,8 @@ def _let_wait(i, c, begin, corpus, error, workspace):
 def _score_waiting(i, corpus, query, error, k, workspace, best):
     """Score the queued documents of query i whose bounds still reach the k-th best score, and empty the queue.
 
-    The document with the greatest bound comes first, because its score may drop others.
+    The document with the greatest bound comes first, because its score may drop others. `error` is what `screen_errors`
+    returns.
     """
     n = workspace.n_waiting[i]
     workspace.n_waiting[i] = 0
@@ -330,7 +331,10 @@ def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best)
 
 @jit
 def _compare(bound, product, exact, error, closest):
-    """Lower the minima of bound - score in `closest` to those of one document, by its code and its float32 product."""
+    """Lower the minima of bound - score in `closest` to those of one document, by its code and its float32 product.
+
+    A bound is `bound` or `product` plus its entry in `error`, which `screen_errors` returns; `exact` is the score.
+    """
     closest[0] = min(closest[0], bound + error[0] - exact)
     closest[1] = min(closest[1], product + error[1] - exact)
 

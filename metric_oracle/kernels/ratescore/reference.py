@@ -27,8 +27,8 @@ def score(candidate: Any, reference: Any, *, matrix: str) -> tuple[float, dict[s
 def _side(kinds: list[int], others: list[int], table: np.ndarray, matrix: str) -> float:
     """Return the weighted mean, over one report's entities, of the cosine with the most similar entity of the other.
 
-    `kinds` and `others` are the types of their entities, and `table` has the cosines, a row for each of the first. At
-    least one entity is on either side.
+    `kinds` and `others` are the types of their entities, `table` has the cosines, a row for each of the first, and
+    `matrix` is that of `score`. At least one entity is on either side.
     """
     total = weights = 0.0
     for kind, row in zip(kinds, table, strict=True):

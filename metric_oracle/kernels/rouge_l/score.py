@@ -27,7 +27,7 @@ def rouge_l(lcs, length, reference_length, coco=False):
 
 @scalar
 def common(score, length, reference_length, coco):
-    """Return the length of the common subsequence that gives this score, not yet rounded to an integer."""
+    """Return the length of the common subsequence that gives this score of `rouge_l`, not yet rounded to an integer."""
     if coco:
         return score * (25 * length + 36 * reference_length) / 61.0
     return score * (length + reference_length) / 2.0
