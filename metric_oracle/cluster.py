@@ -47,17 +47,16 @@ SWITCHES = {
 class Runner:
     """The cluster that runs tasks, and the resources that each task needs."""
 
-    # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster. None
-    # is the connection that this process has, or else "local".
-    address: str | None = None
+    # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster.
+    address: str | None = None  # None is the connection that this process has, or else "local"
     num_cpus: float = 1  # CPU cores of each task
     num_gpus: float = 0  # GPUs of each task
 
 
 def runner_of(address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
-    """Return the cluster that runs tasks, see `Runner`; raise BackendError if Ray is not installed.
+    """Return the cluster that runs tasks; raise BackendError if Ray is not installed.
 
-    None is the default of each argument, as is 0 of both numbers.
+    None stands for the default of each argument, see `Runner`.
     """
     if find_spec("ray") is None:
         raise not_installed(subject="runner 'ray'", module="ray", extra="ray")

@@ -31,7 +31,7 @@ def sha256(path: Path) -> str:
 
 
 def identify(path: Path) -> dict[str, str]:
-    """Return the name and the SHA-256 of a file, by which signatures identify it."""
+    """Return a dict of `file`, the name of a file, and `sha256`, by which signatures identify it."""
     return {"file": path.name, "sha256": sha256(path)}
 
 
@@ -64,7 +64,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_bytes(path: Path, *content: bytes) -> None:
-    """Write a file of these pieces under a temporary name, sync it and rename it: no reader sees half of it."""
+    """Write a file of pieces of bytes under a temporary name, sync it and rename it: no reader sees half of it."""
     with new_file(path) as temporary:
         with temporary.open("wb") as file:
             file.writelines(content)

@@ -63,7 +63,10 @@ class Resampled:
         )
 
     def interval(self, method: str = "bca", level: float = LEVEL) -> Interval | None:
-        """Return the "bca" or "percentile" interval of a scalar; None if it is not finite for some resample."""
+        """Return the "bca" or "percentile" interval of a scalar; None if it is not finite for some resample.
+
+        Where there is no BCa interval, it is the percentile interval, marked as degenerate.
+        """
         if not (np.isfinite(self.value) and np.isfinite(self.resampled).all()):
             return None
         sides = (1 + np.array([-1, 1]) * level) / 2
@@ -91,7 +94,7 @@ def varies(values: Array, size: float = 0.0) -> bool:
 
 
 def few_studies(studies: Mapping[str, int], effect: str = "the intervals are too short") -> list[str]:
-    """Return the warning that sets have fewer than `FEW` studies, or no warning.
+    """Return a list with the warning that sets have fewer than `FEW` studies, or an empty one.
 
     `studies` has the number of studies by name of the set; the name of an only set is "". `effect` ends the sentence.
     """
@@ -133,7 +136,7 @@ def check_method(method: str, resamples: int | None) -> None:
 
 
 def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
-    """Return the means of m columns over n studies: over all, over studies drawn with replacement, and without each.
+    """Return, as `Resampled`, the means of m columns over n studies: over all, over resamples, and without each.
 
     The columns, float64[m, n], are resampled together: a study is drawn with all its numbers. The draws are those of
     `scipy.stats.bootstrap`.
@@ -259,7 +262,7 @@ def _legacy(array: Array, level: float, seed: int) -> Interval:
 
 
 def paired_test(a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL) -> Paired:
-    """Compare two systems by their scores on the same studies, float64[n] each; the difference is the mean of a - b.
+    """Return, as `Paired`, the mean of a - b, the scores of two systems on the same studies, float64[n] each.
 
     The p-value is that of the permutation test that swaps the two systems' scores of a study (approximate
     randomization: Riezler and Maxwell, ACL 2005 workshop on intrinsic and extrinsic evaluation; all 2^n assignments
@@ -276,7 +279,7 @@ def paired_test(a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, l
 
 
 def bootstrap_test(a: Resampled, b: Resampled) -> Paired:
-    """Return the difference a - b of two scalar statistics of the same resamples, its 95 % interval and its p-value."""
+    """Return, as `Paired`, the difference a - b of two scalar statistics of the same resamples; its level is 0.95."""
     between = a - b
     value, p_value = float(between.value), bootstrap_p(between.resampled)
     if not varies(between.resampled, float(np.abs(a.resampled).max())):

@@ -66,7 +66,7 @@ def _is_name(value: str, may_be_report: bool) -> bool:
 
 
 def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
-    """Yield those strings and paths in the value of an argument that can be report text, and their parts that can.
+    """Yield, as `Hidden`, those strings and paths in an argument's value that can be report text, and parts that can.
 
     Names of systems (keys, and NAME of NAME=FILE) and reasons may be a few words.
     """
@@ -101,7 +101,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def without(line: str, hidden: Iterable[Hidden]) -> str:
-    """Return a message without the hidden texts: each is replaced, together with quotes around it."""
+    """Return a message in which what stands for each hidden text replaces it, together with quotes around it."""
     for text, instead in sorted(hidden, key=lambda found: -len(found.text)):
         line = _pattern(text).sub(lambda _, instead=instead: instead, line)  # type: ignore[misc]
     return line

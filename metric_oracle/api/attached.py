@@ -453,7 +453,7 @@ def reports(
 
 
 def homes() -> dict[str, str]:
-    """Return, for each argument of `reports` and `SearchOptions`, the call in which it is passed.
+    """Return the call in which each argument of `reports` and `SearchOptions` is passed, such as "mo.reports(..., {})".
 
     Error messages of functions that do not have the argument show this call.
     """

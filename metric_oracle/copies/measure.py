@@ -46,20 +46,18 @@ class Measured:
 
     reports: Reports
     is_copy: np.ndarray  # bool[n], whether the text is that of a training report, see `corpora.folded`
-    best: dict[str, np.ndarray]  # score of the best training report under each metric of `NEAR`
+    best: dict[str, np.ndarray]  # float64[n], score of the best training report, by each metric of `NEAR`
     run: np.ndarray  # int64[n], words of the longest run that a training report has too
     # The training report of the lowest row that has a run of that length: run_id, run_row; "" and -1 where no
     # word is shared. It need not be the nearest.
     run_report: pa.Table
-    n_grams: np.ndarray  # int64[n], word 4-grams of a report, and those that no training report has
-    n_new: np.ndarray  # int64[n]
-    # Whether the corpus has a report of that id, and of that value in each column that both sides have: by `id`
-    # and the name of the column.
-    is_same: dict[str, np.ndarray]
+    n_grams: np.ndarray  # int64[n], number of word 4-grams of a report
+    n_new: np.ndarray  # int64[n], number of those that no training report has
+    is_same: dict[str, np.ndarray]  # bool[n], whether the corpus has that value, by "id" and columns of both sides
     is_marked: np.ndarray  # bool[n], whether the text has a marker of de-identification
     nearest: pa.Table  # the best training report by ROUGE-L: candidate_id, row, n_ties
-    # By metric: whether the best training report scores higher than the human report of the study; empty where
-    # that is not known.
+    # By metric: bool[n], whether the best training report scores higher than the human report of the study; empty
+    # where that is not known.
     is_nearer: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property

@@ -14,12 +14,9 @@ LARGEST_TABLE = 1 << 24  # entries of a table of keys, 64 MiB; a search among mo
 class Runs(NamedTuple):
     """Runs of words that reports share with a corpus."""
 
-    # int64[n], number of words of the longest run that a report shares with one report of the corpus.
-    longest: np.ndarray
-    # int64[n], lowest row of the corpus whose report has a run of that length; -1 where no word is shared.
-    row: np.ndarray
-    # bool[G], for every run of `order` words of all reports, in order, whether the corpus contains it.
-    shared: np.ndarray
+    longest: np.ndarray  # int64[n], words of the longest run that a report shares with one report of the corpus
+    row: np.ndarray  # int64[n], lowest corpus row with a shared run of that length; -1 where no word is shared
+    shared: np.ndarray  # bool[G], for each run of `order` words of all reports in order, whether the corpus has it
 
 
 def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramIndex], order: int) -> Runs:

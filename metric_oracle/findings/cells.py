@@ -54,10 +54,10 @@ def over(
     unit: str = "",
     alike: bool = False,
 ) -> str:
-    """Return the text of a number with its interval in a second line, or alone where there is none; a dash for None.
+    """Return the text of a number with its interval in a second line, or alone where there is none.
 
-    `form` is a format such as ".3f". The number and the ends are multiplied by `scale`; `unit` is put behind the
-    number. `alike` marks the interval with a dagger.
+    `form` is a format such as ".3f". None and NaN give a dash. The number and the ends are multiplied by `scale`, and
+    `unit` is put behind the number. `alike` marks the interval with a dagger.
     """
     text = number(value, form, scale=scale, unit=unit)
     if text == NOTHING or low is None or low != low:

@@ -27,7 +27,8 @@ def names_of(order: int) -> list[str]:
 def counts_in(table: Any, metric: str) -> np.ndarray | None:
     """Return the counts of a metric in a table of scores, float64[2 order + 2, n], in the order of `names_of`.
 
-    Pairs without counts are NaN. The result is None if the table lacks a column of them.
+    Pairs without counts are NaN. The result is None if the metric is not BLEU of pycocoevalcap, or the table lacks a
+    column of counts.
     """
     columns = [f"{metric}.{name}" for name in names_of(order_of(metric))] if order_of(metric) else []
     if not columns or not set(columns) <= set(table.column_names):

@@ -67,7 +67,7 @@ class Finding(Frames, OneLine):
         raise NotImplementedError
 
     def figure(self) -> Any:
-        """Return the Matplotlib figure."""
+        """Return the Matplotlib figure; a result that has none raises InputError."""
         raise InputError(f"{type(self).__name__} has no figure.", f"Write tables or numbers: {', '.join(TABLES)}.")
 
     def warnings(self) -> list[str]:

@@ -51,7 +51,7 @@ def search(
     value: Callable[[int, int, str], float] | None = None,
     min_score: float | None = None,
 ) -> Answers:
-    """Return the k best rows for the distinct queries `chosen`, with the exact scores of the plain scorer.
+    """Return, as `Answers`, the k best rows for the distinct queries `chosen`, with exact scores of the plain scorer.
 
     `plain` returns that score for a distinct query and a document, `value` that of the metric which its third argument
     names; only searches under conditions on other metrics need it. There is one list for each of `lists`, by default
@@ -124,7 +124,7 @@ def _joint(
 
 
 def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
-    """Return the sum of the scores in `values`, in their order, and a bound of its error from the bounds of theirs."""
+    """Return the sum of the scores in `values`, pairs of scores and a bound of their error, with a bound of its own."""
     total, error, size = np.zeros_like(values[0][0]), 0.0, 0.0
     for scores, of_scores in values:
         total += scores

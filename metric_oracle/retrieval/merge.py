@@ -19,15 +19,13 @@ from metric_oracle.indexes.store import to_arrow
 class Answer:
     """The best rows of one or several shards for each query, by score, then by row."""
 
-    # int64[Q, m], rows of the whole corpus, -1 behind the end of a shorter list; m is k, or fewer if there are fewer.
-    rows: np.ndarray
+    rows: np.ndarray  # int64[Q, m], corpus rows, -1 behind the end of a list; m is k, or fewer if there are fewer
     scores: np.ndarray  # float64[Q, m]
     ties: np.ndarray  # int64[Q, m], number of rows of these shards with the same score
-    components: dict[str, np.ndarray]  # components of the scores, such as precision and recall
+    components: dict[str, np.ndarray]  # components of the scores by name, such as precision: [Q, m] each
     ids: pa.Array | None = None  # study ids of the rows, Q * m strings; None until all shards were searched
     texts: pa.Array | None = None  # their texts, Q * m strings; None likewise, and if texts are not wanted
-    # The fall-back report, for queries that no row matches, with m = 1; None if none needs it or another shard has it.
-    reserve: "Answer | None" = None
+    reserve: "Answer | None" = None  # fall-back report, m = 1; None if no query needs it or another shard has it
 
     def take(self, chosen: np.ndarray) -> "Answer":
         """Return the answers at the positions `chosen` of each query's list, int64[Q, n] below m, without `reserve`."""

@@ -36,7 +36,7 @@ class ScoreModel(Protocol):
     def score_pairs(
         self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
-        """Return score and components of each (reference, candidate) pair, and notes on the run for the signature."""
+        """Return (score, components by name) of each (reference, candidate) pair, and a dict of notes on the run."""
 
 
 PairModel: TypeAlias = ErrorModel | ScoreModel
@@ -71,9 +71,9 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
 def score_pairs(
     model: PairModel, pairs: Sequence[tuple[str, str]], progress: Count | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
-    """Return score and components of (reference, candidate) pairs of texts, and notes on the run for the signature.
+    """Return (score, components by name) of each (reference, candidate) pair of texts, and a dict of notes on the run.
 
-    If the model counts errors, the score is the sum of its components.
+    The notes are for the signature. If the model counts errors, the score is the sum of its components.
     """
     if not isinstance(model, ErrorModel):
         scored, noted = model.score_pairs(pairs, progress=progress)

@@ -51,7 +51,7 @@ _NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 
 def _ignore(*values: Any) -> None:
-    """Do nothing; it stands for a missing progress function."""
+    """Do nothing; it stands for a missing function that gets notes."""
 
 
 def score_rows(

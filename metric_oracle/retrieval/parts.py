@@ -53,7 +53,7 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
 def retrieve_part(
     index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Count | None = None
 ) -> Results:
-    """Search the shards of a set that ``options.part`` names."""
+    """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)
     searched = search(index, queries, record, options, shards=shards, progress=progress)
     tables = [layout(queries.ids, searched.answer, np.zeros(searched.answer.rows.shape, bool), searched.exact)]
@@ -98,7 +98,7 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
 
 
 def _check(parts: Sequence[tuple[Path, Results]]) -> None:
-    """Raise InputError unless the parts are all parts of one search, each once."""
+    """Raise InputError unless `parts`, files and their contents, are all parts of one search, each once."""
     path, first = parts[0]
     n = first.signature["part"]["of"]
     path_of: dict[int, Path] = {}

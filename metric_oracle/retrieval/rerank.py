@@ -193,8 +193,9 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
 def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
 
-    `sums` are the scores of all corpus rows for the query. Element n - 1 of the loss is how far the best score of a
-    pool of n reports is above the best score of the corpus.
+    `sums`, float64[N], are the scores of all corpus rows for the query. The rank counts from 1, and is `_NOT_RANKED` if
+    the prefix can score no best report. Element n - 1 of the loss is how far the best score of a pool of n reports is
+    above the best score of the corpus.
     """
     by_place = sums[search.rows(query, n_scorable(search.index, search.metric))[0]]
     hits = np.flatnonzero(by_place == sums.min())

@@ -489,7 +489,7 @@ def _taken(samples: Samples, places: Sequence[int]) -> Samples:
 
 
 def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any]]:
-    """Return a row for each n = 1, 2, 4, ...: the mean over the studies with n samples or more; `scores` by study.
+    """Return a row for each n of `points`: the mean over the studies with n samples or more; `scores` by study.
 
     There is no row for an n that fewer than two studies have.
     """

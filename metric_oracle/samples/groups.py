@@ -92,7 +92,7 @@ def scores_with(
 def entries(
     groups: Groups, references: Inputs, records: list[Metric], options: SearchOptions, counted: Index | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the signature entry of each metric, equal to that of `score` on the same references."""
+    """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
     inputs = groups.inputs
     kinds = {kind for record in records for kind in record.representations}
     has_all = np.all([places >= 0 for kind in kinds if (places := places_in(inputs, kind)) is not None], axis=0)
@@ -122,7 +122,10 @@ def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
 
 
 def signature_of(samples: Samples, data: Any) -> dict[str, Any]:
-    """Return the signature entry that identifies samples: the name of their file, and a checksum of ids and texts."""
+    """Return the signature entry that identifies samples, a dict of `file`, its name, and `sha256` of all samples.
+
+    `data` is what they were read from; "in memory" stands for the name unless it is a path.
+    """
     content = json.dumps([samples.ids, samples.texts, samples.names]).encode()
     name = Path(data).name if isinstance(data, str | Path) else "in memory"
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}

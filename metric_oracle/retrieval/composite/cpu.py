@@ -43,7 +43,7 @@ class Backend(Kernel):
     """Composites on CPUs."""
 
     terms: Mapping[str, Term]  # terms by name, in the order in which they are summed
-    intercept: float
+    intercept: float  # added to the sum of the terms
     # Values of the terms for pairs of a distinct query and a document, as a search computed them; see `rank`.
     scored: dict[tuple[int, int], list[float]] = field(default_factory=dict, compare=False, repr=False)
     # Smallest distance between an error margin and a measured error, for float32 cosines and for bonuses.
@@ -52,7 +52,7 @@ class Backend(Kernel):
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """The kernels of the terms."""
+        """The kernel of each term, by its name."""
         return {name: load_kernel(t.metric, "cpu") for name, t in self.terms.items()}
 
     def part(self, kernel: str) -> str | None:

@@ -25,7 +25,7 @@ class Terms:
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """The kernels of the metrics."""
+        """The kernel of each metric, by its name."""
         return {name: load_kernel(term.metric, "cpu") for name, term in self.terms.items()}
 
     def kind(self, name: str) -> str:
