@@ -110,9 +110,7 @@ Queries = Annotated[Path, _queries()]
 QueriesOrText = Annotated[Path | None, _queries(" Needed unless --text is given.")]
 TimedQueries = Annotated[Path | None, _queries(f" Needed with INDEX. {_SYNTHETIC}")]
 Corpus = Annotated[Path, _argument("REPORTS", f"Reports: {_READABLE}.")]
-_WRITTEN = "Reference reports, which radiologists wrote"
-References = Annotated[Path, _argument("REFERENCES", f"{_WRITTEN}: {_TESTS}.")]
-ReferenceFile = Annotated[Path, _argument("REFERENCES", f"{_WRITTEN}: {_READABLE}.")]
+References = Annotated[Path, _argument("REFERENCES", f"Reference reports, which radiologists wrote: {_TESTS}.")]
 Predictions = Annotated[
     Path,
     _argument(
@@ -762,7 +760,8 @@ def _source_options(prefix: str, owner: str = "") -> dict[str, Any]:
                     also = ", also for the predictions" if owner == _REFERENCES else ""
                     text = f"{text[:-1]}; or {record.model}, which then makes them{also}."
                 if prefix:
-                    text += f" The {_COUNTERPART[prefix]} need them, too: --{argument.replace('_', '-')}."
+                    own = f"--{argument.replace('_', '-')}"
+                    text += f" The {_COUNTERPART[prefix]} need them, too: {own}, or a folder built with it."
             if prefix == "model_":
                 options[f"{prefix}{argument}"] = Annotated[
                     list[str] | None, _several(name, "NAME=FILE", f"{text} Repeatable.")

@@ -91,7 +91,7 @@ def consensus(
 )
 def best_of(
     candidates: o.SampledReports,
-    references: o.ReferenceFile,
+    references: o.References,
     inputs: o.ReferenceInputs,
     predicted_files: o.PredictedFiles,
     bertscore: o.Bertscore,

@@ -18,7 +18,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle score test.csv generated.csv -m crepe --crepe my-crepe",
 )
 def train_crepe(
-    references: o.ReferenceFile,
+    references: o.References,
     predictions: o.Predictions,
     ratings: o.Ratings,
     base: o.Base,
