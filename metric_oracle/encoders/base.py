@@ -66,7 +66,7 @@ class Encoder:
             )
 
     def _pack(self, output: Any) -> bytes:
-        """Return the output of a part as the content of its file."""
+        """Return the output of a part as the content of its file: JSON, unless a subclass has its own form."""
         return json.dumps(output).encode()
 
     def _unpack(self, content: bytes) -> Any:

@@ -126,7 +126,7 @@ class CheXbert(Encoder):
 
 
 def _read_tensors(path: Path) -> dict[str, Any]:
-    """Return the tensors in the file of a checkpoint by name, without the prefix of DataParallel."""
+    """Return the tensors of a checkpoint by name, without the prefix of DataParallel; InputError for another file."""
     checkpoint = read_torch(path, "Fetch chexbert.pth again")
     tensors = named_tensors(checkpoint.get("model_state_dict") if isinstance(checkpoint, dict) else None)
     if tensors is None:
@@ -138,7 +138,10 @@ def _read_tensors(path: Path) -> dict[str, Any]:
 
 
 def _build_model(tensors: dict[str, Any], path: Path) -> Any:
-    """Return the module with these tensors, whose shapes set its sizes; `path` is their file, for messages."""
+    """Return the module with these tensors, whose shapes set its sizes; `path` is their file, for messages.
+
+    Raise InputError if they are not all those of CheXbert, and no others.
+    """
     from torch import nn
     from transformers import BertConfig, BertModel
 

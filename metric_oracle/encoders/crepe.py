@@ -95,7 +95,10 @@ class Crepe(Encoder):
         return counts[which], int(is_cut[which].sum())
 
     def _count(self, pair: tuple[str, str]) -> tuple[np.ndarray, bool]:
-        """Return the counts of one pair (reference, candidate), float64[6], and whether it was cut."""
+        """Return the counts of one pair (reference, candidate), float64[6] from 0, and whether its text was cut.
+
+        Raise InputError if a count is not finite.
+        """
         import torch
 
         # transformers, and thus the published package, encodes no second text if it is empty.
@@ -212,7 +215,10 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _build(settings: dict[str, Any], path: Path) -> Any:
-    """Return the network with random weights for the content of a config.json; `path` is for messages."""
+    """Return the network with random weights for the content of a config.json, whose `path` is for the message.
+
+    Raise InputError if no encoder can have its type and sizes.
+    """
     from transformers import AutoConfig
 
     try:

@@ -99,7 +99,10 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
 
 
 def _initial_network(folder: Path) -> tuple[Any, Path]:
-    """Return the network with random heads for the encoder in a folder, and the path of the encoder's vocabulary."""
+    """Return the network with random heads for the encoder in a folder, and the path of the encoder's vocabulary.
+
+    Raise InputError unless it is a BERT model with a vocabulary.
+    """
     from transformers import AutoConfig, BertModel
 
     vocabularies = [folder / name for name in VOCABULARIES if (folder / name).is_file()]
@@ -130,7 +133,10 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
 def _fit(
     network: Any, encodings: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
 ) -> list[float]:
-    """Train the network in place on encodings of pairs and their counts; return the mean loss of each epoch."""
+    """Train the network in place on encodings of pairs and their counts; return the mean loss of each epoch.
+
+    Raise InputError as soon as that is not finite.
+    """
     import torch
 
     n = len(encodings)

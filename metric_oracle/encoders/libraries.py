@@ -44,7 +44,7 @@ def has_bf16(device: str) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Turn off the log messages and progress bars of transformers, and restore its settings afterwards."""
+    """Turn off Python's warnings, and log messages and progress bars of transformers; restore all afterwards."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars
     from transformers.utils import logging
 

@@ -99,7 +99,7 @@ def _find_on_hub(name: str) -> Path:
 
 
 def _lacking(folder: Path) -> list[str]:
-    """Return the names of the files of a complete model that a folder lacks."""
+    """Return the files of a complete model that a folder lacks, by names that a message can list; empty for none."""
     needed = ["config.json", *(weight_files(folder) or ["model.safetensors or pytorch_model.bin"])]
     lacking = [name for name in needed if not (folder / name).is_file()]
     vocabularies = ("tokenizer.json", "vocab.txt", "merges.txt", ".model")
@@ -109,7 +109,10 @@ def _lacking(folder: Path) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Return the names of the files of weights in a folder that transformers loads: safetensors, else PyTorch's."""
+    """Return the names of the files of weights in a folder that transformers loads: safetensors, else PyTorch's.
+
+    With an index of several files, that index and the files that it names, which may be missing.
+    """
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [name]
@@ -185,7 +188,10 @@ def check_weights(model: Any, missing: list[str], folder: Path, argument: str) -
 
 
 def load(folder: Path, layer: int) -> tuple[Any, Any]:
-    """Return the tokenizer in a folder, and the model, or its encoder, cut to its first `layer` layers."""
+    """Return the tokenizer in a folder, and the model, or its encoder, cut to its first `layer` layers.
+
+    Raise InputError if a file is damaged, a tensor is missing or the model has fewer layers.
+    """
     from transformers import AutoModel
 
     tokenizer, model, missing = read(folder, AutoModel, "encoder")
@@ -198,7 +204,7 @@ def load(folder: Path, layer: int) -> tuple[Any, Any]:
 
 
 def _cut(model: Any, layer: int, folder: Path) -> None:
-    """Remove all layers of a model but the first `layer`, as bert_score does; raise InputError if it cannot be."""
+    """Remove all layers of a model but the first `layer`, in place, as bert_score does; InputError if it has fewer."""
     from torch import nn
 
     modules = dict(model.named_modules())

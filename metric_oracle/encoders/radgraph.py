@@ -203,9 +203,9 @@ class RadGraph(Encoder):
     def _run_part(
         self, texts: Sequence[str], pieces: Mapping[str, list[int]], run_all: RunAll
     ) -> Iterator[dict[str, Any]]:
-        """Return an iterator over the entities of each text, whose words are separated by blanks.
+        """Return an iterator over key -> entity of each text, whose words are separated by blanks.
 
-        `pieces` are those of all words in the texts, and `run_all` is the `map` of `one_thread_each`.
+        `pieces` is word -> ids of its pieces, for all words in the texts, and `run_all` the `map` of `one_thread_each`.
         """
         import torch
 
@@ -314,7 +314,7 @@ class RadGraph(Encoder):
         return output
 
     def _is_kept(self, mention: Any, n_words: int) -> np.ndarray:
-        """Return which spans relations may connect, bool[spans]: those with the highest mention scores.
+        """Return which spans relations may connect, bool[spans]: those with the highest mention scores, float32[spans].
 
         Their number grows with that of the words of the report.
         """
@@ -326,9 +326,10 @@ class RadGraph(Encoder):
         return is_kept
 
     def _relate(self, states: Any, spans: "_Spans", mention: Any, related: np.ndarray) -> list[tuple[int, int, int]]:
-        """Return (source, target, relation type) for the spans at the positions `related`, by source, then target.
+        """Return (source, target, place of the relation type) of pairs of the spans at the positions `related`.
 
-        `states` are those of the words, and `mention` are the mention scores of all spans.
+        Source and target are positions in `spans`; the pairs are sorted by source, then target. `states` are those of
+        the words, and `mention` are the mention scores of all spans.
         """
         import torch
         from torch.nn.functional import linear
@@ -351,13 +352,13 @@ class RadGraph(Encoder):
         return relations
 
     def _best(self, scores: Any) -> np.ndarray:
-        """Return the best class of each row: 0 where no score is above 0, otherwise the first best column + 1."""
+        """Return the best class of each row, int64[n]: 0 where no score is above 0, else the first best column + 1."""
         from torch.nn.functional import pad
 
         return pad(self._finite(scores), (1, 0)).max(dim=1).indices.cpu().numpy()
 
     def _finite(self, scores: Any) -> Any:
-        """Return scores; raise InputError unless all are finite."""
+        """Return scores unchanged; raise InputError unless all are finite."""
         self._check_finite(scores.isfinite().all(), "archive")
         return scores
 

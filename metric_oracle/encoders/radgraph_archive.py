@@ -60,7 +60,7 @@ def read_files(path: Path) -> tuple[dict[str, bytes], str]:
 
 
 def _read_whole(file: IO[bytes], size: int, name: str, path: Path) -> bytes:
-    """Return the content of a file of `size` bytes, `name` in the archive; raise InputError if it is too large."""
+    """Return the content of an open file of `size` bytes, `name` in the archive; InputError if it is too large."""
     most = _MOST_WEIGHT_BYTES if name == "weights.th" else _MOST_BYTES
     if size > most:
         raise InputError("archive", f"must have at most {most} bytes in {name}", f"{size} in {path}", "Fetch it again.")
@@ -68,7 +68,7 @@ def _read_whole(file: IO[bytes], size: int, name: str, path: Path) -> bytes:
 
 
 def _read_folder(path: Path) -> dict[str, bytes]:
-    """Return name -> content of the needed files in a folder."""
+    """Return name -> content of the needed files in a folder, without those that it lacks."""
     files = {}
     for inner_path in [path / "config.json", path / "weights.th", *sorted(path.glob("vocabulary/*.txt"))]:
         if inner_path.is_file():
@@ -196,7 +196,10 @@ def _is_number(value: object) -> bool:
 
 
 def read_weights(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the tensors in the content of `weights.th` by name, without those that are not used."""
+    """Return the tensors in the content of `weights.th` by name, without those that are not used.
+
+    Raise InputError if it is damaged or has code; `path` is the archive, for the message.
+    """
     import torch
 
     try:
@@ -246,7 +249,10 @@ def find_encoder(encoder: str | Path | None, name: str) -> Path:
 
 
 def build_encoder(folder: Path) -> tuple[Any, Any, tuple[int, int]]:
-    """Return the transformer in a folder with random weights, its tokenizer, and the ids of its start and end token."""
+    """Return the transformer in a folder with random weights, its tokenizer, and the ids of its start and end token.
+
+    Raise InputError if transformers cannot read the files, or the tokenizer does not fit.
+    """
     import transformers
 
     try:

@@ -49,14 +49,14 @@ class Recognised:
     n_truncated: int  # texts with a sentence of more than 512 word pieces, of which the first 511 and [SEP] are read
 
     def cut_off(self) -> str:
-        """Return a note for users about the reports that were cut."""
+        """Return a note for users about the reports that were cut, also if there is none."""
         return (
             f"{self.n_truncated:,} of {len(self.of_row):,} reports have sentences longer than RaTE-NER takes: "
             "their ends are cut off"
         )
 
     def records(self) -> dict[str, dict[str, list[Any]]]:
-        """Return position ("0", "1", ...) of a text -> dict of words, types and vectors of its entities."""
+        """Return position of a text ("0", ...) -> dict of the lists "entities" (their words), "types" and "vectors"."""
         spans = [slice(*self.table.ptr[i : i + 2].tolist()) for i in range(len(self.table.ids))]
         kinds = [TYPES[kind] for kind in self.table.kinds]
         records = [
@@ -226,7 +226,7 @@ class EntityModels(Encoder):
         return pieces, is_cut
 
     def _label(self, ids: np.ndarray) -> np.ndarray:
-        """Return the number of the best label of each word piece of a batch, int64[B, L]."""
+        """Return the number of the best label of each word piece of a batch, int64[B, L]; InputError if not finite."""
         import torch
 
         with torch.inference_mode():
@@ -247,7 +247,10 @@ class EntityModels(Encoder):
         return dict(zip(words, vectors, strict=True))
 
     def _first_states(self, ids: np.ndarray) -> np.ndarray:
-        """Return the last states of the first word pieces of a batch int64[B, L], float32[B, d]: finite, not zero."""
+        """Return the last states of the first word pieces of a batch int64[B, L], float32[B, d].
+
+        Raise InputError if they are not finite, or one is zero.
+        """
         import torch
 
         with torch.inference_mode():

@@ -362,7 +362,10 @@ def _find_rules() -> Path:
 
 
 def _read_rules(path: Path) -> _Rules:
-    """Return the tree of the rules in a file: pattern, score, "stbegin" or "stend"; odd scores make negative rules."""
+    """Return the tree of the rules in a file: pattern, score, "stbegin" or "stend"; odd scores make negative rules.
+
+    Raise InputError for a file of another form.
+    """
     root = _Rules()
     try:
         rows = list(csv.reader(path.read_text("utf-8").splitlines(), delimiter="\t"))

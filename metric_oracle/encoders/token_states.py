@@ -145,7 +145,7 @@ class TokenEncoder:
         return Tokens(ids, np.concatenate([[0], np.cumsum(length)]), n_truncated)
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Return (begin, end) of each token in a text, (0, 0) of special ones; None if the tokenizer has none."""
+        """Return (begin, end) of each token in a text, (0, 0) of special ones; None if the tokenizer has no spans."""
         if not self._tokenizer.is_fast:
             return None
         stripped = text.strip()
@@ -177,7 +177,7 @@ class TokenEncoder:
         return self.to_host(self.run_on_device(ids))
 
     def run_on_device(self, ids: npt.NDArray[np.int64]) -> Any:
-        """Return the states of `run` as a tensor on the encoder's device, which may still be computing them."""
+        """Return the states of `run`, unchecked, as a tensor on the encoder's device, which may still compute them."""
         import torch
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):
@@ -247,7 +247,8 @@ def write_states(
     262,144 on a GPU. When a part is on disk, its checksum is added to a record, `path` with the ending `.json`, which
     the caller removes. A later call with the same encoder, tokens and machine settings keeps the parts whose checksums
     are in the record. The result has the bytes of a run without a kill. `progress` is called with the number of all
-    finished tokens after each part. Encoding is fastest if texts of equal length are adjacent.
+    finished tokens after each part. Encoding is fastest if texts of equal length are adjacent. Raise InputError without
+    tokens.
     """
     storage = np.dtype(storage)
     part_tokens = part_tokens or _PART_TOKENS[encoder.device]
@@ -321,7 +322,7 @@ def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_token
 
 
 def _recorded(record: Path, run_digest: str, n_parts: int) -> list[int | None]:
-    """Return the checksum of each of the `n_parts`, None of one that no earlier run with the same digest finished.
+    """Return the CRC-32 of each of the `n_parts`, None of one that no earlier run with the same digest finished.
 
     `record` is the file of `write_states`; if it is missing, damaged or of another run, nothing is finished.
     """

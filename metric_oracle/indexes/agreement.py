@@ -34,14 +34,14 @@ class AgreementIndex(VectorDocuments):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
-        """Merge the documents of the stored labels that have the same positive labels."""
+        """Merge the documents of the stored labels, the one value of `parts`, that have the same positive labels."""
         (labels,) = parts.values()
         vectors, which = cls._distinct(labels.vectors)
         document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
         return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
 
     def encode(self, inputs: Inputs) -> VectorQueries:
-        """Return the distinct sets of positive labels of the queries, as `vectors` has them."""
+        """Return the distinct sets of positive labels of the queries, as vectors of the form of `vectors`."""
         queries = self.labels.encode(inputs)
         vectors, which = self._distinct(queries.vectors)
         return VectorQueries(np.where(queries.which >= 0, which[queries.which], -1), LabelBatch(vectors))

@@ -67,7 +67,11 @@ class TokenStateIndex(Documents):
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":
-        """Encode the texts, or take the states of a prepared set. What an interrupted build has encoded is kept."""
+        """Encode the texts, or take the states of a prepared set that `inputs` attaches, if they serve.
+
+        The folder `inputs.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
+        many texts are cut off, are told. Raise InputError if the memory that `inputs.encoding` allows is too small.
+        """
         encoding = inputs.encoding
         prepared = inputs.attached.get(kind)
         if prepared is not None and (
@@ -115,8 +119,9 @@ class TokenStateIndex(Documents):
     ) -> "TokenStateIndex":
         """Index the states, float16 or float32[T, d], of distinct token sequences, longest first.
 
-        `document_of_row` has the sequence of each row: int64[N]. `description` has all that the field of that name has
-        but the counts. `block` tokens are coded at a time. Raise InputError if the bounds are not proven for the size.
+        `document_of_row` has the sequence of each row, -1 for none: int64[N]. `description` has all that the field of
+        that name has but the dtype of the states and the counts of tokens and of rows with special tokens alone.
+        `block` tokens are coded at a time. Raise InputError if the bounds are not proven for the size.
         """
         row_ptr, row_id = group_rows(document_of_row, len(tokens.ptr) - 1)
         document = np.repeat(np.arange(len(tokens.ptr) - 1), np.diff(tokens.ptr))
@@ -138,7 +143,7 @@ class TokenStateIndex(Documents):
 
     @classmethod
     def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
-        """Index states of a prepared set of reports; the result is the same as if the encoder ran again.
+        """Index the states that `prepared` attaches; the result is the same as if the encoder ran again.
 
         `texts` are those of all reports. Without an encoding, dtype and baseline are those of the prepared set.
         """
@@ -165,7 +170,7 @@ class TokenStateIndex(Documents):
         return is_same and self.states.dtype.itemsize >= storage.itemsize
 
     def tokens_of(self, prepared: Attachment) -> tuple[Tokens, np.ndarray]:
-        """Return the tokens of reports to which `prepared` attaches this index, and which were cut off: bool[N]."""
+        """Return the `Tokens` of the reports to which `prepared` attaches this index, and which were cut: bool[N]."""
         documents = prepared.of_row
         length = np.diff(self.ptr)[documents]
         is_cut = length == prepared.settings["cut_length"]
@@ -186,7 +191,7 @@ class TokenStateIndex(Documents):
         return self.description
 
     def item(self, document: int) -> TokenItem:
-        """Return a document with the weights of idf "off"."""
+        """Return a document as a `TokenItem`, with the weights of idf "off"."""
         return self._item(document, self._weights_off)
 
     def key(self, document: int) -> bytes:
@@ -205,7 +210,7 @@ class TokenStateIndex(Documents):
 
     @cached_property
     def _weights_off(self) -> np.ndarray:
-        """The weight of each token id with idf "off", 1 and 0 for special tokens: float64[ids]."""
+        """The weight of each token id with idf "off", 0 for special tokens and otherwise 1: float64[ids]."""
         weight = np.ones(len(self.frequency))
         special = [i for i in self.description["special_ids"] if i < len(weight)]
         weight[special] = 0.0
@@ -221,7 +226,7 @@ class TokenStateIndex(Documents):
         return encoded_queries.corpus
 
     def candidate(self, document: int, encoded_queries: "TokenQueries | None") -> TokenItem:
-        """Return a document with the token weights that the queries determine."""
+        """Return a document with the token weights that the queries determine, for None those of idf "off"."""
         if encoded_queries is None:
             return self.item(document)
         return self._item(document, encoded_queries.corpus.weight_of_id)
@@ -267,6 +272,9 @@ class TokenStateIndex(Documents):
         columns token_id and idf, or float64[ids], an array by token id; its weights are 0 or from 1e-30 to 1e30. With
         `rescale`, scores are relative to the encoder's baseline; by default they are if it has one. Queries without
         ordinary tokens are refused unless `wordless`: in a search, every candidate would score the same for them.
+
+        Raise InputError for another `idf`, for `rescale` without a baseline, or if all words of a query weigh 0, and
+        BackendError for another encoder than the corpus's.
         """
         prepared = inputs.attached.get("bertscore")
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
@@ -295,7 +303,7 @@ class TokenStateIndex(Documents):
         return replace(queries, recorded={**queries.recorded, **recorded})
 
     def encode_again(self, inputs: Inputs, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Return `encoded_before` with the corpus arrays of this shard."""
+        """Return `encoded_before`, which is never None, with the corpus arrays of this shard; no encoder runs."""
         is_off = encoded_before.recorded["idf"] == "off"
         corpus = self._corpus_off if is_off else self.weighted(encoded_before.corpus.weight_of_id)
         return replace(encoded_before, corpus=corpus)
@@ -311,7 +319,7 @@ class TokenStateIndex(Documents):
     ) -> "TokenQueries":
         """Return queries with these tokens, weighted as `encode` says.
 
-        `make_states` returns the states of distinct token sequences. `query_ids` are for error messages.
+        `make_states` takes the distinct `Tokens` and returns their states. `query_ids` are for error messages.
         """
         baseline = self.description["baseline"]
         if baseline is None:
@@ -352,7 +360,8 @@ class TokenStateIndex(Documents):
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids], for an `idf` of `encode` other than "off".
 
-        `tokens` are those of all queries, `distinct` those of the distinct ones.
+        `tokens` are those of all queries, `distinct` those of the distinct ones. Raise InputError if it is neither a
+        name nor a file, or its weights are not valid.
         """
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
@@ -374,9 +383,10 @@ class TokenStateIndex(Documents):
         return idf_weights.read(Path(idf), n_ids)
 
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
-        """Return the encoder of the corpus: the one of `inputs` or, by default, the one that the index names.
+        """Return the encoder of the corpus: that of `inputs.encoding`, if its signature is the same.
 
-        Raise BackendError if it is another one than that of the corpus.
+        Else the one at `inputs.encoder` or, by default, where the index says; each is opened once. Raise BackendError
+        if its files are not those of the corpus's encoder.
         """
         wanted = self.description["encoder"]
         if inputs.encoding is not None and inputs.encoding.encoder.signature == wanted:
@@ -429,7 +439,7 @@ _SCREEN_ARRAYS = (
 
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
-    """Return the distinct token sequences, longest first, and which each text has: int64[n]."""
+    """Return the distinct token sequences, longest first, as `Tokens`, and which each text has: int64[n]."""
     number: dict[bytes, int] = {}  # of each distinct sequence
     first_text: list[int] = []
     which = np.empty(len(tokens.ptr) - 1, np.int64)
@@ -477,7 +487,7 @@ def _memory(n_tokens: int, width: int, block: int) -> int:
 
 
 def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
-    """Return the number of tokens per block with which a build stays within `max_memory` GB, None for no limit.
+    """Return the most tokens per block with which a build stays within `max_memory` GB, None for no limit.
 
     Raise InputError if no block is small enough.
     """
@@ -496,7 +506,7 @@ def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
 
 
 def _plan(tokens: Tokens, encoder: TokenEncoder, storage: np.dtype, block: int) -> str:
-    """Return a line about the size of a build, for the user: reports, tokens, disk, memory and device."""
+    """Return a line about the size of a build, for the user: distinct reports, tokens, disk, memory and device."""
     n_tokens = len(tokens.ids)
     states, bounds = n_tokens * encoder.width * storage.itemsize, n_tokens * BOUND_BYTES
     return (

@@ -77,7 +77,8 @@ def build_index(
     files for people; `states`, the numbers of missing, empty and tokenless reports by name; and `section`, that of the
     reports and how it is known. `progress` is called as ``progress(name, None, None)`` before each part is built.
 
-    Raise InputError if `out` exists, the inputs lack what a metric needs, or the disk is full.
+    Raise InputError if `out` exists or cannot be written, there are no reports, the inputs lack what a metric needs, or
+    the temporary folder has files that are not those of a build; InUseError if another process is building in it.
     """
     out = Path(out)
     kinds = kinds_of(inputs, metrics)
@@ -137,7 +138,7 @@ def _remove_empty(building: Path) -> None:
 def _check_new(out: Path) -> None:
     """Raise InputError if `out` exists, also as a broken link.
 
-    If it is an index whose build was interrupted just before its end, remove the files that only the build needed.
+    If it is an index whose build was interrupted just before its end, first remove what only the build needed.
     """
     manifest.check_name(out, "out")
     if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
@@ -147,9 +148,9 @@ def _check_new(out: Path) -> None:
 
 
 def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
-    """Return the names of the representations to build for these metrics, by default all that the inputs allow.
+    """Return the names of the representations to build for metrics, by name; for None all that the inputs allow.
 
-    Raise InputError if the inputs lack what a metric needs.
+    Raise InputError if the inputs lack what a metric needs, or a metric is not known or has no exact search.
     """
     lacking = [kind for kind in STORED if not inputs.has(kind)]
     if metrics is None:
@@ -206,7 +207,10 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
 
 
 def _check_own(building: Path) -> None:
-    """Raise InputError if a build folder is a link, or has files but those of a build, which must not be deleted."""
+    """Raise InputError if a build folder is a link, or has other files than those of a build, or files but no lock.
+
+    They must not be deleted. A folder that does not exist passes.
+    """
     if building.is_symlink():
         got = "a link"
     elif not building.is_dir():
@@ -229,7 +233,7 @@ def _build(
     states: dict[str, int],
     progress: Progress,
 ) -> None:
-    """Build all parts of an index in a build folder, then its manifest, and remove what only the build needed.
+    """Build all parts of an index in a build folder, then its manifest, and remove what models left in `SCRATCH`.
 
     `kinds` names the representations, `states` has the numbers of missing, empty and tokenless reports, and `origin` is
     `source` and `section` of `build_index`.
@@ -312,7 +316,10 @@ def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]
 
 
 def _is_right(building: Path, part: str, recorded: Any) -> bool:
-    """Return whether the files of a part are as recorded; a power cut may have damaged the files or the record."""
+    """Return whether the files of a part are as `recorded`, its entry of build.json, or None where it has none.
+
+    A power cut may have damaged the files or the record.
+    """
     try:
         return bool(isinstance(recorded["counts"], dict) and recorded["files"] == _describe(building, part))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
@@ -347,7 +354,7 @@ def inputs_digest(inputs: Inputs) -> str:
 
 
 def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the distinct texts, in the order of their first rows, and then the rows; return the number of each."""
+    """Write the distinct texts, in the order of their first rows, and then the rows; return both numbers, by name."""
     texts = Strings(inputs.texts).arrow
     encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
@@ -369,7 +376,7 @@ def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
 
 
 def _write_columns(folder: Path, inputs: Inputs) -> dict[str, int]:
-    """Write the columns that are kept with the reports; return no counts."""
+    """Write the columns that are kept with the reports; return an empty dict, no counts."""
     columns = {name: Strings(values).arrow.combine_chunks() for name, values in inputs.columns.items()}
     write_table(folder / COLUMNS, pa.table(columns))
     return {}

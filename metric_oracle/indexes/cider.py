@@ -71,7 +71,7 @@ class Frequencies:
         return out
 
     def weights_of(self, words: Words) -> dict[Words, float]:
-        """Return the weight of each n-gram, a tuple of words, of a text, of which `words` has all tokens."""
+        """Return tuple of words -> weight for the n-grams of up to `ORDERS` words in a text; `words` has its tokens."""
         index = self.index
         word = gram = np.array([index.word_id.get(w, -1) for w in words], np.int64)
         features = []
@@ -145,7 +145,10 @@ class JoinedFrequencies(Frequencies):
 
 
 def _n_grams(words: list[str], gram_keys: list[np.ndarray]) -> NgramIndex:
-    """Return an index of n-grams without texts; `gram_keys` has the keys of each order from the second on."""
+    """Return an index of n-grams without texts, whose features are None.
+
+    `words` are in code-point order, and `gram_keys` has the keys of each order from the second on, see `NgramIndex`.
+    """
     n = np.array([0, *map(len, gram_keys)])
     empty = np.empty(0, np.int64)
     sizes = np.concatenate([[0, len(words)], n[1:]])
@@ -182,7 +185,7 @@ class WeightedIndex(FeatureDocuments):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
-        """Take the stored n-grams, without weights."""
+        """Take the stored n-grams, `parts["coco"]`, without weights."""
         return cls(parts["coco"], Frequencies(parts["coco"]))
 
     @property
@@ -294,7 +297,10 @@ class CorpusWeightedIndex(WeightedIndex):
         return self.in_corpus if self.whole is None else self.whole
 
     def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the queries by its document frequency in the corpus, or `whole`."""
+        """Return the weight of each n-gram of the queries by its document frequency in the corpus, or `whole`.
+
+        One that is in no text there has the weight of one in a single text.
+        """
         frequencies = self.frequencies(in_queries)
         if self.whole is not None:
             feature = self.whole.index.ids_of(in_queries.index)[in_queries.index.features.fwd_id]
@@ -323,7 +329,7 @@ class WeightedQueries(Encoded):
         return {"weighted_by": {"texts": self.frequencies.texts}}
 
     def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
-        """Return the tokens of a distinct query, and a function that returns the weights of a text's n-grams."""
+        """Return the tokens of a distinct query, and `Frequencies.weights_of`, which remembers its last two texts."""
         # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
         return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 

@@ -31,7 +31,7 @@ class PositiveIndex(Documents):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "PositiveIndex":
-        """Merge the documents of the stored labels that have the same positive labels."""
+        """Merge the documents of the stored labels, `parts["labels"]`, that have the same positive labels."""
         labels = parts["labels"]
         positive, which = _distinct(labels.vectors)
         document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
@@ -41,7 +41,7 @@ class PositiveIndex(Documents):
         """Return the distinct sets of positive labels of the queries, and the prevalence.
 
         If the queries are only a part of the test set, `prevalence` has the counts `positives`, `labels` and `reports`
-        of the whole; by default the queries are counted.
+        of the whole; by default the queries are counted. Raise InputError unless these counts fit one another.
         """
         vectors = self.labels.encode(inputs)
         positive, which = _distinct(vectors.vectors)
@@ -64,7 +64,7 @@ class PositiveIndex(Documents):
         return self.positive[document].tobytes()
 
     def item(self, document: int) -> set[int]:
-        """Return the columns in `positive` of a document's positive labels."""
+        """Return the set of the columns in `positive` of a document's positive labels."""
         return set(np.flatnonzero(self.positive[document]).tolist())
 
 
@@ -82,7 +82,7 @@ class PositiveQueries(Encoded):
         return PositiveBatch(self.positive, self.prevalence)
 
     def item(self, q: int) -> tuple[set[int], dict[str, int]]:
-        """Return the columns in `positive` of a distinct query's positive labels, and the prevalence."""
+        """Return the set of the columns in `positive` of a distinct query's positive labels, and the prevalence."""
         return self.as_candidate(q), self.prevalence
 
     def as_candidate(self, q: int) -> set[int]:

@@ -120,7 +120,7 @@ class FeatureDocuments(Documents):
         return self.features.row_id
 
     def queries_of(self, documents: np.ndarray) -> Queries:
-        """Return some documents, by their numbers, in the form of encoded queries of this corpus."""
+        """Return documents, by their numbers int64[n] and in that order, as encoded queries of this corpus."""
         sizes = np.ascontiguousarray(self.features.sizes.T[documents])
         places = places_of_lists(self.features.fwd_ptr, documents)
         return Queries(offsets_of(sizes), self.features.fwd_id[places], sizes)
@@ -248,7 +248,7 @@ def invert(
 ) -> Features:
     """Return the features of documents: the forward lists of `pack`, with posting lists, skip table and rows.
 
-    The documents are sorted by `sort_key`, int[D] or int[S, D]; those with equal keys are one length bucket. A row
+    The documents must be sorted by `sort_key`, int[D] or int[S, D]; those with equal keys are one length bucket. A row
     whose document is -1 is left out. `scratch` is a folder for a file of posting lists if there are more than `AT_ONCE`
     postings, see `gathered`.
     """
@@ -300,7 +300,7 @@ def _ranges(post_ptr: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _starts(sort_key: np.ndarray) -> np.ndarray:
-    """Return whether each document begins a length bucket, a run of documents with equal sort keys: bool[D]."""
+    """Return whether each document begins a run of documents with equal sort keys, int[D] or int[S, D]: bool[D]."""
     key = np.atleast_2d(sort_key)
     starts = np.ones(key.shape[1], bool)
     starts[1:] = np.any(key[:, 1:] != key[:, :-1], axis=0)
@@ -312,8 +312,8 @@ def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, fin
 
     A row has its first document and the one after its last, the least and greatest `size_a`, the least and greatest
     `size_b`, and its first finest bucket and the one after its last. The sizes, int32[D], are those in two families of
-    features. The documents are sorted by `finest_key`, which refines `sort_key` and by which the skip table is made;
-    keys are int[D] or int[S, D].
+    features. The documents must be sorted by `finest_key`, which refines `sort_key` and by which the skip table is
+    made; keys are int[D] or int[S, D].
     """
     first = np.flatnonzero(_starts(sort_key))
     if len(first) == 0:

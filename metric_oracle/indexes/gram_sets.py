@@ -46,7 +46,7 @@ class GramSets(FeatureDocuments):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "GramSets":
-        """Collect the distinct sets of n-grams of the stored word sequences."""
+        """Collect the distinct sets of n-grams of the stored word sequences, `parts["words"]`."""
         words: NgramIndex = parts["words"]
         flat, ptr = read_only((words.sequence, words.sequence_ptr))
         n_words = len(words.vocabulary)
@@ -101,7 +101,10 @@ class GramSets(FeatureDocuments):
         return GramSetQueries(which, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
 
     def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P]."""
+        """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P].
+
+        Sequences are tuples of words; a pair has their places and the id of an n-gram.
+        """
         flat, ptr = flatten(sequences, self.words.word_id)
         gram, n_words = flat.copy(), len(self.words.vocabulary)
         for order, keys in enumerate(self.gram_keys, 2):
@@ -120,7 +123,8 @@ class GramSets(FeatureDocuments):
 def _sets(gram_at: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct n-grams of each sequence, ascending: offsets, int64[D + 1], and n-grams, int32[P].
 
-    `gram_at` has the n-gram that begins at each word, and `ptr` the offsets of the sequences.
+    `gram_at` has the n-gram of `order` words that begins at each word, one of `n_grams` numbers, and `ptr` the offsets
+    of the sequences.
     """
     position, sequence = positions(ptr, order)
     sequence, ids = np.divmod(np.unique(sequence * n_grams + gram_at[position]), max(n_grams, 1))

@@ -23,7 +23,7 @@ def pack_keys(
     `chosen` has the positions of the graphs in the table, int64[n]; in the result they are numbered from 0 in this
     order. `tokens`, `labels` and `types` have the number of each entity string, label and relation type. Strings that
     they lack get numbers after the last one, so that sets keep their sizes. No index has a key with such a number.
-    A family that is not in `families` has no pair.
+    A family that is not in `families` has no pair. Raise InputError if there are more strings than a key has bits for.
     """
     token = _numbers(graphs.tokens, tokens)
     lower = _numbers([t.lower() for t in graphs.tokens], tokens)

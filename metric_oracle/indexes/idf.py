@@ -39,7 +39,8 @@ def name_of(idf: str | Path | np.ndarray) -> str:
 def read(path: Path, n_ids: int) -> np.ndarray:
     """Return the weights in a table with the columns token_id and idf, for `n_ids` token ids or more: float64[ids].
 
-    Raise InputError if an id is given twice, or an id or a weight is not valid.
+    An id that the table lacks gets its greatest weight. Raise InputError if an id is given twice, or an id or a weight
+    is not valid.
     """
     table = read_table(path)
     columns = [table.column(name) for name in ("token_id", "idf")]

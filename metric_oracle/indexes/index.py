@@ -150,7 +150,7 @@ class Index:
         return self._read("reports.arrow", lambda: checked_strings(self._column(column)))
 
     def _read(self, what: str, read: Callable[[], Any]) -> Any:
-        """Call `read`; raise DamagedIndexError if it fails because a file is damaged. `what` names the file."""
+        """Return what `read` returns; raise DamagedIndexError if damage makes it fail. `what` names the file."""
         try:
             return read()
         except MetricOracleError:
@@ -164,7 +164,10 @@ class Index:
             ) from error
 
     def representation(self, metric: Metric) -> Representation:
-        """Return the opened representation that a metric reads; a composite reads several, see `part`."""
+        """Return the opened representation that a metric reads; for a composite, which reads several, use `part`.
+
+        Raise InputError unless the index holds it.
+        """
         self.check_holds(metric)
         return self.part(metric.representation)
 
@@ -270,7 +273,7 @@ class Index:
         return self.part(name).faiss()
 
     def verify_files(self) -> None:
-        """Read every file and compare it with its checksum."""
+        """Read every file; raise DamagedIndexError if one does not have its checksum."""
         self._files.verify()
 
 

@@ -139,7 +139,7 @@ class SrrSets(GraphIndex):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "SrrSets":
-        """Make an index of graphs without relations, in which each label of a stored set is an entity."""
+        """Make an index of graphs without relations, in which each label of a set of `parts["srr"]` is an entity."""
         stored: SrrIndex = parts["srr"]
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)

@@ -29,7 +29,7 @@ STAMPS = "stamps.json"
 
 
 def describe(folder: Path, names: Iterable[str], data_names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return size and checksum of the named files of an index, and for data files also the hash of their content."""
+    """Return name -> "bytes" and "sha256" of files of an index, and "content", a hash, of those in `data_names`."""
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(names)}
     for name in data_names:
         files[name]["content"] = hash_content(folder / name)
@@ -112,7 +112,10 @@ class Files:
         return self.manifest["content"]["files"]
 
     def _open(self, directory: int, name: str, described: dict[str, Any]) -> None:
-        """Map a file of an open directory; raise DamagedIndexError unless it has the size that the manifest records."""
+        """Map a file of an open directory, a descriptor, as the manifest has `described` it.
+
+        Raise DamagedIndexError if it is missing or has another size.
+        """
         descriptor = None
         if not Path(name).is_absolute() and ".." not in Path(name).parts:
             descriptor = _open_file(directory, name)
@@ -135,7 +138,10 @@ class Files:
         self._stamps[name] = status.st_size, status.st_mtime_ns, status.st_ino
 
     def __getitem__(self, name: str) -> mmap.mmap:
-        """Return a mapped file by its name, after a comparison with its checksum unless it was verified before."""
+        """Return a mapped file by its name, compared with its checksum unless it was verified before.
+
+        Raise DamagedIndexError if it does not have it.
+        """
         if name not in self._verified:
             self._check(name)
         return self._maps[name]
@@ -145,9 +151,10 @@ class Files:
         return {name.removeprefix(f"{kind}/"): self[name] for name in self._maps if name.startswith(f"{kind}/")}
 
     def _check(self, name: str) -> None:
-        """Compare a file with its checksum, unless a note says that this user has done so before.
+        """Compare a file with its checksum, unless a note says that this user has done so before, and write a note.
 
-        A note is an empty file in a folder of the user, named by checksum, size, time and inode of the verified file.
+        Raise DamagedIndexError if it does not have it. A note is an empty file in a folder of the user, named by
+        checksum, size, time and inode of the verified file.
         """
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         wanted = self._described[name]["sha256"]
@@ -182,7 +189,10 @@ class Files:
 
 
 def _open_file(directory: int, name: str) -> int | None:
-    """Return the descriptor of a regular file of an open directory, None for anything else. A pipe does not block."""
+    """Return the descriptor of a regular file of an open directory, None for anything else or nothing.
+
+    A pipe does not block.
+    """
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
     except (FileNotFoundError, NotADirectoryError, ValueError):

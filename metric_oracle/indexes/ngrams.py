@@ -74,7 +74,7 @@ MAX_ORDER = {"ngrams": 4, "coco": 4, "words": 1}
 
 
 def _roles(kind: str) -> np.ndarray:
-    """Return the roles of bytes in the tokens of a tokenizer, see `split_tokens`: uint8[256]."""
+    """Return the role of each byte in tokens of ``TOKENIZERS[kind]``, see `split_tokens`: uint8[256]."""
     if kind == "words":
         return np.array([PART if chr(byte) in digits + ascii_lowercase else BLANK for byte in range(256)], np.uint8)
     roles = np.full(256, PART, np.uint8)
@@ -149,7 +149,7 @@ class NgramIndex(FeatureDocuments):
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
     def encode_again(self, inputs: Inputs, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":
-        """Look up each distinct feature of the queries once, without tokenizing their texts again."""
+        """Look up each distinct feature of the queries once; tokenize their texts only if `encoded_before` is None."""
         if encoded_before is None:
             return self.encode(inputs)
         return self._encoded(encoded_before.which, encoded_before.items, encoded_before.query_index)
@@ -194,7 +194,10 @@ class NgramIndex(FeatureDocuments):
     def build_for_pairs(
         cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> "NgramIndex":
-        """Build the orders of the metrics alone, without posting lists, if all are BLEU or ROUGE-L; else all."""
+        """Build all, unless all metrics are BLEU or ROUGE-L of this representation.
+
+        Then build no posting lists, and the orders up to the greatest of the metrics.
+        """
         if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
             return cls.build(kind, inputs, texts, text_of_row)
         order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
@@ -301,7 +304,7 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 def distinct_sequences(
     texts: Sequence[str], kind: str
 ) -> tuple[np.ndarray, Tokenized, list[str], np.ndarray, np.ndarray]:
-    """Tokenize texts by compiled code, and number the distinct token sequences by first appearance.
+    """Tokenize texts as ``TOKENIZERS[kind]`` does, and number the distinct token sequences by first appearance.
 
     Return the number of each text's sequence, int64[n]; the sequences; their words in code-point order; and the
     sequences as word ids, int32[T], with the offsets of each, int64[m + 1].
@@ -316,7 +319,7 @@ def distinct_sequences(
 
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the word ids of sequences, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
+    """Return the word ids of sequences of words, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
     ptr = _ends(sequences)
     ids = map(word_id.get, chain.from_iterable(sequences), repeat(-1))
     flat = np.fromiter(ids, np.int64, int(ptr[-1]))
@@ -365,7 +368,7 @@ def _ends(sequences: Sequence[Sized]) -> np.ndarray:
 
 
 def _in_lower_case(text: str, kind: str) -> bytes:
-    """Return a text in lower case as UTF-8, with ASCII blanks between the tokens of ``TOKENIZERS[kind]``."""
+    """Return a text in lower case as UTF-8; for "coco", ASCII blanks replace its Unicode spaces, which end tokens."""
     lowered = text.lower()
     if kind == "coco" and not lowered.isascii():
         lowered = " ".join(lowered.split())
@@ -418,10 +421,10 @@ def index_sequences(
 ) -> NgramIndex:
     """Index the n-grams of up to `max_order` words in distinct token sequences.
 
-    If the index is to be searched, the sequences are sorted by ascending length. `word_ids` has the place of each token
-    in `words`, which are in code-point order: int32[T]. `ptr` has the offsets of the sequences, and `document_of_row`
-    the sequence of each row, -1 for none: int64[D + 1] and int64[N]. Without `is_searched` there are no posting lists.
-    For `scratch` see `indexes.features.invert`.
+    If the index is to be searched, the sequences must be sorted by ascending length. `word_ids` has the place of each
+    token in `words`, which are in code-point order: int32[T]. `ptr` has the offsets of the sequences, and
+    `document_of_row` the sequence of each row, -1 for none: int64[D + 1] and int64[N]. Without `is_searched` there are
+    no posting lists. For `scratch` see `indexes.features.invert`.
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = offsets_of(sizes.sum(axis=0, dtype=np.int64))
@@ -464,5 +467,5 @@ def index_sequences(
 
 
 def index_queries(words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of queries, the token sequences, without posting lists; see `index_sequences`."""
+    """Index the n-grams of queries, a token sequence each, without posting lists; see `index_sequences`."""
     return index_sequences("queries", words, word_ids, ptr, np.arange(len(ptr) - 1), max_order, is_searched=False)

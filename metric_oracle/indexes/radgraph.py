@@ -169,7 +169,7 @@ class GraphIndex(FeatureDocuments):
         return SetBatch(self.own_queries())
 
     def encode_again(self, inputs: Inputs, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
-        """Look up each distinct feature of the queries once, by the index that they have of themselves."""
+        """Look up each distinct feature of the queries once; encode them if `encoded_before` is None."""
         if encoded_before is None:
             return self.encode(inputs)
         query_index = encoded_before.query_index
@@ -181,9 +181,9 @@ class GraphIndex(FeatureDocuments):
         )
 
     def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> Queries:
-        """Return one query for each of the queries' graphs, int64[Q] positions in the table, not the distinct ones.
+        """Return the features of each query's graph, whose place in the table is in `graph_of_query`: int64[Q].
 
-        Raise InputError if the graphs have another label schema than the index.
+        Equal graphs are not merged. Raise InputError if the graphs have another label schema than the index.
         """
         if graphs.schema != self.schema and len(graphs.labels):
             raise InputError(
@@ -363,7 +363,10 @@ def spell_graph(graphs: GraphTable, g: int) -> Graph:
 
 
 def _sort_key(sizes: np.ndarray) -> np.ndarray:
-    """Return the keys by which documents are sorted, int32[2, D]: entities + relations, then entities."""
+    """Return the keys by which documents are sorted, int32[2, D]: entities + relations, then entities.
+
+    `sizes` has the number of features of each family in each document: int32[4, D].
+    """
     return np.stack([sizes[0] + sizes[1], sizes[0]])
 
 
@@ -399,7 +402,7 @@ class LowerCaseIndex(GraphIndex):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "LowerCaseIndex":
-        """Lower-case the tokens of each stored feature, and merge features and documents that become equal."""
+        """Lower-case the tokens of `parts["radgraph"]`, and merge features and documents that become equal."""
         index: GraphIndex = parts["radgraph"]
         number, _, _ = index.numbers
         lower = np.array([number[token.lower()] for token in index.tokens], np.int64)

@@ -65,7 +65,10 @@ class SentenceIndex(Documents):
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
     def encode(self, inputs: Inputs) -> "SentenceQueries":
-        """Return the distinct sets of the queries; raise InputError unless their vectors have the index's width."""
+        """Return the distinct sets of the queries; raise InputError if their vectors have not the index's width.
+
+        Where either has no sentences, the width does not matter.
+        """
         attachment = inputs.attached["sentences"]
         width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
         if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:

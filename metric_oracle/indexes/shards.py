@@ -329,9 +329,9 @@ def _check_studies(shards: Sequence[Index]) -> None:
 
 
 def _joined(folder: Path, kind: str, shards: Sequence[Index], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the set's manifest records of a representation, from the entries in those of the shards.
+    """Return what the set's manifest records of the representation `kind`; `entries` are those of the shards.
 
-    Counts are added; InputError is raised unless all other values are equal.
+    Ints are added; InputError is raised unless all other values are equal, but for those of `_FREE`.
     """
     joined: dict[str, Any] = {}
     for name, value in entries[0].items():

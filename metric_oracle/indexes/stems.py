@@ -64,7 +64,7 @@ class StemIndex(FeatureDocuments):
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "StemIndex":
-        """Stem the vocabulary of the stored n-grams, and index their sequences of stems."""
+        """Stem the vocabulary of the stored n-grams, `parts["ngrams"]`, and index their sequences of stems."""
         ngrams: NgramIndex = parts["ngrams"]
         of_word = list(map(stemmer(), ngrams.words))
         vocabulary = sorted(set(of_word))

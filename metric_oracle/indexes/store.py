@@ -143,7 +143,7 @@ def _strings_of(encoded: Sequence[bytes | memoryview]) -> pa.Array:
 
 
 def gathered(arrays: Iterable[np.ndarray], scratch: Path | None = None) -> np.ndarray:
-    """Concatenate one or more arrays of one dtype; the result is read-only.
+    """Concatenate one or more arrays of one dtype; the result is read-only, a single array is made so itself.
 
     With `scratch`, a folder, they are written to an unnamed file there and mapped from it, so that only one is in
     memory at a time. The file is deleted with the array, or when the process ends.

@@ -9,7 +9,7 @@ from metric_oracle.errors import not_installed
 
 
 def named_models(files_or_models: Mapping[str, Any]) -> list[Path]:
-    """Return the models among what was given for the arguments of sources, in their order; None is ignored."""
+    """Return the models among what was given by argument of a source, in this order; None is ignored."""
     named = {argument: path for argument, path in files_or_models.items() if path is not None}
     if not named:
         return []

@@ -77,9 +77,9 @@ def as_entities(file_or_data: Any) -> EntityTable:
 
 
 def flat_lists(table: Table, column_name: str, depth: int) -> list[Any]:
-    """Return the lengths of the nested lists of a column, level by level to `depth`, and the innermost values.
+    """Return, in one list, the lengths of a column's nested lists, an array for each of `depth` levels, and the values.
 
-    Raise ValueError, or an error of Arrow, if a cell is not such a list.
+    The values are the innermost ones of all cells. Raise ValueError, or an error of Arrow, if a cell is no such list.
     """
     column = table.columns[table.names.index(column_name)]
     levels: list[Any] = []

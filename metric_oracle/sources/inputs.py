@@ -169,7 +169,7 @@ def read_sources(by_argument: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(source: Source, by_argument: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return what was given for a source and for its ids, None where nothing was; InputError for ids alone."""
+    """Return what was given for a source, and for its ids, each None if nothing was; raise InputError for ids alone."""
     value = by_argument.get(source.argument)
     for name in source.record.arguments[1:]:
         data_ids = by_argument.get(name)

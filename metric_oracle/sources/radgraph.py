@@ -62,7 +62,7 @@ class RadGraphSource(Source):
     def join(
         self, table: Any, reports: tuple[Sequence[str], Sequence[str]], table_name: str, is_piece: bool
     ) -> np.ndarray:
-        """Join graphs to reports on their ids, or on their texts if the table has no ids."""
+        """Join graphs to reports on their ids or, if the table has none, by order or text; see `align_graphs`."""
         for strings in (table.tokens, table.relation_types):
             check_unicode(strings, None, f"entities and relations of {table_name}")
         return align_graphs(table, *reports, some=is_piece)
