@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -151,11 +152,14 @@ def test_a_signal_whose_exception_is_replaced_ends_the_process_too(folder, by, c
 # The environment
 
 
+run_once = cache(run)
+
+
 @pytest.mark.parametrize("command", ["--help", "info {0}/I --format table", "retrieve {0}/I {0}/test.csv -m bleu"])
 @pytest.mark.parametrize("setting", ["COLUMNS=²", "LINES=²", "COLUMNS=99999999999", "NUMBA_OPT=zz"])
 def test_values_of_the_environment_that_are_none(folder, command, setting):
     line = f"{ORACLE} {command.format(folder)}"
-    plain, done = run(line), run(f"{setting} {line}")
+    plain, done = run_once(line), run(f"{setting} {line}")
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
     assert done.returncode == 0
 
