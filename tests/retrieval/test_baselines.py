@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -70,12 +71,18 @@ def scored_by_hand(world, metric, **settings):
     return np.array([[known[q, u] for u in units] for q in encoded.which.tolist()]), rows
 
 
+@pytest.fixture(scope="module")
+def by_hand(world):
+    """Return `scored_by_hand` of the world without settings, each metric scored once."""
+    return cache(lambda metric: scored_by_hand(world, metric))
+
+
 # ---- the exact expectation -------------------------------------------------------------------------------------------
 
 
 @every_metric
-def test_expectation_is_the_mean_of_all_rows(world, metric):
-    matrix, rows = scored_by_hand(world, metric)
+def test_expectation_is_the_mean_of_all_rows(world, by_hand, metric):
+    matrix, rows = by_hand(metric)
     found = api.expectation(*world, metric, quantiles=QUANTILES)
     error = found.signature["error"]
     in_float32 = {"bertscore", "sentences"} & set(get_metric(metric).representations)
@@ -168,9 +175,9 @@ def test_float16_states(corpus, fake_encoder, tmp_path):
 
 
 @pytest.mark.parametrize("bins", [2, 3, 7, 64, 128, 1000, 1024])
-def test_bins(world, bins):
+def test_bins(world, by_hand, bins):
     for metric in ("bleu", "radcliq:preprint", "chexbert:labels"):
-        matrix, _ = scored_by_hand(world, metric)
+        matrix, _ = by_hand(metric)
         found = api.expectation(*world, metric, bins=bins)
         widths = np.diff(found.edges)
         assert len(found.counts) == len(widths) <= bins
@@ -243,10 +250,10 @@ def _places(world, metric, results):
 
 
 @every_metric
-def test_random_scores_are_the_reference_s(world, metric, tmp_path):
+def test_random_scores_are_the_reference_s(world, by_hand, metric, tmp_path):
     results = api.baseline(*world, "random", metric, draws=5, seed=2)
     table = results.table
-    matrix, rows = scored_by_hand(world, metric)
+    matrix, rows = by_hand(metric)
     assert table.column_names[:5] == list(FIXED)
     assert tuple(table.column_names[-4:]) == (*AFTER, "text")
     assert table.column_names == api.retrieve(*world, metric).table.column_names
@@ -293,13 +300,13 @@ def test_random_draws_approach_the_expectation(world, metric):
 
 
 @every_metric
-def test_the_most_frequent_report(world, metric):
+def test_the_most_frequent_report(world, by_hand, metric):
     index, queries = world
     rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0)
     texts = index.reports["text"].to_pylist()
     row = max(rows.tolist(), key=lambda row: (texts.count(texts[row]), -row))
     results = api.baseline(index, queries, "most-frequent", metric)
-    matrix, _ = scored_by_hand(world, metric)
+    matrix, _ = by_hand(metric)
     assert results.table["row"].to_pylist() == [row] * 14
     assert results.table["score"].to_pylist() == matrix[:, rows.tolist().index(row)].tolist()
     assert results.signature["baseline"] == "most-frequent"
@@ -384,7 +391,7 @@ def vectors(world):
 
 
 @every_kernel
-def test_nearest(world, vectors, metric):
+def test_nearest(world, by_hand, vectors, metric):
     index, queries = world
     corpus_vectors, query_vectors = vectors
     results = api.baseline(
@@ -392,7 +399,7 @@ def test_nearest(world, vectors, metric):
     )  # fmt: skip
     rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0).tolist()
     of_id = dict(zip(corpus_vectors.ids, corpus_vectors.values.astype(np.float64), strict=True))
-    matrix, _ = scored_by_hand(world, metric)
+    matrix, _ = by_hand(metric)
     chosen = []
     for query in queries.ids:
         x = query_vectors.values[query_vectors.ids.index(query)].astype(np.float64)
