@@ -4,6 +4,7 @@ The README proves the bounds; `cascade.py` explains items.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,6 +92,9 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     return scratch, answers
 
 
+_tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of a corpus
+
+
 def find(corpus, batch, q, k, items, work, part, scored):
     """Return the items that may be among the k best rows of distinct query q, with their exact precision and recall.
 
@@ -102,7 +106,7 @@ def find(corpus, batch, q, k, items, work, part, scored):
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
-    tables = angle_tables(margins)
+    tables = _tables_of(margins)
     query, document = pack(corpus, batch, q)
     fill_tables(corpus.centers @ document.T, margins.rise, scratch, tables)
     reset(answers, items.least)
