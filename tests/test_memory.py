@@ -363,7 +363,11 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
             lambda: as_vectors([[1.0], [1, 2]], None),
             r"^vectors must be an array of one row a report; got the l",
         ),
-        (lambda: as_vectors([[1.0]], 5), r"^vectors must be an array of one row a report; got the list in mem"),
+        (
+            lambda: as_vectors([[1.0]], 5),
+            r"^ids must be a list, one a vector, .*; got the int in memory\. Pass the ids",
+        ),
+        (lambda: as_vectors([[1.0]], "ids.txt"), r"^ids must be a list, one a vector, .*; got ids\.txt\."),
         (
             lambda: as_vectors(np.ones((2, 1)), ["a", "a"]),
             r"^an id occurs more than once in ids: 'a'\. Keep one row for each id\.$",

@@ -195,11 +195,12 @@ def _find_vocabulary(vocabulary: str | Path | None, checkpoint: Path, n_pieces: 
         pieces = path.read_text("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
         pieces = []
-    if len(pieces) != n_pieces or not set(_SPECIAL_PIECES) <= set(pieces):
+    lacking = [piece for piece in _SPECIAL_PIECES if piece not in pieces]
+    if len(pieces) != n_pieces or lacking:
         raise InputError(
             "vocabulary",
             f"must have one word piece per line, {n_pieces} as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}",
-            f"{len(pieces)} lines in {path}",
+            f"{len(pieces)} lines{f' without {lacking[0]}' if pieces and lacking else ''} in {path}",
             "Pass the vocab.txt of bert-base-uncased.",
         )
     return path

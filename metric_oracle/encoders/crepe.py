@@ -162,17 +162,18 @@ def load_tokenizer(path: Path, config: Any) -> Any:
         tokenizer.no_truncation()
         probe = tokenizer.encode("a", "a")
         is_pair = set(probe.type_ids) == {0, 1} and tokenizer.num_special_tokens_to_add(True) == 3
-        has_special = all(tokenizer.token_to_id(piece) is not None for piece in _SPECIAL_PIECES)
+        lacking = [piece for piece in _SPECIAL_PIECES if tokenizer.token_to_id(piece) is None]
         n_pieces = tokenizer.get_vocab_size()
     # The library raises Exception itself, and TypeError if a special word piece is missing.
     except Exception:
-        n_pieces, is_pair, has_special = 0, False, False
-    if n_pieces != config.vocab_size or not is_pair or not has_special:
+        n_pieces, is_pair, lacking = 0, False, []
+    if n_pieces != config.vocab_size or not is_pair or lacking:
+        wrong = f" without {lacking[0]}" if lacking else " joined in another way"
         raise InputError(
             "crepe_vocabulary",
             f"must have {config.vocab_size} word pieces as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}, "
             "and join pairs of texts as BERT does",
-            f"{n_pieces} in {path}",
+            f"{n_pieces}{wrong if n_pieces == config.vocab_size else ''} in {path}",
             "Pass the tokenizer.json or vocab.txt of the checkpoint.",
         )
     tokenizer.enable_truncation(min(MAX_PIECES, config.max_position_embeddings), strategy="longest_first")

@@ -90,7 +90,7 @@ def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settin
         raise InputError(
             "counts",
             f"must be numbers from 0, six for each of {len(pairs)} pairs (at least one)",
-            f"shape {counts.shape}{', with numbers below 0' if (counts < 0).any() else ''}",
+            f"shape {counts.shape}{'' if (counts >= 0).all() else ', with numbers below 0 or NaN'}",
             "Pass the errors of categories A to F.",
         )
     check_new_folder("out", out)

@@ -43,9 +43,11 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
 
 
 def _listed(ids: Any) -> list[Any]:
-    """Return ids in memory as a list; raise TypeError for a path, or for an object that is not iterable."""
+    """Return ids in memory as a list; raise InputError for a path, or for an object that is not iterable."""
     if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
-        raise TypeError
+        raise InputError(
+            "ids", "must be a list, one a vector, where vectors are in memory", name_of(ids), "Pass the ids themselves."
+        )
     return list(in_order(ids))
 
 

@@ -354,9 +354,13 @@ def test_a_foreign_vocabulary(tmp_path, folder):
         load(folder, vocabulary=path)
     from tokenizers import Tokenizer, models
 
-    Tokenizer(models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]")).save(str(path))
-    with pytest.raises(InputError, match=rf"and join pairs of texts as BERT does; got {n} in"):
-        load(folder, vocabulary=path)
+    for words, wrong in (
+        (VOCABULARY, "joined in another way"),
+        ([word.replace("[SEP]", "[sep]") for word in VOCABULARY], r"without \[SEP\]"),
+    ):
+        Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")).save(str(path))
+        with pytest.raises(InputError, match=rf"and join pairs of texts as BERT does; got {n} {wrong} in"):
+            load(folder, vocabulary=path)
 
 
 def test_without_torch(folder):

@@ -170,8 +170,13 @@ def test_a_loss_that_grows_without_end(base, tmp_path):
 
 def test_what_there_is_nothing_to_learn_from(base, tmp_path):
     pairs, counts = made_up(4)
-    for some, numbers in ((pairs, counts[:, :5]), (pairs[:3], counts), ([], counts[:0]), (pairs, counts - 5)):
-        below = ", with numbers below 0" if (numbers < 0).any() else ""
+    for some, numbers, below in (
+        (pairs, counts[:, :5], ""),
+        (pairs[:3], counts, ""),
+        ([], counts[:0], ""),
+        (pairs, counts - 5, ", with numbers below 0 or NaN"),
+        (pairs, counts * np.nan, ", with numbers below 0 or NaN"),
+    ):
         line = (
             f"counts must be numbers from 0, six for each of {len(some)} pairs (at least one); got shape "
             f"{numbers.shape}{below}. Pass the errors of categories A to F."
