@@ -92,7 +92,7 @@ def test_tables(corpus, index):
     shown = rendered(answers_table(api.baseline(index, batch, "identity", "radgraph")))
     assert "radgraph identity" in shown
     found = api.expectation(index, batch, "radgraph")
-    shown = rendered(*found.view())
+    shown = rendered(*found.shown())
     assert f"12 test reports x 120 reports, mean score {found.table['mean'].to_numpy().mean():.4f}" in shown
     assert all(name in shown for name in ("mean", "sd", "q05", "q95", "max"))
     assert "error" not in shown

@@ -56,7 +56,7 @@ def overlap(
     if pairs is not None:
         api.Results(listed, result.signature).write(pairs)
         note(f"{pairs}: each report and its nearest training report")
-    deliver_finding(to, result, lambda: result.view(listed))
+    deliver_finding(to, result, lambda: result.shown(pairs=listed))
 
 
 def _check_reading(reading: o.Reading, of_models: o.ModelsReading) -> None:

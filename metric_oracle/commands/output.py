@@ -145,15 +145,6 @@ def _console(**settings: Any) -> Any:
     return Harmless(**settings)
 
 
-def signed(signature: Mapping[str, Any]) -> Any:
-    """Return the short form of a signature as a line to show under a table."""
-    from rich.text import Text
-
-    from metric_oracle.findings.signature import signature_line
-
-    return Text(signature_line(signature), style="dim", overflow="fold")
-
-
 def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
     """Return the functions that make the lines of a table of results as JSON Lines and as CSV."""
 
@@ -198,7 +189,7 @@ def deliver_finding(
         yield finding.text(form).removesuffix("\n")
 
     texts = {form: partial(text, form) for form in ("md", "tex", "csv", "jsonl")}
-    to.deliver(view or finding.view, texts, summary, write or finding.write, brief)
+    to.deliver(view or finding.shown, texts, summary, write or finding.write, brief)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from metric_oracle.choices import TABLES
 from metric_oracle.commands import options as o
 from metric_oracle.commands.command import command, metric_names, named, split_names
-from metric_oracle.commands.output import Destination, deliver_finding, note, progress, signed
+from metric_oracle.commands.output import Destination, deliver_finding, note, progress
 from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -185,7 +185,7 @@ def _deliver(to: Destination, result: Any, tables: Callable[[], list[Any]] | Non
 
     def view() -> list[Any]:
         note(sources_line(result.signature))
-        return [*(tables or result.tables)(), signed(result.signature)]
+        return result.shown(tables and tables())
 
     deliver_finding(to, result, view)
 

@@ -70,11 +70,11 @@ def consensus(
             note(f"{file}: {chosen.summary()}")
     to.out = next(iter(paths), out)
     to.deliver(
-        chosen.view,
+        chosen.shown,
         table_lines(chosen),
         ", also ".join([f"{len(chosen.samples.ids):,} reports", *map(str, list(paths)[1:])]),
         lambda path: chosen.write(out or path),
-        chosen.view,
+        chosen.shown,
     )
 
 

@@ -257,7 +257,7 @@ def study(
         compared,
         summary=f"{compared.summary()}{table}",
         write=partial(write_study, systems, compared),
-        brief=partial(compared.view, brief=True),
+        brief=compared.brief,
     )
     if copies is not None and out is not None:
         for name in ("overlap.md", "overlap.csv"):

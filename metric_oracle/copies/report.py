@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -177,12 +177,12 @@ class Overlap(Finding):
         title = "Difference from the human test reports, paired"
         return [values, pivot(title, others, "line", "set", _difference, notes, "line")]
 
-    def view(self, pairs: pa.Table | None = None) -> list[Any]:
+    def shown(self, tables: Sequence[PaperTable] | None = None, pairs: pa.Table | None = None) -> list[Any]:
         """Return what a terminal shows: the tables, and the first rows of `pairs`, which the method `pairs` returned.
 
         If `pairs` has the texts of reports, these are shown, and the most frequent sentences of each set follow.
         """
-        shown = super().view()
+        shown = super().shown(tables)
         has_text = pairs is not None and "text" in pairs.column_names
         for row in () if pairs is None else pairs.slice(0, SHOWN_PAIRS).to_pylist():
             of_run = f" of {row['run_id']}" if row["run_id"] else ""

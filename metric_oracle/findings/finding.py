@@ -1,6 +1,6 @@
 """What every subject's result is: numbers, a signature, notes; shown as tables and a figure, written as any of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,11 +74,14 @@ class Finding(Frames, OneLine):
         """Return a sentence for each reason to read the numbers with care."""
         return []
 
-    def view(self) -> list[Any]:
-        """Return what a terminal shows: the tables and the line of the signature."""
+    def shown(self, tables: Sequence[PaperTable] | None = None) -> list[Any]:
+        """Return what a terminal shows: tables, by default all of its own, and the line of the signature."""
         from rich.text import Text
 
-        return [*self.tables(), Text(signature_line(self.signature), style="dim", overflow="fold")]
+        return [
+            *(self.tables() if tables is None else tables),
+            Text(signature_line(self.signature), style="dim", overflow="fold"),
+        ]
 
     def text(self, form: str) -> str:
         """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""

@@ -134,10 +134,8 @@ class MetricComparison(Finding):
         """Metrics of all sets, in their order."""
         return list(dict.fromkeys(name for view in self.views for name in view.scores))
 
-    def view(self, name: str | None = None) -> Any:
-        """Return the element of `views` with this name; without a name, what a terminal shows."""
-        if name is None:
-            return super().view()
+    def view(self, name: str) -> View:
+        """Return the element of `views` with this name."""
         views = {view.name: view for view in self.views}
         check_one_of("name", name, views, "Choose a rated set.")
         return views[name]

@@ -243,10 +243,8 @@ class Comparison(Finding):
         tables[-1].notes.extend(_notes(self))
         return tables
 
-    def view(self, brief: bool = False) -> list[Any]:
-        """Return what a terminal shows; if `brief`, the means without intervals, and the paired differences."""
-        if not brief:
-            return super().view()
+    def brief(self) -> list[PaperTable]:
+        """Return short tables for a terminal: the means without intervals, and the paired differences."""
         tables = [self._averages("Averages", number_of("mean", _FORM))]
         if self.differences:  # without the last column, for which a terminal of 80 columns has no room
             tables.append(self._tests({head: _TESTS[head] for head in list(_TESTS)[:-1]}))

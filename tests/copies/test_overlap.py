@@ -324,7 +324,7 @@ def test_the_view_fits_and_shows_no_text(index, width):
     for text in (False, True):
         out = io.StringIO()
         console = Console(width=width, file=out)
-        for part in found.view(found.pairs(text)):
+        for part in found.shown(pairs=found.pairs(text)):
             console.print(part)
         assert max(map(len, out.getvalue().splitlines())) <= width
         assert ("patient text" in out.getvalue()) == text

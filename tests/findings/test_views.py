@@ -93,7 +93,7 @@ def test_one_answer_of_one_query_is_what_a_person_reads_first(world):
 def test_expectation(world, width):
     index, queries = world
     found = api.expectation(index, queries, "bleu")
-    text = shown(width, *found.view())
+    text = shown(width, *found.shown())
     names = [name for name in found.table.column_names if name not in ("query_id", "n")]
     whole(text, [*names, *queries.ids])
     for record in found.table.to_pylist():
@@ -151,7 +151,7 @@ def test_crg_and_composite(rated, tmp_path, width):
         lines += [",".join([f"s{i}", *map(str, row)]) for i, row in enumerate(rng.integers(0, 2, (30, 3)))]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines))
     scored = score_crg(tmp_path / "r.csv", tmp_path / "p.csv", uncertain="blank", resamples=200)
-    text = shown(width, *scored.view())
+    text = shown(width, *scored.shown())
     for record in scored.records():
         whole(text, [str(record[name]) for name in ("tp", "fn", "fp", "tn") if record[name] is not None])
     whole(text, [f"{scored.score:.4f}", f"{scored.interval.low:.4f}", f"{scored.interval.high:.4f}"])
@@ -177,7 +177,7 @@ def test_metrics_f1_agreement_and_survey(rated, corpus, width):
     whole(text, [f"{record['metric']} ↓" for record in records if record["better"] == "lower" and not record["also"]])
 
     scored = score_f1_chexbert(corpus["test_labels"], corpus["test_labels"], resamples=100)
-    text = shown(width, *scored.view())
+    text = shown(width, *scored.shown())
     whole(text, [f"{value:.4f}" for value, _ in scored.values.values()])
 
     found = agreement(rated.long, resamples=100)

@@ -127,7 +127,7 @@ def test_files_written_and_read(tmp_path):
 def test_the_table_for_people(tmp_path):
     reference = write(tmp_path / "r.csv", "ab", ["[red]x", "y"], [(1, 0), (0, 1)])
     console = Console(width=120, record=True, file=io.StringIO())
-    for part in score_crg(reference, reference, uncertain="blank").view():
+    for part in score_crg(reference, reference, uncertain="blank").shown():
         console.print(part)
     text = console.export_text()
     assert "[red]x" in text
