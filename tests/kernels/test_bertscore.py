@@ -231,9 +231,11 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     corpus = encoded.corpus
     n_units = len(index.ptr) - 1
     sizes = np.diff(index.ptr)
-    query, unit = cpu.pack_query(encoded.batch.states_of(q), encoded.batch.weights_of(q), index.basis, index.direction)
+    batch = read_only(encoded.batch)  # as in a search: other arrays would be compiled for once more
+    query, unit = cpu.pack_query(batch.states_of(q), batch.weights_of(q), index.basis, index.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     units = np.arange(n_units, dtype=np.int32)
+    units.flags.writeable = False
     work = cpu.new_scratch({}, corpus, n_units, len(index.centers), len(unit), 1)[0]
     margins = bounds.margins_of(index.states.shape[1], corpus.norm_error)
     tables = bounds.angle_tables(margins)
@@ -250,7 +252,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         assert recall <= _bound_recall(u, corpus, query.coded, work, tables.above, margins.exact)
         assert _bound_means(u, corpus, query.coded, margins.means) <= recall
         # Codes.
-        high_precision, high_recall = bounds.bound_codes(u, corpus, query.coded, work, margins, tables.above)
+        high_precision, high_recall = bounds.bound_codes(units[u], corpus, query.coded, work, margins, tables.above)
         mixed_precision, mixed_recall = _bound_by_some_codes(
             u, work.upper[u], corpus, query.coded, work, margins, tables.above
         )
