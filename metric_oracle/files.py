@@ -164,7 +164,7 @@ def only_writer(path: Path) -> Iterator[None]:
     """Let one writer at a time rename files to `path` and to its signature file; the others wait.
 
     The lock is a file, because `path` itself is replaced, and has the name of a temporary file, so that the next
-    writer removes it after a kill.
+    writer removes it after a kill. It is removed at the end. Where the file system has no locks, nobody waits.
     """
     lock = path.with_name(f".{path.name}.0.tmp")
     descriptor = -1

@@ -301,7 +301,7 @@ def subset_means(values: Array, resamples: int, seed: int) -> Array:
     size = np.abs(values).mean() or 1.0
 
     def means(chosen: npt.NDArray[Any]) -> Array:
-        """Return the mean of each subset: `chosen`, [subset, study], has 1 for the studies that are in it."""
+        """Return the mean of each subset: `chosen`, [subset, study], has 1 for the studies in it; 0 if it has none."""
         sums: Array = chosen @ (values / size)
         sums[np.abs(sums) <= _TIE * n] = 0  # numbers that cancel leave rounding, which would decide the side of 0
         # The empty subset is the observed assignment. It counts on both sides of 0.

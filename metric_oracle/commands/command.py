@@ -210,7 +210,9 @@ def named(
                 "Write both parts, and quote the argument if it contains spaces.",
             )
         if not repeatable and name in dict(pairs):
-            raise InputError(argument, "must have each name once", f"{name!r} twice", "Give one of them another name.")
+            raise InputError(
+                argument, "must have each name once", f"{name!r} twice", "Leave one out, or give it another name."
+            )
         if "FILE" in form:
             check_path(argument, value)
         pairs.append((name, value))

@@ -245,7 +245,7 @@ def _metric(text: str) -> Any:
 
 _METRIC = ("-m", "--metric", "--metrics")
 _LISTED = f"such as {_NAMES}; oracle metrics lists all"
-Metric = Annotated[list[str], _metric(f"Metric of the search, {_LISTED}.")]
+Metric = Annotated[list[str], _metric(f"Metric under which the baseline is scored, {_LISTED}. A sum is not possible.")]
 Summed = Annotated[
     list[str], _metric(f"Metric of the search, {_LISTED}; or a sum, such as radgraph+chexbert:agreement.")
 ]
@@ -1043,7 +1043,12 @@ Utilities = Annotated[
 ]
 Matrix = Annotated[
     Path | None,
-    _file("--matrix", OUTPUT, "Also write the scores of all pairs of samples: a .parquet, .csv or .jsonl file."),
+    _file(
+        "--matrix",
+        OUTPUT,
+        "Also write the scores of all pairs of samples of a study, in both orders and with themselves: a .parquet, "
+        ".csv or .jsonl file.",
+    ),
 ]
 
 OtherResults = Annotated[
@@ -1423,8 +1428,8 @@ Stratify = Annotated[
         "--stratify",
         SEARCH,
         "Table with CheXbert labels (the stratum of a study is its rarest positive finding, or none) or with one "
-        "column of strata beside the ids. About equally many studies of each stratum are then drawn. By default every "
-        "study is equally likely.",
+        "column of strata beside the ids; it must have every reference. About equally many studies of each stratum are "
+        "then drawn. By default every study is equally likely.",
     ),
 ]
 Instructions = Annotated[

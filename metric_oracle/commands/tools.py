@@ -56,7 +56,8 @@ def synth(
 ) -> None:
     """Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.
 
-    With --errors each report also gets a candidate: a copy with zero to six artificial errors. The number of errors is
+    With --models, what three made-up models generate for the test reports is written, too. With --errors each report
+    also gets a candidate: a copy with zero to six artificial errors. The number of errors is
     written by category: 1 to 6 of ReXVal, A to F of CREPE.
     """
     from metric_oracle.synthetic.corpus import write_synthetic

@@ -19,10 +19,11 @@ from metric_oracle.errors import InputError, option
 def ids_of_split(
     split: str, split_file: str | Path | None, ids: Sequence[str], split_of: Sequence[Any] | None, path: str | Path
 ) -> set[str]:
-    """Return the ids in the splits that `split` names, joined with "+"; raise InputError if there is no such split.
+    """Return the ids in the splits that `split` names, joined with "+".
 
-    Splits are read from `split_file`, or if it is None from `split_of`, the split of each of the reports `ids`. `path`
-    names the file of the reports in messages.
+    Raise InputError if there is no such split, or an id has two. Splits are read from `split_file`, which may have ids
+    of other reports, or if it is None from `split_of`, the split of each of the reports `ids`. `path` names the file of
+    the reports in messages.
     """
     import polars as pl
 

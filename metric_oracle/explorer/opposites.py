@@ -39,7 +39,10 @@ class Opposite(NamedTuple):
 
 
 def _excludes(reference: set[str], candidate: set[str]) -> bool:
-    """Return whether words of one kind in two reports exclude one another: both have some, of no common set."""
+    """Return whether words of one kind in two reports exclude one another.
+
+    They do if both have words of `CONTRARY`, and no set of it has words of both.
+    """
     classes = [{_KIND_OF[word] for word in words if word in _KIND_OF} for words in (reference, candidate)]
     return bool(classes[0] and classes[1]) and not classes[0] & classes[1]
 

@@ -163,9 +163,9 @@ def _weights(ptr: np.ndarray) -> np.ndarray:
 def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the distinct sets of reports, largest first: vectors, offsets of the sets, and which each report has.
 
-    The vectors of a set, float32[T, d], are followed by its copies. The offsets are int64[D + 1], and the sets of the
-    reports int64[N], -1 for a report without an entry in the source. If no report has a sentence, the width d is
-    `width`.
+    The vectors of a set, of unit length, float32[T, d], are followed by `COPIES` copies of its first one; an empty set
+    has only copies of any vector. The offsets, int64[D + 1], count the copies. The sets of the reports are int64[N], -1
+    for a report without an entry in the source. If no report has a sentence, the width d is `width`.
     """
     used, used_of_row = in_order_of_use(attachment.of_row)
     table = attachment.values.take(used)

@@ -242,7 +242,7 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table to an Arrow IPC file."""
+    """Write a table to an Arrow IPC file; one that is there is overwritten."""
     with path.open("wb") as file, ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 

@@ -229,7 +229,10 @@ def download(array: Any) -> np.ndarray:
 
 
 def launch(kernel: Any, grid: tuple[int, int], *args: Any) -> None:
-    """Start a CUDA kernel on a grid of blocks of `WARPS` warps. It may still run when this function returns."""
+    """Start a CUDA kernel with arguments `args` on a grid, (x, y), of blocks of `WARPS` warps.
+
+    It may still run when this function returns.
+    """
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # a single query has few blocks
     with in_one_line():
         kernel[grid, (LANES, WARPS)](*args)

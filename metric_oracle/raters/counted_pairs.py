@@ -37,7 +37,7 @@ def read_counted_pairs(
             "ratings",
             "must have six categories of errors, A to F",
             f"{len(rated.categories)} in {ratings}",
-            "Leave out, or join, the others.",
+            "Join or leave out the others, or give a file with all six.",
         )
     rows, predicted_rows, _ = join_ids(reference_reports, predicted_reports, True, tell)
     row_of = {pair: row for row, pair in enumerate(rated.pairs)}

@@ -69,7 +69,7 @@ class FailureModes(Finding):
 
     @property
     def numbers(self) -> pa.Table:
-        """The rows of the tests."""
+        """The table `tests`, one row for each test."""
         return self.tests
 
     def summary(self) -> str:

@@ -676,7 +676,7 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
                     f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
                     "ms_per_pair",
                     f"{got} in row {row} of {path}",
-                    "Correct it.",
+                    "Correct or delete this row.",
                 )
             given[str(metric)] = value, None if is_missing(device) else str(device)
     device = f"{machine()['cores']} cores" if measured else None

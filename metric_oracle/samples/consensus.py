@@ -183,7 +183,8 @@ class Consensus(Finding):
         Returns
         -------
         pyarrow.Table
-            ``study_id``, ``sample``, ``metric``, ``utility`` and ``chosen``, one row for each sample and metric.
+            ``study_id``, ``sample``, ``metric``, ``utility`` (null for the only sample of a study) and ``chosen``, one
+            row for each sample and metric.
         """
         rows = [
             {"study_id": study, "sample": name, "metric": metric, "utility": value, "chosen": place == chosen}

@@ -133,7 +133,7 @@ class EntitySource(Source):
     endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
 
     def read(self, file_or_data: Any, data_ids: Any) -> EntityTable:
-        """Return entities; see `as_entities`."""
+        """Return the entities, see `as_entities`; `data_ids` is not used."""
         return as_entities(file_or_data)
 
     def values_of(self, table: Any, settings: Mapping[str, Any]) -> EntityTable:

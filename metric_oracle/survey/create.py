@@ -287,8 +287,8 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     other_columns = [name for name in table.names if ids_and_name is None or name != ids_and_name[1]]
     if ids_and_name is None or len(other_columns) != 1:
         raise InputError(
-            f"{path} has neither CheXbert labels nor one column besides the ids; columns: {table.header}.",
-            f"Keep two columns, and name that of the ids with {option('id_column', 'NAME')}.",
+            f"{path} has neither CheXbert labels with ids nor one column besides the ids; columns: {table.header}.",
+            f"Name the column of the ids with {option('id_column', 'NAME')}; without CheXbert labels keep two columns.",
         )
     studies = canonical_ids(ids_and_name[0], f"the ids of {path}")
     check_unique(studies, f"the ids of {path}")

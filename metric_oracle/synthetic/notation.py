@@ -100,7 +100,7 @@ def expand(parts: tuple[Part, ...], draw: Callable[[], float], words: list[str])
 
 @lru_cache(1 << 14)
 def _word(raw: str) -> _Word:
-    """Compile a word of the notation, such as left:a, which may stand for several words: 3+cm:o."""
+    """Return text, tokens, kind and entity of a word of the notation, such as left:a; 3+cm:o stands for two words."""
     text, kind = (raw[:-2], raw[-1]) if raw[-2:-1] == ":" and raw[-1] in "OoUuNnAa" else (raw, "")
     text = text.replace("+", " ")
     tokens = re.sub(r"([/,:.!?()])", r" \1 ", text).split()

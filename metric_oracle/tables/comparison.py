@@ -275,7 +275,7 @@ class Comparison(Finding):
         return table
 
     def _tests(self, columns: Mapping[str, Format]) -> PaperTable:
-        """Return the table of the paired differences."""
+        """Return the table of the paired differences; `columns` has, by head, the function that prints a cell."""
         heads = {column.metric: column.label for column in self.columns}
 
         def name(record: Record) -> str:

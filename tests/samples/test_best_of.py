@@ -321,9 +321,9 @@ def test_the_best_of_n_is_a_row_of_a_study(oracle, example, tmp_path, monkeypatc
     code, _, err = oracle(*words, "--scores", f"best of 8={tmp_path / 'best.parquet'}")
     assert code == 0, err
     lines = (tmp_path / "study" / "table.csv").read_text().splitlines()
-    row = next(line for line in lines if line.startswith("best of 8,"))
+    row = next(line for line in lines if line.startswith('"best of 8",'))
     assert f"{best.curve['mean'].to_pylist()[3]:.10f}"[:10] in row
-    assert not any(line.startswith("weak,best of 8") for line in lines)  # no test against a ceiling
+    assert not any(line.startswith('"weak","best of 8"') for line in lines)  # no test against a ceiling
     with pytest.raises(InputError, match=r"^study: the scores of 'x' lack rouge-l, which the study has\. Score these"):
         mo.study(tmp_path / "INDEX", "test.csv", scores={"x": mo.score("test.csv", "weak.csv", "bleu")})
     own = mo.score({"1": "a"}, {"1": "a"}, "rouge-l")

@@ -283,7 +283,7 @@ def test_strata_of_a_file(tmp_path):
     for bad in (wide, tmp_path / "n.csv"):
         with pytest.raises(
             InputError,
-            match=r"^.*\.csv has neither CheXbert labels nor one column besides the ids; columns",
+            match=r"^.*\.csv has neither CheXbert labels with ids nor one column besides the ids; columns",
         ):
             read_strata(bad)
     with pytest.raises(InputError, match=r"^there is no file none\.csv\. Check"):

@@ -392,7 +392,10 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
 
 @jit
 def finish(part, k, items, corpus, query, margins, work, scores):
-    """Score the items of a query that the first two stages kept, by `finish_in_order`, whose parameters these are."""
+    """Score the items of a query that the first two stages kept, by descending bound, see `finish_in_order`.
+
+    `scores.counts` gets how many were skipped and how many scored.
+    """
     n_left = scores.state[3]
     order = order_of(-work.kept_bound[:n_left])
     _, n_scored = finish_in_order(order, part, k, items, corpus, query, margins, work, scores)

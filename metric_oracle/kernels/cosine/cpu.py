@@ -311,8 +311,10 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
 def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
     """Check query q, the i-th of its block: score random documents, and compare the scores with their bounds.
 
-    A document that was dropped and does not score below the k-th best is counted in `workspace.missed`. The number q is
-    the seed, and `code` the code of the query. One document that a float32 product dropped is added.
+    `n_sampled` documents are scored, and one more for every `PAIRS` pairs. The number q is the seed, and `code` the
+    code of the query. `best` has the rows that are kept. The least bound minus score goes into `workspace.closest`. A
+    document that was dropped and does not score below the k-th best is counted in `workspace.missed`. One document that
+    a float32 product dropped is added.
     """
     n_documents = len(corpus.vectors)
     n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
@@ -442,7 +444,7 @@ class Backend(Kernel):
 def _closest(workspaces):
     """Return, for each stage, the minimum of bound - score over all exactly scored pairs of all threads.
 
-    Stages without such a pair are left out.
+    `workspaces` are pairs, of which the first is a workspace. Stages without a scored pair are left out.
     """
     least = np.min(np.reshape([workspace.closest for workspace, _ in workspaces], (-1, 2)), axis=0, initial=np.inf)
     return {name: float(x) for name, x in zip(STAGES, least, strict=False) if x < np.inf}

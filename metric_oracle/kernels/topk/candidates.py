@@ -21,7 +21,9 @@ class Candidates(NamedTuple):
 
 @jit
 def put_best(candidates, row_ptr, row_id, k, best, answers):
-    """Write the k best rows of each query of `candidates` into `answers`, and `candidates.is_final`.
+    """Write the k best rows of each query of `candidates` into `answers`.
+
+    `candidates.is_final` says whether no other document can be among them: `unseen` is below the k-th best score.
 
     `row_ptr` and `row_id` are the corpus rows of each document, int64[D + 1] and int64[N], ascending; `best` is
     scratch.
