@@ -454,7 +454,7 @@ def test_without_the_extra(checkpoint, monkeypatch, library):
 def test_devices(checkpoint, monkeypatch):
     with pytest.raises(InputError) as caught:
         CheXbert(checkpoint, device="gpu")
-    assert str(caught.value) == "device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
+    assert str(caught.value) == "device must be one of auto, cpu, cuda; got 'gpu'. Use \"auto\"."
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(BackendError) as caught:
         CheXbert(checkpoint, device="cuda")

@@ -561,7 +561,7 @@ def test_bad_texts(models, texts, match):
 def test_devices(folder, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     archive, encoder = folder / "radgraph.tar.gz", folder / "radgraph"
-    with pytest.raises(InputError, match="device must be auto, cpu or cuda; got 'mps'"):
+    with pytest.raises(InputError, match="device must be one of auto, cpu, cuda; got 'mps'"):
         RadGraph(archive, encoder=encoder, device="mps")
     with pytest.raises(BackendError, match='device "cuda" is not usable: no CUDA device found'):
         RadGraph(archive, encoder=encoder, device="cuda")

@@ -774,13 +774,13 @@ def test_no_layer(bert):
 def test_bad_dtype_and_device(bert, monkeypatch):
     check_error(
         InputError,
-        "dtype must be float32 or bfloat16; got 'float16'. Use float32.",
+        "dtype must be one of float32, bfloat16; got 'float16'. Use float32.",
         bert,
         dtype="float16",
     )
     with pytest.raises(InputError) as caught:
         TokenEncoder(bert, layer=1, device="gpu")
-    assert str(caught.value) == "device must be auto, cpu or cuda; got 'gpu'. Use \"auto\"."
+    assert str(caught.value) == "device must be one of auto, cpu, cuda; got 'gpu'. Use \"auto\"."
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BackendError) as caught:
         TokenEncoder(bert, layer=1, device="cuda")

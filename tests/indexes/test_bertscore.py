@@ -575,9 +575,9 @@ def test_a_note_where_bfloat16_is_slow(monkeypatch, has):
 
 
 def test_storage_that_is_none():
-    match = r"^states must be float32 or float16; got 'float8'\. Choose one\.$"
+    match = r"^reports: states must be one of float32, float16; got 'float8'\. Choose one\.$"
     with pytest.raises(InputError, match=match):
-        load_encoding("fake", states="float8")
+        mo.reports(["no edema"], states="float8")
 
 
 def test_encoding_is_asked_for(tmp_path):
