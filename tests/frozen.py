@@ -305,7 +305,7 @@ def paths(command, path=()):
 
 
 def without_numbers(found):
-    """Return a matched object of numbers with 0 for each."""
+    """Return a matched object with 0 for each value."""
     return re.sub(r"(?<=: )[^,{}\n]+", "0", found[0])
 
 
@@ -329,7 +329,7 @@ def normalised(text):
     text = re.sub(r"(?<![\w.])[0-9a-f]{64}\b", "x" * 64, text)
     text = re.sub(r'("check":")[0-9a-f]{16}"', r'\1xxxxxxxxxxxxxxxx"', text)  # of a saved answer, with its time
     text = "\n\n".join(map(without_times, text.split("\n\n")))
-    return re.sub(r'"(?:stages|closest_call)": \{[^{}]*\}', without_numbers, text)
+    return re.sub(r'"(?:stages|closest_call|machine)": \{[^{}]*\}', without_numbers, text)
 
 
 def shown(text):
@@ -568,7 +568,9 @@ def signature(value):
         lines.insert(next(i for i, p in enumerate(found.parameters.values()) if p.kind is p.KEYWORD_ONLY), "    *,")
     returns = "" if found.return_annotation is found.empty else inspect.formatannotation(found.return_annotation)
     text = "\n".join(["(", *lines, f") -> {returns}"])
-    text = re.sub(r"numpy\.ndarray\[tuple\[[^\]]*\], ", "numpy.ndarray[", text)  # the shape, which depends on NumPy
+    # What stands for arrays and for annotated types depends on NumPy and Python.
+    text = re.sub(r"numpy\.ndarray\[(?:tuple\[[^\]]*\], )?numpy\.dtype\[([\w.]+)\]\]", r"NDArray[\1]", text)
+    text = re.sub(r"\b(?:numpy\.)?typing\.(?=Annotated|NDArray)", "", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text.replace("pathlib._local.", "pathlib."))
 
 
