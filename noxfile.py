@@ -150,8 +150,8 @@ def packages(session: nox.Session) -> None:
         # Files, figures, tables and help: what other versions of dependencies changed, and what compiles little.
         program(
             "pytest -p no:cacheprovider tests/corpora tests/tables/test_comparison_layout.py"
-            " tests/test_cli_help.py tests/presentation/test_terminal.py::test_alignment[100]"
-            " tests/presentation/test_terminal.py::test_table_of_one_wide_column_with_long_names"
+            " tests/test_cli_help.py tests/findings/test_views.py::test_alignment[100]"
+            " tests/findings/test_views.py::test_table_of_one_wide_column_with_long_names"
         )
 
 
