@@ -65,13 +65,11 @@ def check_declared(argument: str, value: Any, annotation: Any) -> None:
 
     Choices are a `Literal`. Bounds, a unit and the next step of the message, a text, are metadata of an `Annotated`.
     """
-    inner, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    step: dict[str, Any] = {}  # without one in the metadata, the checks below have their own
-    for item in metadata:
-        if isinstance(item, str):
-            step["step"] = item
     if value is None:
         return
+    inner, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    steps = [item for item in metadata if isinstance(item, str)]
+    step: dict[str, Any] = {"step": steps[0]} if steps else {}  # without one, the checks below have their own
     if get_origin(inner) in (Union, UnionType):
         for part in get_args(inner):
             check_declared(argument, value, part)

@@ -310,9 +310,10 @@ def _texts_of(values: Sequence[Any], what: str) -> list[str]:
 
 
 def _text_of(value: Any) -> Any:
-    """Return a text itself, or the text of the last chat message, whose content is a text or has parts with texts.
+    """Return the text of a completion or prompt: `value` itself, or the content of the last message of a chat.
 
-    Raise TypeError or LookupError for most other values; a content of another type is returned.
+    Of a content that is a list of parts, those of type "text" are joined. Raise TypeError or LookupError for most other
+    values; a content of another type is returned.
     """
     content = value if isinstance(value, str) else value[-1]["content"]
     if isinstance(content, list | tuple):

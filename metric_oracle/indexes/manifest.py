@@ -45,7 +45,7 @@ def fingerprint(content: dict[str, Any]) -> str:
 
 
 def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
-    """Write the manifest of an index, and notes for people beside its content, which no checksum covers."""
+    """Write the manifest of an index: its content with a checksum, and `notes`, which the checksum does not cover."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint(content)}
     write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
 

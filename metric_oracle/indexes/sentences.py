@@ -91,7 +91,7 @@ class SentenceIndex(Documents):
 
     @cached_property
     def _corpus(self) -> Corpus:
-        """The arrays that the kernels read, in the width of the index."""
+        """The arrays that the kernels read; their vectors are as wide as those of the index."""
         ids = _weights(self.ptr)
         screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
         order = screens.pop("order", None)  # indexes of version 0.2 have none

@@ -182,7 +182,10 @@ class _Reader:
 
 
 def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
-    """Return the k best of `rows`, int64[n], by `counts`, their errors, float64[n, 6]: fewest in sum, then by row."""
+    """Return the k of `rows`, int64[n], with the fewest errors in sum, ascending; of equal ones the lowest row first.
+
+    `counts`, float64[n, 6], has the errors of each row.
+    """
     sums = totals(counts)
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]

@@ -172,5 +172,5 @@ class EntitySource(Source):
     def restore(
         self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any
     ) -> Attachment:
-        """Return the lists of entities that the documents are."""
+        """Return the list of entities of each document, and which document each row of the index has."""
         return Attachment(representation.table(), document_of_row, made_by=manifest_entry.get("encoder", {}))
