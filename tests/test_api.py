@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,9 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle import public
+from metric_oracle.api.attached import ENCODING
 from metric_oracle.api.scoring import CREPE
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
 from metric_oracle.encoders import token_states
@@ -21,6 +23,7 @@ from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import SEARCHED, SOURCES, SourceRecord, get_metric
 from metric_oracle.sources import inputs
+from metric_oracle.sources.keywords import Sources
 from support import beside
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
@@ -175,11 +178,13 @@ def test_calls_of_earlier_versions_are_told_what_to_write(name):
             getattr(mo, old)
 
 
-def test_every_argument_of_the_registry_is_one_of_reports():
+def test_reports_take_the_arguments_of_the_registry_and_the_options_of_reading():
     of_pairs = {name for record in SOURCES.values() if record.made == "pairs" for name in record.arguments}
     arguments = {name for record in SOURCES.values() for name in record.arguments} - of_pairs
     arguments |= {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
-    assert arguments <= inspect.signature(mo.reports).parameters.keys()
+    assert {*arguments, *ENCODING, "device"} == Sources.__annotations__.keys()
+    options = {*Sources.__annotations__, *(field.name for field in fields(Read)), "data", "tell"}
+    assert options == inspect.signature(mo.reports).parameters.keys()
     assert set(CREPE.values()) == of_pairs
 
 

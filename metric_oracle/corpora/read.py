@@ -1,0 +1,122 @@
+"""`Read`: how reports are read, the same for references, test reports, predictions and samples."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from annotated_doc import Doc
+
+from metric_oracle import choices
+from metric_oracle.declared import IN_PYTHON, PREDICTED, READING, Flag
+
+
+@dataclass(frozen=True)
+class Read:
+    """How reports are read from a file or a container.
+
+    An option that does not fit the reports, such as `ids` for references, is an error.
+    """
+
+    section: Annotated[
+        choices.Section | None,
+        Doc(
+            "Section of the reports to use; findings+impression joins both, findings first. Texts with both Findings: "
+            "and Impression: are cut to it. By default that of the index, or of the reports that these are compared "
+            "with, or else the impression or the only section that a table has."
+        ),
+        Flag(panel=READING),
+    ] = None
+    id_column: Annotated[
+        str | None,
+        Doc(
+            "Column with the ids of the studies. By default it is recognized by its name; of predictions, that of the "
+            "reference or test reports comes first if the file has it, too."
+        ),
+        Flag(panel=READING),
+    ] = None
+    text_column: Annotated[
+        str | None,
+        Doc(
+            "Column with the texts of the reports. By default it is recognized by its name; of predictions, that of "
+            "the reference or test reports comes first if the file has it, too."
+        ),
+        Flag(panel=READING),
+    ] = None
+    split: Annotated[
+        str | None,
+        Doc(
+            'Split to read, such as "test", or several, such as "train+validate", from the column split of the reports '
+            "or from `split_file`; of predictions, from the file `ids`. By default all reports are read, and of a file "
+            "`ids` with splits those of test."
+        ),
+        Flag(panel=READING),
+    ] = None
+    split_file: Annotated[
+        str | Path | None,
+        Doc(
+            "Table with an id column and a column split, which says which reports are in `split`. Needs `split`. By "
+            "default the reports' own column split is used."
+        ),
+        Flag(panel=READING),
+    ] = None
+    profile: Annotated[
+        choices.Profile,
+        Doc(
+            "Published rules that cut sections out of MIMIC-CXR report files: yu2023 is that of CXR-RePaiR and Yu et "
+            "al., mit that of the repository MIT-LCP/mimic-cxr."
+        ),
+        Flag(panel=READING),
+    ] = "yu2023"
+    keep_empty: Annotated[
+        bool,
+        Doc(
+            "Keep reports that are empty or have no letter or digit. Missing ones are always left out, and empty "
+            "predictions are always kept."
+        ),
+        IN_PYTHON,
+    ] = False
+    encoding: Annotated[
+        str | None,
+        Doc("Character encoding of text files, such as cp1252. By default it is detected."),
+        Flag(panel=READING),
+    ] = None
+    separator: Annotated[
+        str | None,
+        Doc(
+            "Separator between the columns of CSV and TSV files: one character, or the word tab. By default it is "
+            "detected."
+        ),
+        Flag(panel=READING),
+    ] = None
+    ids: Annotated[
+        str | Path | None,
+        Doc(
+            "Ids of predictions in their order, if their file has none: R2Gen's annotation.json, a table, or a text "
+            "file with one id per line. Of a file with splits, the ids of `split` count, by default those of test."
+        ),
+        Flag(panel=PREDICTED),
+    ] = None
+    metadata: Annotated[
+        str | Path | None,
+        Doc(
+            "Metadata of MIMIC-CXR (mimic-cxr-2.0.0-metadata.csv.gz). Needed for predictions with one row per image; "
+            "one image of each study is then used, an AP or PA image if there is one."
+        ),
+        Flag(panel=PREDICTED),
+    ] = None
+    seed: Annotated[
+        choices.Seed,
+        Doc(
+            "Seed of the choice among several images of a study, which `metadata` makes. It depends only on the seed "
+            "and on the images of the study."
+        ),
+        IN_PYTHON,
+    ] = 0
+    after_impression: Annotated[
+        bool,
+        Doc(
+            'Use only the text that follows "Impression:" in each prediction; one without it counts as missing. Not '
+            'needed where most have "Findings:", too, and `section` says which.'
+        ),
+        Flag(panel=PREDICTED),
+    ] = False
