@@ -17,7 +17,7 @@ from typing import Any
 import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.machine import Row
-from metric_oracle.encoders.crepe_training import Settings, train
+from metric_oracle.encoders.crepe_training import TrainingSettings, train
 from metric_oracle.raters.counted_pairs import read_counted_pairs
 from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.rank_correlation import TAU
@@ -58,7 +58,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     paths = write_synthetic(folder / "pairs", options.pairs, options.tests, seed=SEED, errors=True)
     pairs, counts = read_counted_pairs(paths["train"], paths["train_candidates"], paths["train_errors"], _tell)
     base = _tiny([text for pair in pairs for text in pair], folder / "tiny")
-    settings = Settings(options.epochs, 16, options.learning_rate, 0.5, SEED)
+    settings = TrainingSettings(options.epochs, 16, options.learning_rate, 0.5, SEED)
     began = time.process_time()
     trained = train(pairs, counts, base, folder / "crepe", settings, progress=_progress())
     seconds = time.process_time() - began

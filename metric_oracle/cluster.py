@@ -96,7 +96,7 @@ class Beat(NamedTuple):
     age: float  # seconds since it was sent
 
 
-class Asked(NamedTuple):
+class Job(NamedTuple):
     """What is the same for all tasks of a run."""
 
     run: str  # a name of this run that no other has
@@ -123,7 +123,7 @@ class Board:
         return {name: Beat(*beat, now - at) for name, (beat, at) in self._beats.items()}
 
 
-def work(job: Asked, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
+def work(job: Job, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
     """Run the task `name` in a worker; return, pickled, whether it succeeded, and its result or its error.
 
     `board` is the actor `Board`. `shared` and `arguments` are the pickled arguments of the function.
@@ -328,7 +328,7 @@ def _run(
         scheduling_strategy="SPREAD",
         max_calls=0,
     )(work)
-    job = Asked(uuid4().hex, _versions(), target)
+    job = Job(uuid4().hex, _versions(), target)
     stored = ray.put(ray.cloudpickle.dumps(shared))
     under_way: dict[Any, Task] = {}
     n_finished, killed = 0, set[tuple[str, int]]()

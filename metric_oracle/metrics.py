@@ -173,7 +173,7 @@ _GRAMS = ("Word", "Bigram", "Trigram", "Fourgram")
 
 
 @dataclass(frozen=True)
-class Representation:
+class RepresentationRecord:
     """A representation: the form of reports that a metric reads from an index."""
 
     name: str  # name of the representation, and of its folder in an index
@@ -210,51 +210,55 @@ class Representation:
         return getattr(import_module(module), name)
 
 
-REPRESENTATIONS: dict[str, Representation] = {
+REPRESENTATIONS: dict[str, RepresentationRecord] = {
     record.name: record
     for record in (
-        Representation("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
-        Representation("coco", "metric_oracle.indexes.ngrams:NgramIndex"),
-        Representation("words", "metric_oracle.indexes.ngrams:NgramIndex"),
-        Representation("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
-        Representation("weighted", "metric_oracle.indexes.cider:WeightedIndex", parts=("coco",), counts_queries=True),
-        Representation(
+        RepresentationRecord("ngrams", "metric_oracle.indexes.ngrams:NgramIndex"),
+        RepresentationRecord("coco", "metric_oracle.indexes.ngrams:NgramIndex"),
+        RepresentationRecord("words", "metric_oracle.indexes.ngrams:NgramIndex"),
+        RepresentationRecord("temporal", "metric_oracle.indexes.temporal:KeywordIndex"),
+        RepresentationRecord(
+            "weighted", "metric_oracle.indexes.cider:WeightedIndex", parts=("coco",), counts_queries=True
+        ),
+        RepresentationRecord(
             "corpus_weighted", "metric_oracle.indexes.cider:CorpusWeightedIndex", parts=("coco",), counts_corpus=True
         ),
-        Representation("stems", "metric_oracle.indexes.stems:StemIndex", parts=("ngrams",)),
-        Representation("synonyms", "metric_oracle.indexes.stems:SynonymIndex", parts=("ngrams",)),
+        RepresentationRecord("stems", "metric_oracle.indexes.stems:StemIndex", parts=("ngrams",)),
+        RepresentationRecord("synonyms", "metric_oracle.indexes.stems:SynonymIndex", parts=("ngrams",)),
         *(
-            Representation(f"{kind.lower()}_sets", f"metric_oracle.indexes.gram_sets:{kind}Sets", parts=("words",))
+            RepresentationRecord(
+                f"{kind.lower()}_sets", f"metric_oracle.indexes.gram_sets:{kind}Sets", parts=("words",)
+            )
             for kind in _GRAMS
         ),
-        Representation("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", SOURCES["radgraph"]),
-        Representation("radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", parts=("radgraph",)),
-        Representation("chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["chexbert"]),
-        Representation("embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["embedding"]),
-        Representation("labels", "metric_oracle.indexes.labels:LabelIndex", SOURCES["labels"]),
-        Representation("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("labels",)),
-        Representation("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=("labels",)),
-        Representation("label_table", "metric_oracle.indexes.labels:LabelTableIndex", SOURCES["label_table"]),
-        Representation("srr", "metric_oracle.indexes.labels:SrrIndex", SOURCES["srr"]),
-        Representation("entities", "metric_oracle.indexes.entities:EntityIndex", SOURCES["entities"]),
-        Representation("sentences", "metric_oracle.indexes.sentences:SentenceIndex", SOURCES["sentences"]),
-        Representation("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
-        Representation("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
-        Representation(
+        RepresentationRecord("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", SOURCES["radgraph"]),
+        RepresentationRecord("radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", parts=("radgraph",)),
+        RepresentationRecord("chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["chexbert"]),
+        RepresentationRecord("embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", SOURCES["embedding"]),
+        RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelIndex", SOURCES["labels"]),
+        RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("labels",)),
+        RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=("labels",)),
+        RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableIndex", SOURCES["label_table"]),
+        RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrIndex", SOURCES["srr"]),
+        RepresentationRecord("entities", "metric_oracle.indexes.entities:EntityIndex", SOURCES["entities"]),
+        RepresentationRecord("sentences", "metric_oracle.indexes.sentences:SentenceIndex", SOURCES["sentences"]),
+        RepresentationRecord("srr_sets", "metric_oracle.indexes.labels:SrrSets", parts=("srr",)),
+        RepresentationRecord("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=("srr",)),
+        RepresentationRecord(
             "bertscore",
             "metric_oracle.indexes.bertscore:TokenStateIndex",
             SOURCES["bertscore"],
             settings=("idf", "rescale"),
         ),
-        Representation(
+        RepresentationRecord(
             "crg",
             "metric_oracle.indexes.crg:PositiveIndex",
             parts=("labels",),
             counts_queries=True,
             settings=("prevalence",),
         ),
-        Representation("meteor_jar", SOURCES["meteor_jar"].home, SOURCES["meteor_jar"]),
-        Representation("crepe", SOURCES["crepe"].home, SOURCES["crepe"]),
+        RepresentationRecord("meteor_jar", SOURCES["meteor_jar"].home, SOURCES["meteor_jar"]),
+        RepresentationRecord("crepe", SOURCES["crepe"].home, SOURCES["crepe"]),
     )
 }
 
@@ -299,7 +303,7 @@ class Metric:
     name: str
     representation: str
     kernel: str
-    source: str
+    citation: str
     options: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     higher_is_better: bool = True
     fallback: bool = False
@@ -382,15 +386,15 @@ _USUAL = ("score", "study", "bench")
 def _bleu(order: int, coco: bool) -> Metric:
     """Return the record of BLEU of an order, 1 to 4, of CXR-Report-Metric or, if `coco`, of pycocoevalcap."""
     options = MappingProxyType({"order": order, "coco": coco})
-    source = "Papineni et al., ACL 2002, as in "
+    citation = "Papineni et al., ACL 2002, as in "
     if coco:
-        return Metric(f"bleu-{order}:coco", "coco", "bleu", source + "pycocoevalcap", options, tool=_COCO_TOOL)
+        return Metric(f"bleu-{order}:coco", "coco", "bleu", citation + "pycocoevalcap", options, tool=_COCO_TOOL)
     shown = {2: _USUAL, 4: ("score",)}.get(order, ())
     return Metric(
         f"bleu-{order}",
         "ngrams",
         "bleu",
-        source + "CXR-Report-Metric (fast_bleu)",
+        citation + "CXR-Report-Metric (fast_bleu)",
         options,
         shown_in=shown,
         tool=_YU,
@@ -399,7 +403,7 @@ def _bleu(order: int, coco: bool) -> Metric:
     )
 
 
-def _radgraph(variant: str, families: tuple[int, int], source: str, representation: str = "radgraph") -> Metric:
+def _radgraph(variant: str, families: tuple[int, int], citation: str, representation: str = "radgraph") -> Metric:
     """Return the record of RadGraph F1 or of a variant, such as ":rg_e".
 
     It is the mean F1 of two families of features, or the F1 of one; the second number is then -1.
@@ -411,7 +415,7 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
             name,
             representation,
             "radgraph",
-            source,
+            citation,
             options,
             fallback=True,
             is_symmetric=True,
@@ -422,43 +426,44 @@ def _radgraph(variant: str, families: tuple[int, int], source: str, representati
         )
     shown, tool = (("score",), _RADGRAPH_TOOL) if representation == "radgraph" else ((), "radgraph-b5ab8d0")
     return Metric(
-        name, representation, "radgraph", source, options, fallback=True, is_symmetric=True, shown_in=shown, tool=tool
+        name, representation, "radgraph", citation, options, fallback=True, is_symmetric=True, shown_in=shown, tool=tool
     )
 
 
 def _labels(measure: str) -> Metric:
     """Return the record of a metric over tables of labels, "agreement" or "f1"."""
     what = {"agreement": "share of equal labels", "f1": "F1 of the positive labels"}[measure]
-    source = f"{what}, of a table with any columns; labels missing on either side are not compared"
+    citation = f"{what}, of a table with any columns; labels missing on either side are not compared"
     options, tool = MappingProxyType({"measure": measure}), "scikit-learn" if measure == "f1" else ""
-    return Metric(f"labels:{measure}", "label_table", "labels", source, options, tool=tool)
+    return Metric(f"labels:{measure}", "label_table", "labels", citation, options, tool=tool)
 
 
 def _jaccard(order: int) -> Metric:
     """Return the record of the Jaccard coefficient of word n-grams of an order, 1 to 4."""
-    source = f"Jaccard, New Phytologist 1912, of the sets of word {order}-grams; words as for rouge-l"
-    return Metric(f"jaccard:{order}", f"{_GRAMS[order - 1].lower()}_sets", "jaccard", source)
+    citation = f"Jaccard, New Phytologist 1912, of the sets of word {order}-grams; words as for rouge-l"
+    return Metric(f"jaccard:{order}", f"{_GRAMS[order - 1].lower()}_sets", "jaccard", citation)
 
 
 def _ratescore(matrix: str) -> Metric:
     """Return the record of RaTEScore with one of its two matrices of weights, "long" or "short"."""
     name = "ratescore" if matrix == "long" else f"ratescore:{matrix}"
-    source = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
+    citation = f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities"
     options = MappingProxyType({"matrix": matrix})
-    return Metric(name, "entities", "ratescore", source, options, cheap=False, composable=False, tool="ratescore-0.6.0")
+    tool = "ratescore-0.6.0"
+    return Metric(name, "entities", "ratescore", citation, options, cheap=False, composable=False, tool=tool)
 
 
 def _bertscore(part: str) -> Metric:
     """Return the record of BERTScore's "precision", "recall" or "f1"."""
     name = "bertscore" if part == "f1" else f"bertscore:{part}"
     options = MappingProxyType({"part": ("precision", "recall", "f1").index(part)})
-    source = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
+    citation = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
     whole = part == "f1"
     return Metric(
         name,
         "bertscore",
         "bertscore",
-        source,
+        citation,
         options,
         cheap=False,
         composable=whole,
@@ -616,7 +621,7 @@ def list_metrics() -> list[Metric]:
     Returns
     -------
     list of Metric
-        Each has a name, a direction, a source and a representation.
+        Each has a name, a direction, a citation and a representation.
 
     Examples
     --------
@@ -694,13 +699,13 @@ def check_searched(metric: Metric) -> None:
 
 
 def composite(
-    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, source: str, **described: Any
+    name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, citation: str, **described: Any
 ) -> Metric:
     """Return the record of a linear composite that predicts errors: lower is better.
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale.
 
-    `terms` has (mean, scale, weight) by the name of a metric, `source` is the paper or file that they come from, and
+    `terms` has (mean, scale, weight) by the name of a metric, `citation` is the paper or file that they come from, and
     `described` are further attributes of the record. Raise InputError if a metric is unknown, occurs twice or cannot be
     a term, or a number is too large, a scale not above 0 or a weight 0.
     """
@@ -728,7 +733,7 @@ def composite(
         name,
         COMPOSITE,
         COMPOSITE,
-        source,
+        citation,
         MappingProxyType({"terms": joined, "intercept": intercept}),
         higher_is_better=False,
         cheap=False,

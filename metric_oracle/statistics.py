@@ -35,7 +35,7 @@ class Interval(NamedTuple):
     degenerate: bool = False  # whether the values differ too little for the interval to mean anything
 
 
-class Paired(NamedTuple):
+class PairedDifference(NamedTuple):
     """Mean difference of two systems on the same studies, with the interval and the two-sided p-value of one test."""
 
     difference: float
@@ -261,8 +261,10 @@ def _legacy(array: Array, level: float, seed: int) -> Interval:
     return Interval(mean - half, mean + half, degenerate=half == 0)
 
 
-def paired_test(a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL) -> Paired:
-    """Return, as `Paired`, the mean of a - b, the scores of two systems on the same studies, float64[n] each.
+def paired_test(
+    a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
+) -> PairedDifference:
+    """Return, as `PairedDifference`, the mean of a - b, the scores of two systems on the same studies, float64[n] each.
 
     The p-value is that of the permutation test that swaps the two systems' scores of a study (approximate
     randomization: Riezler and Maxwell, ACL 2005 workshop on intrinsic and extrinsic evaluation; all 2^n assignments
@@ -274,17 +276,17 @@ def paired_test(a: Array, b: Array, resamples: int = RESAMPLES, seed: int = 0, l
     means = subset_means(by_study, resamples, seed)
     value, p_value = float(by_study.mean()), bootstrap_p(means)
     if not varies(by_study, max(np.abs(a).max(), np.abs(b).max())):
-        return Paired(value, Interval(value, value, degenerate=True), p_value)
-    return Paired(value, acceptance_interval(means, level), p_value)
+        return PairedDifference(value, Interval(value, value, degenerate=True), p_value)
+    return PairedDifference(value, acceptance_interval(means, level), p_value)
 
 
-def bootstrap_test(a: Resampled, b: Resampled) -> Paired:
-    """Return, as `Paired`, the difference a - b of two scalar statistics of the same resamples; its level is 0.95."""
+def bootstrap_test(a: Resampled, b: Resampled) -> PairedDifference:
+    """Return the difference a - b of two scalar statistics of the same resamples; its level is 0.95."""
     between = a - b
     value, p_value = float(between.value), bootstrap_p(between.resampled)
     if not varies(between.resampled, float(np.abs(a.resampled).max())):
-        return Paired(value, Interval(value, value, degenerate=True), p_value)
-    return Paired(value, acceptance_interval(between.resampled), p_value)
+        return PairedDifference(value, Interval(value, value, degenerate=True), p_value)
+    return PairedDifference(value, acceptance_interval(between.resampled), p_value)
 
 
 def subset_means(values: Array, resamples: int, seed: int) -> Array:

@@ -320,5 +320,5 @@ def metric_record(name: str) -> dict[str, str]:
         "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),
         "better": "higher" if record.higher_is_better else "lower",
         "reads": "; ".join(reads) or "the reports",
-        "equals": record.source,
+        "equals": record.citation,
     }

@@ -75,7 +75,7 @@ class Line(NamedTuple):
     method: str = "bca"  # "bca" or "percentile", method of the interval
 
 
-class Cell(NamedTuple):
+class LineValue(NamedTuple):
     """Value of a line for a set, its interval, and the paired difference from the human test reports with its own."""
 
     value: float
@@ -119,7 +119,7 @@ class Overlap(Finding):
     """
 
     sets: dict[str, Measured]
-    cells: dict[tuple[str, str], Cell]
+    cells: dict[tuple[str, str], LineValue]
     distinct: dict[str, int]
     signature: dict[str, Any]
 
@@ -487,7 +487,7 @@ def lines_of(numbers: Measured) -> dict[str, Line]:
     return lines | {"marker": _share(numbers.is_marked)}
 
 
-def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[tuple[str, str], Cell]:
+def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[tuple[str, str], LineValue]:
     """Return all cells by set and line; with human reports the studies of all sets are drawn together."""
     lines = {name: lines_of(numbers) for name, numbers in measured.items()}
     alike = [list(measured)] if HUMAN in measured else [[name] for name in measured]
@@ -502,7 +502,7 @@ def _cells(measured: Mapping[str, Measured], resamples: int, seed: int) -> dict[
                 begin += len(line.columns)
         for (name, label), part in parts.items():
             method, human = lines[name][label].method, parts.get((HUMAN, label))
-            cell = Cell(float(part.value), _interval(part, method))
+            cell = LineValue(float(part.value), _interval(part, method))
             if human is not None and name != HUMAN:
                 between = part - human
                 cell = cell._replace(difference=float(between.value), difference_interval=_interval(between, method))

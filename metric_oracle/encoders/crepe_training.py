@@ -32,7 +32,7 @@ _SORTED_BATCHES = 50  # number of batches whose pairs are sorted by length toget
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """Settings of the training of CREPE. Epochs, batch size and weight of the loss are those of the paper.
 
     The paper chose its learning rate on validation pairs and does not print it.
@@ -50,7 +50,7 @@ def train(
     counts: np.ndarray,
     base: str | Path,
     out: Path,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     device: str = "auto",
     progress: Progress | None = None,
@@ -84,7 +84,7 @@ def train(
     return description
 
 
-def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: Settings) -> None:
+def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: TrainingSettings) -> None:
     """Raise InputError unless pairs, counts and settings are valid and `out` does not exist."""
     if counts.shape != (len(pairs), len(CATEGORIES)) or not len(pairs) or not (counts >= 0).all():
         raise InputError(
@@ -131,7 +131,7 @@ def _initial_network(folder: Path) -> tuple[Any, Path]:
 
 
 def _fit(
-    network: Any, encodings: Sequence[Any], counts: np.ndarray, settings: Settings, progress: Progress | None
+    network: Any, encodings: Sequence[Any], counts: np.ndarray, settings: TrainingSettings, progress: Progress | None
 ) -> list[float]:
     """Train the network in place on encodings of pairs and their counts; return the mean loss of each epoch.
 

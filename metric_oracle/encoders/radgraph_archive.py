@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
+class ArchiveSettings:
     """The settings in `config.json`."""
 
     encoder: str  # name of the transformer
@@ -138,7 +138,7 @@ def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[s
     return types[0], labels, relation_types
 
 
-def read_settings(raw: bytes, path: Path) -> Settings:
+def read_settings(raw: bytes, path: Path) -> ArchiveSettings:
     """Return the settings in the content of `config.json`; raise InputError if one is missing or not supported."""
     try:
         config = json.loads(raw)
@@ -178,7 +178,7 @@ def read_settings(raw: bytes, path: Path) -> Settings:
         lambda n: type(n) is int or (isinstance(n, list) and [*map(type, n)] == [int] * n_layers),
     )
     max_width = count("dataset_reader.max_span_width")
-    return Settings(
+    return ArchiveSettings(
         encoder=encoder,
         window=window,
         max_width=max_width,

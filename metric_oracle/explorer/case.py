@@ -22,7 +22,7 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
     """
     together: dict[Any, list[Candidate]] = {}
     for candidate in cases.candidates(q, rank):
-        key: Any = candidate.text if candidate.text is not None else (candidate.row, candidate.source)
+        key: Any = candidate.text if candidate.text is not None else (candidate.row, candidate.file)
         together.setdefault(key, []).append(candidate)
     rated: dict[Any, list[Counted]] = {}
     key_of_text = {plain_text(key): key for key in together if isinstance(key, str)}
@@ -67,7 +67,7 @@ def _group(
     return {
         "names": names or names_of_rated,
         "row": row,
-        "source": None if first is None else first.source,
+        "file": None if first is None else first.file,
         "candidate_id": "" if first is None else first.candidate_id,
         "text": text,
         "ties": [f"{columns[c.columns[0]].metric}: {c.n_ties:,} rows tie" for c in group if c.n_ties > 1],

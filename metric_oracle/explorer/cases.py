@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,22 +31,30 @@ from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pairs import score_rows
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.tables.systems import CHANCE, IDENTITY, MOST_FREQUENT, POOL, YARDSTICKS, name_of_results, oracle_name
+from metric_oracle.tables.systems import (
+    CHANCE,
+    IDENTITY,
+    MOST_FREQUENT,
+    POOL,
+    YARDSTICKS,
+    GivenResults,
+    ReadResults,
+    name_of_results,
+    oracle_name,
+)
 
-Read = Results | Scores | Expectation
-Given = str | Path | Read
 MODEL, ORACLE, OTHER = "model", "oracle", "other"  # roles of a column
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """Scores of all test reports under one metric, by one file."""
 
     # The metric and the system, or the system alone if it names the metric. No two columns have the same name.
     name: str
     system: str  # name of the system, as in the table of a study, such as "bleu-2 oracle"; or the kind of a baseline
     metric: str
-    source: int  # position of the file in `Cases.sources` and `Cases.files`
+    file: int  # position of the file in `Cases.joined` and `Cases.files`
     is_higher_better: bool
     values: np.ndarray  # float64[Q], score of each test report, NaN if the file has none
 
@@ -75,7 +82,7 @@ class Column:
 class Candidate:
     """The candidate of one file for one test report."""
 
-    source: int  # position of the file in `Cases.sources`
+    file: int  # position of the file in `Cases.joined`
     # Positions in `Cases.columns` of its scores. The first is that of the metric by which it was chosen.
     columns: tuple[int, ...]
     rank: int  # rank from 1; for random retrieval, the number of the draw
@@ -114,7 +121,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class _Source:
+class JoinedFile:
     """A result file, with the rows of each test report in it."""
 
     table: pa.Table
@@ -130,11 +137,11 @@ class Cases:
     """Test reports, joined with the result files. Methods name a test report by its position `q` in `ids`."""
 
     ids: list[str]  # ids of the Q test reports
-    columns: list[Column]
-    sources: list[_Source]  # the files with the rows of each test report
+    columns: list[ScoreColumn]
+    joined: list[JoinedFile]  # the files with the rows of each test report
     index: Index | None = None  # index of the candidates
     queries: Inputs | None = None  # the test reports with their sources
-    files: list[Read] = field(default_factory=list)  # the files as they were read, in the order of `sources`
+    files: list[ReadResults] = field(default_factory=list)  # the files as they were read, in the order of `joined`
     rated: RatedCases | None = None  # error counts of radiologists for candidates of these test reports
     _position: dict[str, int] = field(default_factory=dict, repr=False)  # of each id in `queries`
     sampled: SampledCases | None = None  # several reports of a model for these test reports
@@ -149,16 +156,16 @@ class Cases:
     @property
     def signatures(self) -> list[dict[str, Any]]:
         """The signatures of the files."""
-        return [source.signature for source in self.sources]
+        return [file.signature for file in self.joined]
 
     def reference(self, q: int) -> str | None:
         """Return the text of test report `q`, None if it is not known."""
         if self.queries is not None:
             position = self._position.get(self.ids[q])
             return None if position is None else self.queries.texts[position]
-        for source in self.sources:
-            if "reference" in source.table.column_names and source.first[q] >= 0:
-                return source.table["reference"][int(source.first[q])].as_py()
+        for file in self.joined:
+            if "reference" in file.table.column_names and file.first[q] >= 0:
+                return file.table["reference"][int(file.first[q])].as_py()
         return None
 
     def query(self, q: int) -> int | None:
@@ -167,23 +174,23 @@ class Cases:
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return each file's candidate for test report `q` at a rank; for random retrieval the rank is the draw."""
-        shown = [s for s, source in enumerate(self.sources) if source.columns]
+        shown = [s for s, file in enumerate(self.joined) if file.columns]
         return [candidate for s in shown if (candidate := self.candidate_of(s, q, rank)) is not None]
 
     def ranks(self, q: int) -> int:
         """Return the largest number of candidates that any file has for test report `q`."""
-        return max((int(source.last[q] - source.first[q]) for source in self.sources), default=0)
+        return max((int(file.last[q] - file.first[q]) for file in self.joined), default=0)
 
     def candidate_of(self, s: int, q: int, rank: int = 1) -> Candidate | None:
-        """Return the candidate of file `s` of `sources` for test report `q` at a rank, None if the file has none."""
-        source = self.sources[s]
-        i = int(source.first[q]) + rank - 1
-        if source.first[q] < 0 or i >= source.last[q] or source.signature.get("baseline") == "expectation":
+        """Return the candidate of file `s` of `joined` for test report `q` at a rank, None if the file has none."""
+        file = self.joined[s]
+        i = int(file.first[q]) + rank - 1
+        if file.first[q] < 0 or i >= file.last[q] or file.signature.get("baseline") == "expectation":
             return None
-        table = source.table
+        table = file.table
         if "row" not in table.column_names:
             text = table["prediction"][i].as_py() if "prediction" in table.column_names else None
-            return Candidate(s, source.columns, rank, -1, "", None, text)
+            return Candidate(s, file.columns, rank, -1, "", None, text)
         row = table["row"][i].as_py()
         if "text" in table.column_names:
             text = table["text"][i].as_py()
@@ -192,7 +199,7 @@ class Cases:
         else:
             text = None
         named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", "exact")]
-        columns = source.columns if rank == 1 else source.columns[:1]
+        columns = file.columns if rank == 1 else file.columns[:1]
         return Candidate(s, columns, rank, row, named[0], named[1], text, *named[2:])
 
     @cached_property
@@ -212,10 +219,10 @@ class Cases:
 
     def _value_of_best(self, name: str, kind: Any, absent: Any = 0) -> np.ndarray:
         values_of_best = np.full((len(self.columns), len(self.ids)), absent, kind)
-        for source in self.sources:
-            if name in source.table.column_names:
-                values = source.table[name].to_numpy()
-                values_of_best[list(source.columns)] = np.where(source.first >= 0, values[source.first], absent)
+        for file in self.joined:
+            if name in file.table.column_names:
+                values = file.table[name].to_numpy()
+                values_of_best[list(file.columns)] = np.where(file.first >= 0, values[file.first], absent)
         return values_of_best
 
     @cached_property
@@ -226,10 +233,10 @@ class Cases:
         """
         number: dict[Any, int] = {}
         chosen = []
-        for source in self.sources:
-            if "row" in source.table.column_names and source.signature.get("baseline") is None and source.columns:
-                has_report = source.first >= 0
-                best = source.table.take(pa.array(source.first[has_report]))
+        for file in self.joined:
+            if "row" in file.table.column_names and file.signature.get("baseline") is None and file.columns:
+                has_report = file.first >= 0
+                best = file.table.take(pa.array(file.first[has_report]))
                 if "text" in best.column_names:
                     texts = best["text"].to_pylist()
                 elif self.index is not None:
@@ -337,10 +344,10 @@ class Cases:
             ]
             for q, position in positions:
                 contains[q] = has_them[position]
-        for source in self.sources:
-            has_report = source.first >= 0
-            for name in {"text", "reference", "prediction"} & set(source.table.column_names):
-                texts = source.table[name].take(pa.array(source.first[has_report]))
+        for file in self.joined:
+            has_report = file.first >= 0
+            for name in {"text", "reference", "prediction"} & set(file.table.column_names):
+                texts = file.table[name].take(pa.array(file.first[has_report]))
                 matched = pc.match_substring(texts, words, ignore_case=True)
                 contains[has_report] |= pc.fill_null(matched, False).to_numpy()
         return contains
@@ -413,7 +420,7 @@ class Cases:
 
 
 def read_cases(
-    files: Sequence[Given],
+    files: Sequence[GivenResults],
     index: Index | None = None,
     queries: Inputs | None = None,
     rated: RatedCases | None = None,
@@ -433,15 +440,15 @@ def read_cases(
         firsts = np.flatnonzero(file.table["rank"].to_numpy() == 1) if isinstance(file, Results) else range(len(keys))
         blocks.append((np.asarray(firsts, np.int64), [position.setdefault(keys[i], len(position)) for i in firsts]))
     _check_foreign(read, queries)
-    sources, columns_of = [], []
+    joined, columns_of = [], []
     for s, (file, (firsts, positions)) in enumerate(zip(read, blocks, strict=True)):
         first, last = np.full(len(position), -1, np.int64), np.full(len(position), -1, np.int64)
         first[positions] = firsts
         last[positions] = np.append(firsts[1:], file.table.num_rows)
         columns_of.append(_columns(file, s, first))
-        sources.append(_Source(file.table, file.signature, first, last))
+        joined.append(JoinedFile(file.table, file.signature, first, last))
     columns, numbers = _numbered(columns_of, [isinstance(file, Results) for file in read])
-    sources = [replace(source, columns=numbers[s]) for s, source in enumerate(sources)]
+    joined = [replace(file, columns=numbers[s]) for s, file in enumerate(joined)]
     ids = list(position)
     if not files and queries is not None:
         ids = list(queries.ids)
@@ -452,12 +459,12 @@ def read_cases(
         sampled.check(ids)
     if copied is not None:
         copied.check(ids, index)
-    return Cases(ids, columns, sources, index, queries, read, rated, position_in_queries, sampled, copied)
+    return Cases(ids, columns, joined, index, queries, read, rated, position_in_queries, sampled, copied)
 
 
-def read_result(file: Given) -> Read:
+def read_result(file: GivenResults) -> ReadResults:
     """Read a file that `retrieve`, `baseline` or `score` wrote; return objects in memory as they are."""
-    if isinstance(file, Read):
+    if isinstance(file, ReadResults):
         return file
     try:
         return read_results(file)  # first, because its errors name the argument of the commands
@@ -468,8 +475,8 @@ def read_result(file: Given) -> Read:
         raise error from None
 
 
-def _columns(file: Read, source: int, first: np.ndarray) -> list[Column]:
-    """Return the columns of a file; `first` is that of its `_Source`."""
+def _columns(file: ReadResults, s: int, first: np.ndarray) -> list[ScoreColumn]:
+    """Return the columns of a file; `first` is that of its `JoinedFile`."""
     signature = file.signature
     if isinstance(file, Scores):
         system = str(signature.get("system"))
@@ -486,13 +493,15 @@ def _columns(file: Read, source: int, first: np.ndarray) -> list[Column]:
             values = values.reshape(-1, draws).mean(axis=1).repeat(draws)
         direction = entry.get("direction")
         is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
-        column = Column("", system, metric, source, is_higher, np.where(first >= 0, values[first], np.nan))
+        column = ScoreColumn("", system, metric, s, is_higher, np.where(first >= 0, values[first], np.nan))
         names_metric = column.role == ORACLE or system.endswith(POOL)
         columns.append(replace(column, name=system if names_metric else f"{metric} of {system}"))
     return columns
 
 
-def _numbered(columns_of: Sequence[list[Column]], has_reports: Sequence[bool]) -> tuple[list[Column], list[Any]]:
+def _numbered(
+    columns_of: Sequence[list[ScoreColumn]], has_reports: Sequence[bool]
+) -> tuple[list[ScoreColumn], list[Any]]:
     """Return the columns of all files with different names, and the positions of those that each file's reports have.
 
     `columns_of` has the columns of each file, `has_reports` whether it is one of `retrieve` or a baseline.
@@ -500,7 +509,7 @@ def _numbered(columns_of: Sequence[list[Column]], has_reports: Sequence[bool]) -
     `oracle study` writes an oracle twice: its reports, and their scores under all metrics. The oracle's own scores are
     kept once, and its reports get the others.
     """
-    columns: list[Column] = []
+    columns: list[ScoreColumn] = []
     numbers: list[list[int]] = [[] for _ in columns_of]
     for s, of_file in enumerate(columns_of):
         twins = [
@@ -520,16 +529,16 @@ def _numbered(columns_of: Sequence[list[Column]], has_reports: Sequence[bool]) -
             numbers[owner].append(len(columns))
             columns.append(replace(column, name=name))
     # The score by which a report was chosen comes first.
-    return columns, [tuple(sorted(mine, key=lambda i: columns[i].source != s)) for s, mine in enumerate(numbers)]
+    return columns, [tuple(sorted(mine, key=lambda i: columns[i].file != s)) for s, mine in enumerate(numbers)]
 
 
-def _is_same(one: Column, other: Column) -> bool:
+def _is_same(one: ScoreColumn, other: ScoreColumn) -> bool:
     """Return whether two columns of a metric have equal values, where both have one."""
     both = np.isfinite(one.values) & np.isfinite(other.values)
     return one.metric == other.metric and bool(both.any()) and np.array_equal(one.values[both], other.values[both])
 
 
-def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:
+def _check_foreign(read: Sequence[ReadResults], queries: Inputs | None) -> None:
     """Raise InputError if a table of another tool, which names no test reports, shares no id with the others."""
     ids = [set(file.table["query_id"].to_pylist()) for file in read]
     is_foreign = ["foreign" in file.signature for file in read]
@@ -545,7 +554,7 @@ def _check_foreign(read: Sequence[Read], queries: Inputs | None) -> None:
             )
 
 
-def _check_same(read: Sequence[Read], index: Index | None, queries: Inputs | None) -> None:
+def _check_same(read: Sequence[ReadResults], index: Index | None, queries: Inputs | None) -> None:
     """Raise InputError unless all files are about the same test reports and, if given, made with the index."""
     for number, file in enumerate(read, 1):
         if not file.table.num_rows:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import MetricOracleError
-from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases, Read
+from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
 from metric_oracle.explorer.evidence import Span
 from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
 from metric_oracle.findings.results import Scores
@@ -23,6 +23,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Difference
+from metric_oracle.tables.systems import ReadResults
 from metric_oracle.tables.table_cells import title
 
 
@@ -31,7 +32,7 @@ class Mark:
     """One system under one metric."""
 
     name: str
-    role: str  # `Column.role`
+    role: str  # `ScoreColumn.role`
     column: int  # position in `Cases.columns`
     mean: float  # NaN if the file has no score
     ends: Interval | None = None  # 95 % interval of the mean; None if the files make no table
@@ -100,7 +101,7 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
     oracle = next((name for name, mark in marks.items() if mark.role == ORACLE), None)
     paired = [(name, oracle) for name, mark in marks.items() if mark.role == MODEL] if oracle else []
     try:
-        files = {name: _only(cases.files[cases.columns[mark.column].source], metric) for name, mark in marks.items()}
+        files = {name: _only(cases.files[cases.columns[mark.column].file], metric) for name, mark in marks.items()}
         comparison = compare(files, paired=paired)
         differences = {one.a: one for one in comparison.differences}
         n = comparison.columns[0].n
@@ -124,7 +125,7 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
     )
 
 
-def _only(file: Read, metric: str) -> Read:
+def _only(file: ReadResults, metric: str) -> ReadResults:
     """Return a result file restricted to the columns of one metric, among them the counts from which CRG is computed.
 
     A file of `retrieve` or of a baseline has one metric and is returned as it is.
@@ -173,11 +174,11 @@ def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
     """Return, for each oracle with reports, its column and the text that it chose for each test report."""
     chosen = []
     for i, column in enumerate(cases.columns):
-        source = cases.sources[column.source]
-        if column.role != ORACLE or "row" not in source.table.column_names:
+        file = cases.joined[column.file]
+        if column.role != ORACLE or "row" not in file.table.column_names:
             continue
-        has_report = source.first >= 0
-        best = source.table.take(pa.array(source.first[has_report]))
+        has_report = file.first >= 0
+        best = file.table.take(pa.array(file.first[has_report]))
         rows = best["row"].to_numpy()
         texts = np.full(len(cases.ids), None, object)
         if "text" in best.column_names:
@@ -224,7 +225,7 @@ def telling(cases: Cases, shown: Sequence[Strip]) -> list[Telling]:
     return cards
 
 
-Chosen = list[tuple[int, list[str | None]]]
+ChosenReports = list[tuple[int, list[str | None]]]
 
 
 def _words(text: str | None) -> frozenset[str]:
@@ -239,7 +240,7 @@ def _oracle(cases: Cases, i: int, q: int) -> str:
     return f"{cases.columns[i].system} {cases.columns[i].values[q]:.2f}"
 
 
-def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
+def _disagreement(cases: Cases, chosen: ChosenReports) -> Telling | None:
     """Return the test report for which the oracles chose the most different reports, None if they agree on all.
 
     Among several, choose the one whose chosen reports share the fewest words. `chosen` is that of `oracle_texts`.
@@ -260,7 +261,7 @@ def _disagreement(cases: Cases, chosen: Chosen) -> Telling | None:
     return Telling("Metrics disagree most", q, shown_texts[:3])
 
 
-def _contradiction(cases: Cases, chosen: Chosen, shown_before: set[int]) -> Telling | None:
+def _contradiction(cases: Cases, chosen: ChosenReports, shown_before: set[int]) -> Telling | None:
     """Return a test report, not yet shown, that an oracle's report contradicts, None if there is none.
 
     Among several, choose the one whose score ranks highest among all scores of its oracle. `chosen` is that of
@@ -285,13 +286,13 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
     "right". `i` is the oracle's column, `texts` the text that it chose for each test report.
     """
     labels = _labels(cases)
-    source = cases.sources[cases.columns[i].source]
-    rows = source.table["row"].to_numpy()
+    file = cases.joined[cases.columns[i].file]
+    rows = file.table["row"].to_numpy()
     for q, text in enumerate(texts):
         reference = cases.reference(q)
         if text is None or reference is None:
             continue
-        if labels is not None and (pair := labels(q, int(rows[source.first[q]]))) is not None:
+        if labels is not None and (pair := labels(q, int(rows[file.first[q]]))) is not None:
             opposed = np.flatnonzero((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding"))
             if len(opposed):
                 sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")

@@ -104,7 +104,7 @@ class Explorer:
             Route("/case/{q:int}", self.case),
             Route("/case/{q:int}.json", self.case_json),
             Route("/case/{q:int}/image", self.image),
-            Route("/case/{q:int}/image/{source:int}/{rank:int}", self.image),
+            Route("/case/{q:int}/image/{file:int}/{rank:int}", self.image),
             *([] if self.cases.copied is None else [Route("/copies", self.copies)]),
             Route("/systems", self.systems),
             Route("/systems.csv", self.systems_csv),
@@ -351,7 +351,7 @@ class Explorer:
             ],
             image=self._image_link(q, cases.ids[q]),
             images=[
-                self._image_link(q, g["candidate_id"], f"/{g['source']}/{rank}") if g["row"] >= 0 else ""
+                self._image_link(q, g["candidate_id"], f"/{g['file']}/{rank}") if g["row"] >= 0 else ""
                 for g in shown_groups
             ],
             picked=min(max(picked, 1), len(shown_groups)),
@@ -436,10 +436,10 @@ class Explorer:
         """Return the image of a test report, or of a candidate for it."""
         cases, at = self.cases, request.path_params
         study, path = "", None
-        if at["q"] < len(cases.ids) and "source" not in at:
+        if at["q"] < len(cases.ids) and "file" not in at:
             study = cases.ids[at["q"]]
-        elif at["q"] < len(cases.ids) and at["source"] < len(cases.sources) and at["rank"]:
-            best = cases.candidate_of(at["source"], at["q"], at["rank"])
+        elif at["q"] < len(cases.ids) and at["file"] < len(cases.joined) and at["rank"]:
+            best = cases.candidate_of(at["file"], at["q"], at["rank"])
             study = "" if best is None else best.candidate_id
         if self.images is not None:
             path = self.images.of(study)

@@ -108,7 +108,7 @@ def rows(cases: Cases, shown: Sequence[int], chosen: Chosen, link: Callable[[int
     values = np.array([cases.columns[i].values[list(shown)] for i in order]).reshape(len(order), len(shown)).T.tolist()
     table = []
     for q, scores in zip(shown, values, strict=True):
-        best = None if oracle is None else cases.candidate_of(cases.columns[oracle].source, q)
+        best = None if oracle is None else cases.candidate_of(cases.columns[oracle].file, q)
         reference, text = cases.reference(q), None if best is None else best.text
         table.append(
             {

@@ -14,7 +14,7 @@ from metric_oracle.arguments import check_one_of
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError, option
 from metric_oracle.indexes.contract import Representation
-from metric_oracle.indexes.manifest import Files
+from metric_oracle.indexes.manifest import IndexFiles
 from metric_oracle.indexes.store import (
     COLUMNS,
     DISTINCT,
@@ -50,7 +50,7 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files = Files(folder)
+        self._files = IndexFiles(folder)
         self.manifest = self._files.manifest
         self._opened: dict[str, Any] = {}
         self._counted: Index | None = None

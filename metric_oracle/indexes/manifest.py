@@ -3,7 +3,7 @@
 Opening an index opens all its files and compares their sizes. A folder that takes the same name later changes nothing
 for the opened index. A file is compared with its checksum at its first use, unless its modification time is the one
 that the build recorded, or an earlier check of this user was successful. Damage that keeps size and time is noticed if
-the file becomes unreadable; otherwise only `Files.verify`, which reads all files, finds it (docs/security.md).
+the file becomes unreadable; otherwise only `IndexFiles.verify`, which reads all files, finds it (docs/security.md).
 """
 
 import hashlib
@@ -75,7 +75,7 @@ def check_outside(path: Path, argument: str) -> None:
                     )
 
 
-class Files:
+class IndexFiles:
     """The files of an index, all opened together, with its manifest."""
 
     def __init__(self, folder: Path) -> None:

@@ -142,7 +142,7 @@ class NgramIndex(FeatureDocuments):
         documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
         ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
-        return NgramQueries(which, Items(self, documents), self.queries_of(documents), words, ptr)
+        return NgramQueries(which, DocumentTokens(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
         """Return all documents, with their sequences of word ids."""
@@ -233,7 +233,7 @@ class NgramIndex(FeatureDocuments):
 
 
 @dataclass(frozen=True)
-class Items(Sequence[tuple[str, ...]]):
+class DocumentTokens(Sequence[tuple[str, ...]]):
     """The token sequences of some documents; each is converted from word ids to strings when it is read."""
 
     corpus: NgramIndex

@@ -30,7 +30,7 @@ from metric_oracle.raters.metric_agreement import (
     INTERVAL,
     MEAN,
     SCHEMA,
-    Scored,
+    ScoredRatings,
     check_varied,
     differences_of,
     draw_resamples,
@@ -274,7 +274,7 @@ def align(
         rated, columns = rated.subset(differing), {name: values[differing] for name, values in columns.items()}
         left_out = int((~differing).sum())
     check_varied(rated, columns)
-    part = Scored(rated, columns, lower, draw_resamples(rated, resamples, seed))
+    part = ScoredRatings(rated, columns, lower, draw_resamples(rated, resamples, seed))
     records, values = part.agreement("rater")
     records += [
         {"errors": kind, "rater": AMONG, **record, "bca_low": None, "bca_high": None}

@@ -77,8 +77,8 @@ def train_crepe(
     of all. The result is what training.json of the checkpoint contains: the settings, the number of ``pairs``, and the
     mean loss of each epoch in ``losses``.
     """
-    from metric_oracle.encoders.crepe_training import Settings, train
+    from metric_oracle.encoders.crepe_training import TrainingSettings, train
 
     rated = read_counted_pairs(references, predictions, ratings, tell)
-    settings = Settings(epochs, batch_size, learning_rate, presence_weight, seed)
+    settings = TrainingSettings(epochs, batch_size, learning_rate, presence_weight, seed)
     return train(rated.pairs, rated.counts, base, out, settings, progress=progress)

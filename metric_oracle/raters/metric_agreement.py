@@ -64,7 +64,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRatings:
     """Rated pairs with their scores and resamples."""
 
     rated: Rated
@@ -73,10 +73,10 @@ class Scored:
     drawn: Resamples
     deviations: Array | None = None  # float64[B, R] of `draw_raters`; None where the raters are fixed
 
-    def subset(self, kept: npt.NDArray[np.bool_]) -> "Scored":
+    def subset(self, kept: npt.NDArray[np.bool_]) -> "ScoredRatings":
         """Return the pairs where `kept` is true, with the same resamples."""
         scores = {name: values[kept] for name, values in self.scores.items()}
-        return Scored(self.rated.subset(kept), scores, self.lower, self.drawn.subset(kept), self.deviations)
+        return ScoredRatings(self.rated.subset(kept), scores, self.lower, self.drawn.subset(kept), self.deviations)
 
     def goodness(self) -> dict[str, Side]:
         """Return the scores of each metric, with the sign that makes higher better, prepared for all resamples."""
@@ -149,7 +149,7 @@ class Scored:
 
 
 def differences_of(
-    parts: Mapping[str, Scored], values: Mapping[str, Values], pairs: Sequence[tuple[str, str]]
+    parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], pairs: Sequence[tuple[str, str]]
 ) -> Iterator[Record]:
     """Yield a record for each difference of two metrics, one of `pairs`, in a part that has both.
 
@@ -217,7 +217,7 @@ def draw_resamples(rated: Rated, resamples: int, seed: int) -> Resamples:
     return draw(rated.studies, resamples, seed, rated.groups, is_pooled=TAU in rated.statistics)
 
 
-def view_of(name: str, base: str, part: Scored) -> View:
+def view_of(name: str, base: str, part: ScoredRatings) -> View:
     """Return the description of a view."""
     rated = part.rated
     errors = {kind: rated.by_rater(kind).mean(axis=0) for kind in rated.kinds}

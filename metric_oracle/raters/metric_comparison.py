@@ -48,7 +48,7 @@ from metric_oracle.raters.interrater import (
 from metric_oracle.raters.metric_agreement import (
     SCHEMA,
     Record,
-    Scored,
+    ScoredRatings,
     Values,
     View,
     check_varied,
@@ -518,10 +518,10 @@ def compare_metrics(
     lower = lower_is_better(names, directions or {})
     pairs = pairs_to_compare(names, paired)
     views: list[View] = []
-    parts: dict[str, Scored] = {}
+    parts: dict[str, ScoredRatings] = {}
     for name, (rated, columns) in read.items():
         deviations = draw_raters(len(rated.raters), resamples, seed) if resample_raters else None
-        whole = Scored(rated, columns, lower, draw_resamples(rated, resamples, seed), deviations)
+        whole = ScoredRatings(rated, columns, lower, draw_resamples(rated, resamples, seed), deviations)
         for view, part in _parts(name, whole):
             parts[view] = part
             views.append(view_of(view, name, part))
@@ -553,7 +553,7 @@ def compare_metrics(
     return MetricComparison(views, pa.Table.from_pylist(records, SCHEMA).drop_columns(["rater"]), signature)
 
 
-def _parts(name: str, whole: Scored) -> Iterator[tuple[str, Scored]]:
+def _parts(name: str, whole: ScoredRatings) -> Iterator[tuple[str, ScoredRatings]]:
     """Yield the name and the pairs of each view of a set: all pairs, and if some texts are equal those that differ."""
     yield name, whole
     texts = [*(whole.rated.references or [None]), *(whole.rated.predictions or [None])]
@@ -563,7 +563,9 @@ def _parts(name: str, whole: Scored) -> Iterator[tuple[str, Scored]]:
             yield f"{name}{IDENTICAL}", whole.subset(differ)
 
 
-def _changes(parts: Mapping[str, Scored], values: Mapping[str, Values], views: Sequence[View]) -> Iterator[Record]:
+def _changes(
+    parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], views: Sequence[View]
+) -> Iterator[Record]:
     """Yield the agreement without pairs of equal texts minus the agreement on all pairs."""
     for view in (view for view in views if view.name != view.base):
         for statistic, kind, metric in product(view.statistics, view.kinds, view.scores):
@@ -572,7 +574,7 @@ def _changes(parts: Mapping[str, Scored], values: Mapping[str, Values], views: S
             yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
 
 
-def _ceilings(view: str, part: Scored) -> Iterator[Record]:
+def _ceilings(view: str, part: ScoredRatings) -> Iterator[Record]:
     """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
 
     There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
@@ -603,7 +605,7 @@ def _ceilings(view: str, part: Scored) -> Iterator[Record]:
 
 
 def _read_variants(
-    ablations: Mapping[str, str | Path], part: Scored, names: Sequence[str]
+    ablations: Mapping[str, str | Path], part: ScoredRatings, names: Sequence[str]
 ) -> dict[str, tuple[str, Array]]:
     """Return the metric and the scores of each variant, by its name; `names` are all metrics, for a message."""
     variants = {}
@@ -623,13 +625,16 @@ def _read_variants(
 
 
 def _ablations(
-    view: View, parts: Mapping[str, Scored], values: Mapping[str, Values], variants: Mapping[str, tuple[str, Array]]
+    view: View,
+    parts: Mapping[str, ScoredRatings],
+    values: Mapping[str, Values],
+    variants: Mapping[str, tuple[str, Array]],
 ) -> Iterator[Record]:
     """Yield the agreement of each variant and its difference from the metric. The differences are one family."""
     whole, statistic = parts[view.base], view.statistics[0]
     family = []
     for variant, (metric, scores) in variants.items():
-        alone = Scored(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
+        alone = ScoredRatings(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
         part = dict(_parts(view.base, alone))[view.name]
         records, of_variant = part.agreement("mean")
         of_kind = {r["errors"]: r for r in records if r["statistic"] == statistic}

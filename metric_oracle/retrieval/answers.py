@@ -18,11 +18,11 @@ from metric_oracle.indexes.store import take_strings, to_arrow, to_numpy
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.exclusion import Lists
-from metric_oracle.retrieval.merge import Answer
+from metric_oracle.retrieval.exclusion import ResultLists
+from metric_oracle.retrieval.merge import BestRows
 
 
-def fill_zeros(answers: Answers, row_id: np.ndarray, lists: Lists) -> None:
+def fill_zeros(answers: Answers, row_id: np.ndarray, lists: ResultLists) -> None:
     """Fill up lists with fewer than k positive scores in place: with the lowest other rows of `row_id`, int64[N].
 
     Their scores are 0 already; rows and ties are written.
@@ -79,16 +79,16 @@ def n_scorable(index: Index, record: Metric) -> int:
     return index.content["representations"][record.representations[0]]["rows"]
 
 
-def with_strings(answer: Answer, index: Index, text: bool) -> Answer:
-    """Return the answer with the study ids of its rows, and with their texts if `text` is true.
+def with_strings(best: BestRows, index: Index, text: bool) -> BestRows:
+    """Return best rows with their study ids, and with their texts if `text` is true.
 
     Row -1, an unused place of a list, gets the strings of an arbitrary row; `listed` removes such lines later.
     """
-    rows = answer.rows.ravel()
-    rows = np.where(rows >= 0, rows, answer.rows.max(initial=0))
+    rows = best.rows.ravel()
+    rows = np.where(rows >= 0, rows, best.rows.max(initial=0))
     ids, texts = strings(index.take("study_id", rows)), strings(index.take("text", rows)) if text else None
-    reserve = answer.reserve and with_strings(answer.reserve, index, text)
-    return replace(answer, ids=ids, texts=texts, reserve=reserve)
+    reserve = best.reserve and with_strings(best.reserve, index, text)
+    return replace(best, ids=ids, texts=texts, reserve=reserve)
 
 
 def strings(column: pa.ChunkedArray) -> pa.Array:
@@ -96,31 +96,31 @@ def strings(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([to_arrow([]), *column.chunks])
 
 
-def no_answer(n_queries: int, text: bool) -> Answer:
-    """Return an answer without rows, for shards none of whose rows the metric can score."""
+def no_rows(n_queries: int, text: bool) -> BestRows:
+    """Return no best rows, for shards none of whose rows the metric can score."""
     nothing, none = np.empty((n_queries, 0), np.int64), to_arrow([])
-    return Answer(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
+    return BestRows(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
 
 
-def layout(query_ids: Sequence[str], answer: Answer, fallback: np.ndarray, exact: bool) -> pa.Table:
+def layout(query_ids: Sequence[str], best: BestRows, fallback: np.ndarray, exact: bool) -> pa.Table:
     """Return the table of results, one line per place of each query's list, also where the row is -1.
 
     `fallback`, bool[Q, m], says which rows are fall-back reports; `exact` is the value of that column in every line.
     """
-    n, k = answer.rows.shape
+    n, k = best.rows.shape
     columns: dict[str, Any] = {
         "query_id": strings(take_strings(pa.chunked_array([to_arrow(query_ids)]), np.repeat(np.arange(n), k))),
         "rank": np.tile(np.arange(1, k + 1), n),
-        "row": answer.rows.ravel(),
-        "candidate_id": answer.ids,
-        "score": answer.scores.ravel(),
-        **{name: values.ravel() for name, values in answer.components.items()},
-        "n_ties": answer.ties.ravel(),
+        "row": best.rows.ravel(),
+        "candidate_id": best.ids,
+        "score": best.scores.ravel(),
+        **{name: values.ravel() for name, values in best.components.items()},
+        "n_ties": best.ties.ravel(),
         "fallback": fallback.ravel(),
         "exact": np.full(n * k, exact),
     }
-    if answer.texts is not None:
-        columns["text"] = answer.texts
+    if best.texts is not None:
+        columns["text"] = best.texts
     return pa.table(
         {name: column if isinstance(column, pa.Array) else to_arrow(column) for name, column in columns.items()}
     )

@@ -31,7 +31,7 @@ from metric_oracle.retrieval.sharded import ShardedIndex
 CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
 
-class Asked(NamedTuple):
+class WantedList(NamedTuple):
     """A list of results to compute."""
 
     place: int  # query of the list, as an index into `chosen` of `search`
@@ -47,7 +47,7 @@ def search(
     plain: Callable[[int, int], float],
     tell: Count,
     *,
-    lists: Sequence[Asked] | None = None,
+    lists: Sequence[WantedList] | None = None,
     value: Callable[[int, int, str], float] | None = None,
     min_score: float | None = None,
 ) -> Answers:
@@ -58,7 +58,7 @@ def search(
     one for each query, which excludes nothing. Rows that score worse than `min_score` are not listed. Lists with fewer
     than k rows end with row -1. `tell` gets `n_pairs` scored pairs in all.
     """
-    lists = [Asked(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
+    lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
     n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
     conditions: Any = record.options.get("conditions", ())

@@ -30,7 +30,7 @@ _FOLDED: WeakKeyDictionary[Index, pa.Array] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Lists:
+class ResultLists:
     """The result lists of a search of one index.
 
     A list has the k best rows of a distinct query without the rows that one set of exclusions leaves out. A distinct
@@ -78,11 +78,11 @@ class Excluded:
                     f"Pass test reports with this column, or a folder that {as_called('build-index')} wrote with it.",
                 )
 
-    def of(self, shard: Index, representation: Representation, which: np.ndarray) -> Lists:
+    def of(self, shard: Index, representation: Representation, which: np.ndarray) -> ResultLists:
         """Return the lists of the queries for a shard; `which` is the distinct query of each query in that shard."""
         n = int(which.max()) + 1 if len(which) else 0
         if not self._names:
-            return Lists(np.arange(n), which, [n], NOTHING)
+            return ResultLists(np.arange(n), which, [n], NOTHING)
         wanted, groups, offset = [], [], 0
         for name in self._names:
             of_query, of_row, size = self._codes(name, shard)
@@ -113,7 +113,7 @@ class Excluded:
             row[by_group].astype(np.int64),
             document,
         )
-        return Lists(distinct[order, 0], place[of_query.reshape(-1)], ends, exclusion)
+        return ResultLists(distinct[order, 0], place[of_query.reshape(-1)], ends, exclusion)
 
     def _codes(self, name: str, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
         """Return the group of each query, int64[Q], and of each row of a shard by the rule `name`, and their number.

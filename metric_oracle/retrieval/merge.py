@@ -1,9 +1,9 @@
-"""Merge the answers of the shards of a corpus into those of the whole corpus, exactly.
+"""Merge the best rows of the shards of a corpus into those of the whole corpus, exactly.
 
 Each shard lists its k best rows by score, then row, with the number of its rows that have the same score. The first k
-of all lists, by score, then row, are the answers of the whole corpus. The n_ties of a score is the sum over the shards
-that list it. No row is missed: if a shard has rows with that score and lists none, it has k better rows, so the score
-is not among the answers. Merged lists can be merged again, in any grouping.
+of all lists, by score, then row, are those of the whole corpus. The n_ties of a score is the sum over the shards that
+list it. No row is missed: if a shard has rows with that score and lists none, it has k better rows, so the score is not
+among the best. Merged lists can be merged again, in any grouping.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from metric_oracle.indexes.store import to_arrow
 
 
 @dataclass(frozen=True)
-class Answer:
+class BestRows:
     """The best rows of one or several shards for each query, by score, then by row."""
 
     rows: np.ndarray  # int64[Q, m], corpus rows, -1 behind the end of a list; m is k, or fewer if there are fewer
@@ -25,13 +25,13 @@ class Answer:
     components: dict[str, np.ndarray]  # components of the scores by name, such as precision: [Q, m] each
     ids: pa.Array | None = None  # study ids of the rows, Q * m strings; None until all shards were searched
     texts: pa.Array | None = None  # their texts, Q * m strings; None likewise, and if texts are not wanted
-    reserve: "Answer | None" = None  # fall-back report, m = 1; None if no query needs it or another shard has it
+    reserve: "BestRows | None" = None  # fall-back report, m = 1; None if no query needs it or another shard has it
 
-    def take(self, chosen: np.ndarray) -> "Answer":
+    def take(self, chosen: np.ndarray) -> "BestRows":
         """Return the answers at the positions `chosen` of each query's list, int64[Q, n] below m, without `reserve`."""
         flat = to_arrow((np.arange(len(chosen))[:, None] * self.rows.shape[1] + chosen).ravel())
         rows, scores, ties = (np.take_along_axis(column, chosen, 1) for column in (self.rows, self.scores, self.ties))
-        return Answer(
+        return BestRows(
             rows,
             scores,
             ties,
@@ -41,7 +41,7 @@ class Answer:
         )
 
 
-def side_by_side(parts: Sequence[Answer]) -> Answer:
+def side_by_side(parts: Sequence[BestRows]) -> BestRows:
     """Join the lists of several answers to the same queries, one after another, without their fall-back reports."""
     widths = [part.rows.shape[1] for part in parts]
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
@@ -50,7 +50,7 @@ def side_by_side(parts: Sequence[Answer]) -> Answer:
     flat = to_arrow((begin + within + np.arange(len(parts[0].rows))[:, None] * step).ravel())
     columns = zip(*((part.rows, part.scores, part.ties) for part in parts), strict=True)
     rows, scores, ties = (np.concatenate(column, axis=1) for column in columns)
-    return Answer(
+    return BestRows(
         rows,
         scores,
         ties,
@@ -66,15 +66,15 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
     return pa.concat_arrays(present).take(positions) if present else None
 
 
-def merge(parts: Sequence[Answer], k: int, higher_is_better: bool) -> Answer:
+def merge(parts: Sequence[BestRows], k: int, higher_is_better: bool) -> BestRows:
     """Return the k best rows of all shards together, or fewer if there are fewer; ties are added up.
 
-    The fall-back report is that of the first part which has one. A single answer is returned as it is.
+    The fall-back report is that of the first part which has one. A single part is returned as it is.
     """
     reserve = next((part.reserve for part in parts if part.reserve is not None), None)
     if len(parts) == 1:
         return parts[0]
-    # The ties of a score are counted once per shard, at the first answer with this score.
+    # The ties of a score are counted once per shard, at the first row with this score.
     counted = np.concatenate([np.where(_begins(part.scores), part.ties, 0) for part in parts], axis=1)
     whole = side_by_side(parts)
     order = np.lexsort((whole.rows, -whole.scores if higher_is_better else whole.scores), axis=1)
@@ -93,21 +93,21 @@ def _begins(scores: np.ndarray) -> np.ndarray:
     return begins
 
 
-def fall_back(answer: Answer) -> tuple[Answer, np.ndarray]:
-    """Return the answer with its fall-back report, `reserve`, first in the lists of queries whose best score is 0.
+def fall_back(best: BestRows) -> tuple[BestRows, np.ndarray]:
+    """Return best rows with their fall-back report, `reserve`, first in the lists of queries whose best score is 0.
 
     Also return which entries are fall-back reports: bool[Q, m].
     """
-    is_fallback = np.zeros(answer.rows.shape, bool)
-    reserve = answer.reserve
-    nothing = np.flatnonzero(answer.scores[:, 0] == 0.0)
+    is_fallback = np.zeros(best.rows.shape, bool)
+    reserve = best.reserve
+    nothing = np.flatnonzero(best.scores[:, 0] == 0.0)
     if reserve is None or not len(nothing):
-        return replace(answer, reserve=None), is_fallback
-    m = answer.rows.shape[1]
+        return replace(best, reserve=None), is_fallback
+    m = best.rows.shape[1]
     # All rows of such a query have score 0, and the same ties.
-    reserve = replace(reserve, scores=answer.scores[:, :1], ties=answer.ties[:, :1])
-    order = np.tile(np.arange(m), (len(answer.rows), 1))
-    others = np.argsort(answer.rows[nothing] == reserve.rows[nothing], axis=1, kind="stable")  # the reserve's row last
+    reserve = replace(reserve, scores=best.scores[:, :1], ties=best.ties[:, :1])
+    order = np.tile(np.arange(m), (len(best.rows), 1))
+    others = np.argsort(best.rows[nothing] == reserve.rows[nothing], axis=1, kind="stable")  # the reserve's row last
     order[nothing, 0], order[nothing, 1:] = m, others[:, : m - 1]
     is_fallback[nothing, 0] = True
-    return side_by_side([replace(answer, reserve=None), reserve]).take(order), is_fallback
+    return side_by_side([replace(best, reserve=None), reserve]).take(order), is_fallback

@@ -298,7 +298,7 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         settings = settings | used.get(kind, {})
     return {
         "options": record.recorded,
-        "source": record.source,
+        "source": record.citation,
         "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": made,

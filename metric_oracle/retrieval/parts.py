@@ -22,7 +22,7 @@ from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
 from metric_oracle.retrieval.answers import layout, listed, strings
-from metric_oracle.retrieval.merge import Answer, fall_back, merge
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.search import joined_stages, search
 from metric_oracle.sources.inputs import Inputs
@@ -56,11 +56,11 @@ def retrieve_part(
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)
     searched = search(index, queries, record, options, shards=shards, progress=progress)
-    tables = [layout(queries.ids, searched.answer, np.zeros(searched.answer.rows.shape, bool), searched.exact)]
-    if searched.answer.reserve is not None:
+    tables = [layout(queries.ids, searched.best, np.zeros(searched.best.rows.shape, bool), searched.exact)]
+    if searched.best.reserve is not None:
         # Only queries without a match in these shards may need the fall-back report.
-        unmatched = np.flatnonzero(searched.answer.scores[:, 0] == 0.0)
-        reserve = layout(queries.ids, searched.answer.reserve, np.ones((len(queries.ids), 1), bool), searched.exact)
+        unmatched = np.flatnonzero(searched.best.scores[:, 0] == 0.0)
+        reserve = layout(queries.ids, searched.best.reserve, np.ones((len(queries.ids), 1), bool), searched.exact)
         reserve = reserve.set_column(1, "rank", pa.array(np.zeros(reserve.num_rows, np.int64)))
         tables.append(reserve.take(pa.array(unmatched)))
     described = {"place": number, "of": n, "documents": searched.documents}
@@ -75,7 +75,7 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
     if not paths:
         raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
     parts = [(Path(path), read_part(path)) for path in paths]
-    parts.sort(key=lambda given: not given[1].table.num_rows)  # parts without answers last
+    parts.sort(key=lambda given: not given[1].table.num_rows)  # parts without rows last
     _check(parts)
     first, full = parts[0][1].signature, parts[0][1].table
     if not full.num_rows:
@@ -83,8 +83,8 @@ def merge_parts(paths: Sequence[str | Path]) -> Results:
     ids = full["query_id"].filter(pa.array(full["rank"].to_numpy() == 1)).to_pylist()
     components = [name for name in full.column_names if name not in (*FIXED, *AFTER, "text")]
     higher = first["direction"] == "higher"
-    answers = [_answer(path, part.table, ids, components) for path, part in parts if part.table.num_rows]
-    merged, fallback = fall_back(merge(answers, first["k"], higher))
+    of_parts = [_best_rows(path, part.table, ids, components) for path, part in parts if part.table.num_rows]
+    merged, fallback = fall_back(merge(of_parts, first["k"], higher))
     if merged.rows.shape[1] != first["k"]:
         _altered(parts[0][0])
     signature = {name: value for name, value in first.items() if name not in _OWN}
@@ -103,7 +103,7 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
     n = first.signature["part"]["of"]
     path_of: dict[int, Path] = {}
     for other, part in parts:
-        # A part without answers has no entries about the encoding of the queries.
+        # A part without rows has no entries about the encoding of the queries.
         shared = {*part.signature, *(first.signature if part.table.num_rows else ())}.difference(_OWN)
         names = sorted(name for name in shared if first.signature.get(name) != part.signature.get(name))
         if names or part.signature["part"]["of"] != n:
@@ -130,8 +130,8 @@ def _check(parts: Sequence[tuple[Path, Results]]) -> None:
         )
 
 
-def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> Answer:
-    """Return the answer in the table of a part file; raise InputError unless its lines are those of the queries `ids`.
+def _best_rows(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> BestRows:
+    """Return the best rows in a part file's table; raise InputError unless its lines are those of the queries `ids`.
 
     `components` are the names of the columns of components.
     """
@@ -142,22 +142,22 @@ def _answer(path: Path, table: pa.Table, ids: Sequence[str], components: Sequenc
     ranks = np.tile(np.arange(1, m + 1), len(ids))
     if rest or strings(lines["query_id"]) != expected or not np.array_equal(lines["rank"].to_numpy(), ranks):
         _altered(path)
-    answer = _columns(lines, (len(ids), m), components)
+    best = _columns(lines, (len(ids), m), components)
     if not kept.num_rows:
-        return answer
+        return best
     line_of = {query: i for i, query in enumerate(kept["query_id"].to_pylist())}
     by_query = kept.take(pa.array([line_of.get(query, 0) for query in ids]))
-    return replace(answer, reserve=_columns(by_query, (len(ids), 1), components))
+    return replace(best, reserve=_columns(by_query, (len(ids), 1), components))
 
 
-def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str]) -> Answer:
-    """Return the columns of a table as an `Answer` of the shape (queries, lines per query) without fall-back."""
+def _columns(table: pa.Table, shape: tuple[int, int], components: Sequence[str]) -> BestRows:
+    """Return the columns of a table as `BestRows` of the shape (queries, lines per query) without fall-back."""
 
     def column(name: str) -> np.ndarray:
         """Return a column as an array of the shape."""
         return table[name].to_numpy().reshape(shape)
 
-    return Answer(
+    return BestRows(
         column("row"),
         column("score"),
         column("n_ties"),

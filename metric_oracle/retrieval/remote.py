@@ -20,9 +20,9 @@ from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.merge import Answer, merge
+from metric_oracle.retrieval.merge import BestRows, merge
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.search import Searched, limit_of, search, searched_of
+from metric_oracle.retrieval.search import SearchedShards, limit_of, search, searched_of
 from metric_oracle.sources.inputs import Inputs
 
 
@@ -33,8 +33,8 @@ def search_one(
     fingerprint: str,
     shard: int,
     limit: np.ndarray | None,
-) -> tuple[Answer, bool, tuple[int, dict[str, Any]]]:
-    """Search a shard in a worker; return its answer, whether it is exact, and (documents, entries of the signature).
+) -> tuple[BestRows, bool, tuple[int, dict[str, Any]]]:
+    """Search a shard in a worker; return its best rows, whether exact, and (documents, entries of the signature).
 
     `shared` has the queries, these encoded or None, the metric and the options. `folder` and `fingerprint` are those of
     the set. Rows that score worse than `limit`, float64[Q] or None, may be left out.
@@ -52,7 +52,7 @@ def search_one(
     )
     signature = searched.signature
     stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
-    return searched.answer, searched.exact, (searched.documents, stages)
+    return searched.best, searched.exact, (searched.documents, stages)
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +84,7 @@ def retrieve_remote(
     is_batched = backend != "reference" and load_kernel(record, backend).capabilities.batched
     of_worker = replace(options, threads=None if is_batched else options.threads or 1)
     shared = sent, encoded.portable(), record, of_worker
-    answer: Answer | None = None
+    best: BestRows | None = None
     limit: np.ndarray | None = None
     exact, reported = True, 0
     stages: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -95,15 +95,15 @@ def retrieve_remote(
             arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit
             yield Task(shard_name(shard), arguments)
 
-    def take(task: Task, result: tuple[Answer, bool, tuple[int, dict[str, Any]]]) -> None:
-        """Merge the answer of a finished task into the answer so far."""
-        nonlocal answer, limit, exact
+    def take(task: Task, result: tuple[BestRows, bool, tuple[int, dict[str, Any]]]) -> None:
+        """Merge the best rows of a finished task into those so far."""
+        nonlocal best, limit, exact
         part, is_exact, of_part = result
         if not part.rows.shape[1]:
             return
         exact, stages[task.name] = is_exact, of_part
-        answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
-        limit = limit_of(answer, k, limit, record.higher_is_better)
+        best = part if best is None else merge([best, part], k, record.higher_is_better)
+        limit = limit_of(best, k, limit, record.higher_is_better)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
         """Report the progress of the workers."""
@@ -116,5 +116,5 @@ def retrieve_remote(
     target = "metric_oracle.retrieval.remote:search_one"
     run_tasks(runner, target, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
-    searched: Searched = searched_of(index, queries, record, options, answer, exact, encoded, in_order)
+    searched: SearchedShards = searched_of(index, queries, record, options, best, exact, encoded, in_order)
     return searched.results(queries.ids)

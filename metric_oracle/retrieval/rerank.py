@@ -31,7 +31,7 @@ from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.checks import check_section, section_entry
-from metric_oracle.retrieval.merge import Answer
+from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
@@ -56,7 +56,7 @@ class Pool:
     options: SearchOptions = DEFAULTS  # options of the search under the prefix; `k` and `text` are those of the answers
 
 
-class _Best(NamedTuple):
+class _Reranked(NamedTuple):
     """The k best rows of one query."""
 
     rows: np.ndarray  # int64[k]
@@ -89,7 +89,7 @@ class RerankPlan:
         check_section(queries, index)
         check_in_range("audit", pool.audit, ge=0, le=n, note=" (test reports)")
         reader, k = _Reader(index, self.model), int(pool.options.k)
-        every, best_of = np.arange(index.n_reports), dict[int, _Best]()
+        every, best_of = np.arange(index.n_reports), dict[int, _Reranked]()
         size, audited = pool.size, dict[str, Any]()
         if pool.audit and search is not None:
             chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
@@ -127,13 +127,13 @@ class RerankPlan:
         return Results(_table(index, queries, [best_of[q] for q in range(n)], pool.options.text), entries)
 
 
-def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Best], text: bool) -> Any:
+def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Reranked], text: bool) -> Any:
     """Return the table of results: the columns of a search, then those of a pool, then the text if `text` is true."""
     rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*best_of_queries, strict=True))[:4])
     n_pool = np.repeat([best.n_pool for best in best_of_queries], rows.shape[1])
     ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
     components = {name: counts[:, :, i] for i, name in enumerate(COMPONENTS)}
-    table = layout(queries.ids, Answer(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
+    table = layout(queries.ids, BestRows(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
     exact = n_pool == index.n_reports
     table = table.set_column(table.column_names.index("exact"), "exact", [exact])
     columns = {"pool": n_pool, "certified": exact | (scores.ravel() == 0.0), **({"text": shown} if text else {})}
@@ -181,7 +181,7 @@ class _Reader:
         return errors
 
 
-def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
+def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Reranked:
     """Return the k of `rows`, int64[n], with the fewest errors in sum, ascending; of equal ones the lowest row first.
 
     `counts`, float64[n, 6], has the errors of each row.
@@ -190,7 +190,7 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Best:
     order = np.lexsort((rows, sums))[:k]
     ordered, scores = np.sort(sums), sums[order]
     ties = np.searchsorted(ordered, scores, "right") - np.searchsorted(ordered, scores, "left")
-    return _Best(rows[order], scores, ties, counts[order], len(rows))
+    return _Reranked(rows[order], scores, ties, counts[order], len(rows))
 
 
 def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
@@ -272,14 +272,14 @@ def _signature(
         described["prefix"] = {
             "metric": pool.prefix.name,
             "options": pool.prefix.recorded,
-            "source": pool.prefix.source,
+            "source": pool.prefix.citation,
             "representation": {kind: content[kind] for kind in pool.prefix.representations},
             **{name: value if isinstance(value, bool) else str(value) for name, value in pool.options.settings.items()},
         }
     return {
         "metric": record.name,
         "options": record.recorded,
-        "source": record.source,
+        "source": record.citation,
         "tool": record.tool,
         "direction": "lower",
         "representation": {record.representation: {"encoder": model.signature}},

@@ -19,12 +19,12 @@ from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, listed, no_answer, with_strings
+from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
-from metric_oracle.retrieval.exclusion import Excluded, Lists
+from metric_oracle.retrieval.exclusion import Excluded, ResultLists
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
-from metric_oracle.retrieval.merge import Answer, fall_back, merge
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.sources.inputs import Inputs
@@ -34,10 +34,10 @@ BLOCK = 32  # queries per task: few enough to balance the threads, enough to hid
 LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
-class Searched(NamedTuple):
+class SearchedShards(NamedTuple):
     """The result of a search of one or several shards, before the fall-back report is put first."""
 
-    answer: Answer
+    best: BestRows
     exact: bool  # whether each list is proven to have the best rows
     signature: dict[str, Any]
     documents: int  # number of documents of the shards that were searched
@@ -47,8 +47,8 @@ class Searched(NamedTuple):
 
         All shards must have been searched.
         """
-        answer, fallback = fall_back(self.answer)
-        return Results(listed(layout(ids, answer, fallback, self.exact)), self.signature)
+        best, fallback = fall_back(self.best)
+        return Results(listed(layout(ids, best, fallback, self.exact)), self.signature)
 
 
 def search(
@@ -61,7 +61,7 @@ def search(
     shards: Sequence[int] | None = None,
     limit: np.ndarray | None = None,
     encoded: EncodedQueries | None = None,
-) -> Searched:
+) -> SearchedShards:
     """Search an index, or the shards of a set one after another: those with the numbers `shards`, by default all.
 
     A set whose documents are joined (`is_joined`) is searched like an index. Otherwise the k-th best scores so far are
@@ -80,7 +80,7 @@ def search(
     is_whole = shards is None and not options.exclude and is_joined(index, record)
     n_parts = 1 if is_whole else index.n_shards
     tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
-    answer, exact, of_shard = None, True, None
+    best, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
     for shard in [index] if is_whole else index.shards(shards):
         representation = representation_of(shard, record)
@@ -106,12 +106,12 @@ def search(
             limit=limit,
             checked=-(-CHECKED // n_parts),
         )
-        answer = part if answer is None else merge([answer, part], k, record.higher_is_better)
-        limit = limit_of(answer, k, limit, record.higher_is_better)
+        best = part if best is None else merge([best, part], k, record.higher_is_better)
+        limit = limit_of(best, k, limit, record.higher_is_better)
         stages.append((len(representation.row_ptr) - 1, of_part))
-    if answer is not None:
-        answer = with_strings(answer, index, options.text)
-    return searched_of(index, queries, record, options, answer, exact, of_shard, stages)
+    if best is not None:
+        best = with_strings(best, index, options.text)
+    return searched_of(index, queries, record, options, best, exact, of_shard, stages)
 
 
 def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
@@ -132,12 +132,12 @@ def searched_of(
     queries: Inputs,
     record: Metric,
     options: SearchOptions,
-    answer: Answer | None,
+    best: BestRows | None,
     exact: bool,
     encoded: EncodedQueries | None,
     stages: Sequence[tuple[int, dict[str, Any]]],
-) -> Searched:
-    """Return the result of a search from its answer, None if no shard has a row that can be scored.
+) -> SearchedShards:
+    """Return the result of a search from its best rows, None if no shard has a row that can be scored.
 
     `stages` are those of `joined_stages`.
     """
@@ -148,18 +148,18 @@ def searched_of(
         **joined_stages(stages),
         **options.restrictions,
     }
-    listed_answer = no_answer(len(queries.ids), options.text) if answer is None else answer
-    return Searched(listed_answer, exact, entries, sum(n for n, _ in stages))
+    best = no_rows(len(queries.ids), options.text) if best is None else best
+    return SearchedShards(best, exact, entries, sum(n for n, _ in stages))
 
 
-def limit_of(answer: Answer, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
+def limit_of(best: BestRows, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
     """Return the scores that rows of further shards must reach to be listed: float64[Q], None for no limit.
 
-    `answer` is that of the shards so far, `limit` the one before it.
+    `best` are those of the shards so far, `limit` the one before it.
     """
-    if answer.rows.shape[1] < k:
+    if best.rows.shape[1] < k:
         return limit
-    last = answer.scores[:, -1]
+    last = best.scores[:, -1]
     if limit is None:
         return last
     return np.maximum(last, limit) if higher_is_better else np.minimum(last, limit)
@@ -172,16 +172,16 @@ def search_shard(
     representation: Representation,
     encoded: EncodedQueries,
     options: SearchOptions,
-    lists: Lists,
+    lists: ResultLists,
     *,
     reserve: Callable[[], int] | None,
     progress: Count | None,
     limit: np.ndarray | None = None,
     checked: int = CHECKED,
-) -> tuple[Answer, dict[str, Any], bool]:
+) -> tuple[BestRows, dict[str, Any], bool]:
     """Return the k best rows of one index for each query, what the signature records of the work, and `exact`.
 
-    The answer has no ids and texts, and fewer than k rows if the shard has fewer that can be scored. Rows that score
+    They have no ids and texts, and are fewer than k rows if the shard has fewer that can be scored. Rows that score
     worse than `limit`, float64[Q], may be left out; lists then end with row -1 and the worst possible score.
 
     `representation` is what the metric reads from the shard, `encoded` the queries encoded for it, and `ids` their ids
@@ -259,11 +259,11 @@ def search_shard(
 
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
 
-    def laid_out(places: np.ndarray) -> Answer:
-        """Return the pairs at these places, int64[Q, m], as an `Answer` with m rows per query."""
+    def laid_out(places: np.ndarray) -> BestRows:
+        """Return the pairs at these places, int64[Q, m], as `BestRows` with m rows per query."""
         of_whole = np.where(rows >= 0, rows + shard.first_row, -1)
         of_places = {name: values[places] for name, values in components.items()}
-        return Answer(of_whole[places], scores[places], ties[places], of_places)
+        return BestRows(of_whole[places], scores[places], ties[places], of_places)
 
     answer_lists = laid_out((np.arange(n_lists)[:, None] * k + np.arange(k))[lists.of_query])
     if len(unmatched):
@@ -278,7 +278,7 @@ def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
     done = reported = 0
 
     def tell(n: int) -> None:
-        """Add n answers of one shard."""
+        """Add n answered queries of one shard."""
         nonlocal done, reported
         done += n
         if done // n_shards > reported:
@@ -314,7 +314,7 @@ def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: in
     return {
         "metric": record.name,
         "options": record.recorded,
-        "source": record.source,
+        "source": record.citation,
         "tool": record.tool,
         "direction": "higher" if record.higher_is_better else "lower",
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},

@@ -447,7 +447,9 @@ class _Check:
                 self.k,
                 lambda q, document: self.plain(q, document)[0],
                 tell,
-                lists=[brute_force.Asked(block.index(int(self.encoded.which[i])), self.excluded(i)) for i in asked_now],
+                lists=[
+                    brute_force.WantedList(block.index(int(self.encoded.which[i])), self.excluded(i)) for i in asked_now
+                ],
                 value=lambda q, document, name: self.plain(q, document)[1][name],
                 min_score=self.restrictions.get("min_score"),
             )

@@ -43,7 +43,7 @@ from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.expected_best import Array, expected_best, points
 from metric_oracle.samples.groups import (
-    Groups,
+    SourcedSamples,
     checked_metrics,
     entries,
     matrices,
@@ -52,8 +52,15 @@ from metric_oracle.samples.groups import (
     signature_of,
 )
 from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, difference, intervals, paired_test, resample_means
-from metric_oracle.tables.systems import CHANCE, aligned, best_of_name, check_signatures, common_metrics, read_system
-from metric_oracle.tables.systems import Given as Row
+from metric_oracle.tables.systems import (
+    CHANCE,
+    GivenResults,
+    aligned,
+    best_of_name,
+    check_signatures,
+    common_metrics,
+    read_system,
+)
 
 MEAN = "mean of the samples"
 
@@ -291,7 +298,7 @@ def best_of(
     *,
     column: str | None = None,
     inner: bool = False,
-    results: Sequence[Row] = (),
+    results: Sequence[GivenResults] = (),
     index: str | Path | Index | None = None,
     options: SearchOptions | None = None,
     seed: choices.Seed = 0,
@@ -390,7 +397,7 @@ def best_of(
         models=models,
         encoding=None if encoded is None else encoded.open_encoding(step),
     )
-    groups = Groups(samples, corpus, places_of(samples))
+    groups = SourcedSamples(samples, corpus, places_of(samples))
     scores: dict[str, list[Array]] = {}
     consensus: dict[str, list[int]] = {}
     for place, record in enumerate(records):

@@ -26,7 +26,7 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.samples.groups import (
-    Groups,
+    SourcedSamples,
     checked_metrics,
     made_by,
     matrices,
@@ -333,7 +333,7 @@ def consensus(
         reports.ids, reports.texts, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources
     ).completed()
     say_wordless(records, {"distinct samples": reports.texts}, given.models.get("tell"))
-    groups = Groups(samples, inputs, places_of(samples))
+    groups = SourcedSamples(samples, inputs, places_of(samples))
     of_metric: dict[str, list[Array]] = {}
     utilities: dict[str, list[Array]] = {}
     chosen: dict[str, list[int]] = {}
@@ -352,7 +352,7 @@ def consensus(
         "metrics": {
             record.name: {
                 "options": record.recorded,
-                "source": record.source,
+                "source": record.citation,
                 "tool": record.tool,
                 "direction": "higher" if record.higher_is_better else "lower",
                 **{name: str(value) for name, value in options.settings.items() if name in record.settings},

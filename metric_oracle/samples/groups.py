@@ -25,7 +25,7 @@ from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class Groups:
+class SourcedSamples:
     """Samples with the sources that metrics read."""
 
     samples: Samples
@@ -70,7 +70,7 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
 
 
 def matrices(
-    groups: Groups, record: Metric, options: SearchOptions, counted: Index | None = None
+    groups: SourcedSamples, record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
     """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j."""
     samples, sizes = _samples_of(groups)
@@ -78,7 +78,7 @@ def matrices(
 
 
 def scores_with(
-    groups: Groups, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
+    groups: SourcedSamples, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
     """Return, for each study, the score of each sample with its reference: float64[N].
 
@@ -90,7 +90,11 @@ def scores_with(
 
 
 def entries(
-    groups: Groups, references: Inputs, records: list[Metric], options: SearchOptions, counted: Index | None = None
+    groups: SourcedSamples,
+    references: Inputs,
+    records: list[Metric],
+    options: SearchOptions,
+    counted: Index | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
     inputs = groups.inputs
@@ -116,7 +120,7 @@ def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
     return made
 
 
-def _samples_of(groups: Groups) -> tuple[Inputs, npt.NDArray[np.int64]]:
+def _samples_of(groups: SourcedSamples) -> tuple[Inputs, npt.NDArray[np.int64]]:
     """Return the samples of all studies as Inputs, one study after another, and the number of samples of each study."""
     return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)
 

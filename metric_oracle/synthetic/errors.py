@@ -85,7 +85,7 @@ _GIVEN_UP = 0.3
 _REWORDED, _LEFT_OUT, _ADDED, _SHUFFLED, _NUMBERED = 0.6, 0.35, 0.5, 0.6, 0.2
 
 
-class Candidate(NamedTuple):
+class ReportWithErrors(NamedTuple):
     """A report with errors."""
 
     draft: Draft
@@ -99,14 +99,14 @@ class _Edit(NamedTuple):
     is_wrong: bool = False  # whether it contains an error
 
 
-def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[Candidate]:
+def with_errors(drafts: Iterator[Draft], seed: int, split: str) -> Iterator[ReportWithErrors]:
     """Yield a candidate for each report; the same reports, seed and split give the same candidates."""
     draw = Random(f"{seed}/errors/{split}").random
     for draft in drafts:
         yield _candidate(draft, draw)
 
 
-def _candidate(draft: Draft, draw: Draw) -> Candidate:
+def _candidate(draft: Draft, draw: Draw) -> ReportWithErrors:
     """Return a report with inserted errors and other words; `draw` returns random numbers from 0 to 1."""
     sentences = [_Edit(sentence.notation) for sentence in draft.sentences]
     topics = set().union(*(sentence.topics for sentence in draft.sentences))
@@ -131,7 +131,7 @@ def _candidate(draft: Draft, draw: Draw) -> Candidate:
         kept.sort(key=lambda _: draw())
     compiled = [compile_sentence(edit.notation) for edit in kept]
     is_numbered = len(compiled) > 1 and draw() < _NUMBERED
-    return Candidate(assemble(compiled, is_numbered=is_numbered), tuple(counts))
+    return ReportWithErrors(assemble(compiled, is_numbered=is_numbered), tuple(counts))
 
 
 # ---- content of a sentence -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from metric_oracle.statistics import (
 )
 from metric_oracle.tables.comparison import Comparison, Difference
 from metric_oracle.tables.systems import (
-    Given,
+    GivenResults,
     aligned,
     aligned_counts,
     check_signatures,
@@ -33,12 +33,12 @@ from metric_oracle.tables.systems import (
     is_yardstick,
     read_system,
 )
-from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, Column, MetricCells, corpus_means, means_of
+from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, MetricCells, MetricColumn, corpus_means, means_of
 
 
 @called("compare")
 def compare(
-    systems: Mapping[str, Given | Sequence[Given]],
+    systems: Mapping[str, GivenResults | Sequence[GivenResults]],
     *,
     random: str | None = None,
     oracles: Mapping[str, str] | None = None,
@@ -133,7 +133,7 @@ def compare(
             progress(what, done, total)
         done += 1
 
-    columns: list[Column] = []
+    columns: list[MetricColumn] = []
     cells: dict[tuple[str, str], Cell] = {}
     tests: list[Difference] = []
     averaged = {name: system.signature["averaged"] for name, system in scores.items() if "averaged" in system.signature}
@@ -144,7 +144,7 @@ def compare(
         row = dict(zip(names, matrix[:, complete], strict=True))
         made = scores[names[0]].signature["metrics"][metric]
         is_higher = made["direction"] == "higher" if "direction" in made else get_metric(metric).higher_is_better
-        column = Column(metric, is_higher, int(complete.sum()))
+        column = MetricColumn(metric, is_higher, int(complete.sum()))
         parts = [(column, means_of(metric, scores, row, counts, complete, resamples, seed), oracles)]
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
         if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it

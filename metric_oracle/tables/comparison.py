@@ -16,7 +16,7 @@ from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.statistics import FEW, LEVEL, Interval
-from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, Column, title
+from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, MetricColumn, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +144,7 @@ class Comparison(Finding):
     """
 
     systems: list[str]
-    columns: list[Column]
+    columns: list[MetricColumn]
     cells: dict[tuple[str, str], Cell]
     differences: list[Difference]
     studies: int
@@ -320,7 +320,7 @@ class Comparison(Finding):
         grid[0, 0].invert_yaxis()
         return figure
 
-    def _forest(self, axes: "Axes", column: Column) -> None:
+    def _forest(self, axes: "Axes", column: MetricColumn) -> None:
         """Draw means with their intervals. A dashed line shows the mean of random retrieval."""
         random = self.signature["random"]
         legacy = self.signature["interval"]["method"] == LEGACY
@@ -336,7 +336,7 @@ class Comparison(Finding):
         axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
         axes.set_axisbelow(True)
 
-    def _bars(self, axes: "Axes", column: Column) -> None:
+    def _bars(self, axes: "Axes", column: MetricColumn) -> None:
         """Draw the percentage change from random retrieval as bars, with the value at the end of each bar."""
         random = self.signature["random"]
         all_changes = [self.cells[system, column.metric].percent_change for system in self.systems]
@@ -360,7 +360,7 @@ class Comparison(Finding):
         return html_table(repr(self)[1:-1], ("system", *shown.columns), rows)
 
 
-def _row(column: Column, system: str, mean: float, interval: Interval, effective: float) -> dict[str, Any]:
+def _row(column: MetricColumn, system: str, mean: float, interval: Interval, effective: float) -> dict[str, Any]:
     """Return what the numbers have of a mean and of a difference alike."""
     return {
         "system": system,

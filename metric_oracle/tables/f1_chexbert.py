@@ -21,7 +21,7 @@ from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.tables import PaperTable, pivot
 from metric_oracle.sources.labels import as_label_sets
 from metric_oracle.statistics import n_resamples
-from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, Scored, join_labels, scored
+from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, SetScore, join_labels, scored
 
 # Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
@@ -65,7 +65,7 @@ class F1(LabelScores):
         What is needed to compute the same numbers again.
     """
 
-    values: dict[tuple[str, str, str], Scored]
+    values: dict[tuple[str, str, str], SetScore]
     rare: dict[str, int]
     signature: dict[str, Any]
 
@@ -160,7 +160,7 @@ def score_f1_chexbert(
     for path, table in ((reference, references), (predicted, predictions)):
         _check_labels(path, table)
     predicted_values, files = join_labels(reference, references, predicted, predictions)
-    values: dict[tuple[str, str, str], Scored] = {}
+    values: dict[tuple[str, str, str], SetScore] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
         sides = is_positive[references.values], is_positive[predicted_values]
@@ -262,7 +262,7 @@ def f1_scores(
     averages: Sequence[str],
     resamples: int,
     seed: int,
-) -> dict[tuple[str, str], Scored]:
+) -> dict[tuple[str, str], SetScore]:
     """Return (name of a set of labels, average) -> F1, from the labels of references and predictions, bool[n, L] each.
 
     `label_sets` has the columns of each set, `averages` are of micro, macro, weighted and samples.

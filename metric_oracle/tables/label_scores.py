@@ -24,7 +24,7 @@ IS_POSITIVE = {
 }
 
 
-class Scored(NamedTuple):
+class SetScore(NamedTuple):
     """A score of a test set."""
 
     value: float
@@ -81,7 +81,7 @@ def join_labels(
     return predictions.values[[row_of_id[key] for key in references.ids]], files
 
 
-def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, seed: int) -> list[Scored]:
+def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, seed: int) -> list[SetScore]:
     """Return S scores of a test set, each with its interval.
 
     `counts`, float64[C, n], are those of each of n reports; `formula` returns the scores, float64[..., S], from mean
@@ -91,7 +91,7 @@ def scored(counts: Array, formula: Callable[[Array], Array], resamples: int, see
         counts = np.repeat(counts, 2, axis=1)
     scores = resample_means(counts, resamples, seed).map(formula)
     parts = [scores.map(partial(np.take, indices=place, axis=-1)) for place in range(scores.value.shape[-1])]
-    return [Scored(float(part.value), _interval(part)) for part in parts]
+    return [SetScore(float(part.value), _interval(part)) for part in parts]
 
 
 def _interval(score: Resampled) -> Interval:

@@ -52,15 +52,22 @@ from metric_oracle.sources.token_states import Encoding
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
-from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick, oracle_name, read_system
-from metric_oracle.tables.systems import Given as Row
+from metric_oracle.tables.systems import (
+    IDENTITY,
+    MOST_FREQUENT,
+    RANDOM,
+    GivenResults,
+    is_yardstick,
+    oracle_name,
+    read_system,
+)
 
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
 CHANCE_SEED = 0
 
 
 @dataclass(frozen=True)
-class _Model:
+class _ModelReports:
     """The reports that a model wrote for the test reports."""
 
     given: AttachedReports  # a file, a container or a folder made by build-index, with their sources
@@ -122,7 +129,7 @@ def study(
     models: Mapping[str, Any] | None = None,
     *,
     metrics: str | Sequence[str] | None = None,
-    scores: Mapping[str, Row | Sequence[Row]] | None = None,
+    scores: Mapping[str, GivenResults | Sequence[GivenResults]] | None = None,
     inner: bool = False,
     exact_chance: bool = False,
     out: str | Path | None = None,
@@ -191,7 +198,7 @@ def study(
     section = index.section if index.section[0] else queries.section
     queries = replace(queries, section=section, kept={})  # all steps use the same token states
     out = None if out is None else Path(out)
-    given = {name: _Model(attached(model).beside(tests)) for name, model in (models or {}).items()}
+    given = {name: _ModelReports(attached(model).beside(tests)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
     ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
     _check_models([*given, *ready], names)
@@ -219,7 +226,7 @@ def study(
         for name, model in given.items():
             made_of = _made_of(model, read[name])
             predictions_folder = steps.predictions_folder(file_name(name), made_of)
-            make = _ScoreModel(index, queries, name, model, read[name], rows[name], names, predictions_folder)
+            make = _ModelScores(index, queries, name, model, read[name], rows[name], names, predictions_folder)
             systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
             steps.remove_predictions(predictions_folder)
 
@@ -307,7 +314,9 @@ def _rows(
     return row_of_study, queries if len(common) == len(references.ids) else queries.take(np.array(common))
 
 
-def _metrics(index: Index, queries: Inputs, models: Mapping[str, _Model], metrics: list[str] | None) -> list[str]:
+def _metrics(
+    index: Index, queries: Inputs, models: Mapping[str, _ModelReports], metrics: list[str] | None
+) -> list[str]:
     """Return the full names of the metrics, or if they are None, of the standard ones that all sides allow."""
     if metrics:
         return [get_metric(name).name for name in metrics]
@@ -346,7 +355,7 @@ def _check_models(models: Sequence[str], metrics: list[str]) -> None:
             )
 
 
-def _made_of(model: _Model, read: Reports) -> list[Any]:
+def _made_of(model: _ModelReports, read: Reports) -> list[Any]:
     """Return checksums of all that a model's scores depend on: ids and texts, sources, and the index if there is one.
 
     Raise InputError if a source is not a file.
@@ -366,13 +375,13 @@ def _made_of(model: _Model, read: Reports) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _ScoreModel:
+class _ModelScores:
     """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them."""
 
     index: Index  # of the corpus, with the document frequencies and the encoder
     queries: Inputs  # test reports
     name: str
-    model: _Model
+    model: _ModelReports
     read: Reports  # predictions of the model
     rows: Mapping[str, int]  # id of a test report -> row of its prediction
     metrics: list[str]

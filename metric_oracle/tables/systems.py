@@ -20,7 +20,8 @@ from metric_oracle.retrieval.pairs import MADE, SETTINGS
 
 # Entries of the signature that must be equal for all systems of a table.
 _SHARED = ("section", "references", "version")
-Given = str | Path | Scores | Results | Expectation
+ReadResults = Scores | Results | Expectation
+GivenResults = str | Path | ReadResults
 RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"  # rows of a study
 # Rows that are no models; the last three names are those in files of `baseline`.
 YARDSTICKS = (RANDOM, MOST_FREQUENT, IDENTITY, "random", "expectation", "most-frequent")
@@ -45,7 +46,7 @@ def best_of_name(n: int) -> str:
     return f"best of {n}"
 
 
-def read_system(name: str, given: Given | Sequence[Given]) -> Scores:
+def read_system(name: str, given: GivenResults | Sequence[GivenResults]) -> Scores:
     """Return the scores of the row `name`, from scores, results, an expectation, or a file of one of these.
 
     The items of a sequence are joined on the ids; they must have different metrics. For results and expectations see

@@ -20,7 +20,7 @@ from metric_oracle.statistics import (
     LEVEL,
     Array,
     Interval,
-    Paired,
+    PairedDifference,
     Resampled,
     bootstrap_test,
     difference,
@@ -45,7 +45,7 @@ def title(metric: str) -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class MetricColumn:
     """One metric of a table."""
 
     metric: str
@@ -162,7 +162,7 @@ def crg_of_means(means: Array, labels: float) -> Array:
 class MetricCells:
     """One metric of all systems, resampled together."""
 
-    column: Column
+    column: MetricColumn
     row: Mapping[str, Array]  # system -> its scores float64[n]
     means: Resampled  # means of the systems in the order of `row`, see `means_of`
     method: choices.Method
@@ -197,7 +197,7 @@ class MetricCells:
         of_system = self.means.map(lambda means: means[..., position])
         return of_system.interval(self.method) or Interval(of_all, of_all, degenerate=True)
 
-    def difference(self, a: str, b: str, resamples: int) -> Paired:
+    def difference(self, a: str, b: str, resamples: int) -> PairedDifference:
         """Return the difference of two systems, its interval and its p-value, both from the same test.
 
         Means use the permutation test. Values of a whole test set use the bootstrap over studies, because a single

@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers")
 from metric_oracle.encoders import crepe_training as training  # noqa: E402
 
 WORDS = ("edema", "mild", "effusion", "heart", "large", "left")
-FAST = training.Settings(epochs=6, batch_size=8, learning_rate=5e-3, presence_weight=0.5, seed=1)
+FAST = training.TrainingSettings(epochs=6, batch_size=8, learning_rate=5e-3, presence_weight=0.5, seed=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,12 +110,12 @@ def test_the_same_seed_gives_the_same_model_and_leaves_the_callers_numbers(base,
     torch.manual_seed(77)
     first = torch.rand(3)
     torch.manual_seed(77)
-    settings = training.Settings(epochs=1, batch_size=8, learning_rate=1e-3)
+    settings = training.TrainingSettings(epochs=1, batch_size=8, learning_rate=1e-3)
     for name in "ab":
         training.train(pairs, counts, base, tmp_path / name, settings, device="cpu")
     assert torch.equal(torch.rand(3), first)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
-    other = training.Settings(epochs=1, batch_size=8, learning_rate=1e-3, seed=1)
+    other = training.TrainingSettings(epochs=1, batch_size=8, learning_rate=1e-3, seed=1)
     training.train(pairs, counts, base, tmp_path / "c", other, device="cpu")
     assert (tmp_path / "a/model.safetensors").read_bytes() != (tmp_path / "c/model.safetensors").read_bytes()
 
@@ -157,14 +157,14 @@ def test_every_pair_is_seen_once_an_epoch():
 )
 def test_settings_that_are_none(base, tmp_path, changes, line):
     with pytest.raises(InputError, match=f"^{re.escape(line)} Choose another number\\.$"):
-        training.train(*made_up(4), base, tmp_path / "out", training.Settings(**changes), device="cpu")
+        training.train(*made_up(4), base, tmp_path / "out", training.TrainingSettings(**changes), device="cpu")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_loss_that_grows_without_end(base, tmp_path):
     pairs, counts = made_up(8)
     with pytest.raises(InputError, match=r"^loss must stay finite; got (inf|nan) in epoch 1\. Lower"):
-        training.train(pairs, counts * 1e30, base, tmp_path / "out", training.Settings(1, 8, 0.9), device="cpu")
+        training.train(pairs, counts * 1e30, base, tmp_path / "out", training.TrainingSettings(1, 8, 0.9), device="cpu")
     assert not list(tmp_path.iterdir())
 
 

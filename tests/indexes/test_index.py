@@ -141,14 +141,14 @@ def test_chosen_metrics_only(inputs, tmp_path):
 
 
 def test_opening_reads_no_data_file(built, monkeypatch):
-    monkeypatch.setattr(manifest.Files, "_compare", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(manifest.IndexFiles, "_compare", lambda *_: pytest.fail("read"))
     monkeypatch.setattr(index_module.Index, "_read", lambda *_: pytest.fail("read"))
     api.open_index(built.folder)
 
 
 def test_a_copied_index_is_checked_once(copied, monkeypatch):
-    read, compare = [], manifest.Files._compare
-    monkeypatch.setattr(manifest.Files, "_compare", lambda self, name: read.append(name) or compare(self, name))
+    read, compare = [], manifest.IndexFiles._compare
+    monkeypatch.setattr(manifest.IndexFiles, "_compare", lambda self, name: read.append(name) or compare(self, name))
     for path in copied.rglob("*.arrow"):
         os.utime(path, ns=(1, 1))
     for _ in range(2):

@@ -8,7 +8,7 @@ import pytest
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.files import checksum, sha256, write_json
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.manifest import Files, describe, fingerprint, write_manifest
+from metric_oracle.indexes.manifest import IndexFiles, describe, fingerprint, write_manifest
 from metric_oracle.indexes.store import write_arrays
 from support import AT_ONCE
 
@@ -54,7 +54,7 @@ def index_of(folder, stamped=True, **contents):
 
 def test_round_trip(tmp_path):
     folder = folder_with(tmp_path)
-    assert Files(folder).manifest["content"] == CONTENT
+    assert IndexFiles(folder).manifest["content"] == CONTENT
 
 
 def test_a_json_file_is_whole_or_the_old_one(tmp_path, monkeypatch):
@@ -77,20 +77,20 @@ def test_folder_without_manifest(tmp_path):
     for folder in (tmp_path, tmp_path / "none"):
         match = rf"^index must be a folder with manifest.json; got {folder}\. Build one with"
         with pytest.raises(IndexFormatError, match=match):
-            Files(folder)
+            IndexFiles(folder)
 
 
 def test_build_under_way(tmp_path):
     folder = folder_with(tmp_path)
     building = folder.rename(folder.with_name("I.building"))
     with pytest.raises(IndexFormatError, match=r"^index must be finished; got .*I.building, .* to resume"):
-        Files(building)
+        IndexFiles(building)
 
 
 def test_name_that_is_not_utf_8(tmp_path):
     match = r"^index must be a name in UTF-8; got .*\. Rename the folder\.$"
     with pytest.raises(InputError, match=match):
-        Files(tmp_path / "caf\udce9")
+        IndexFiles(tmp_path / "caf\udce9")
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_manifest_of_something_else(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     match = rf"^manifest.json in {tmp_path} is not that of a metric-oracle index\. Build"
     with pytest.raises(IndexFormatError, match=match):
-        Files(tmp_path)
+        IndexFiles(tmp_path)
 
 
 def test_manifest_that_is_binary(tmp_path):
     (tmp_path / "manifest.json").write_bytes(bytes(range(256)))
     with pytest.raises(IndexFormatError, match=r"is not that of a metric-oracle index"):
-        Files(tmp_path)
+        IndexFiles(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_other_format_version(tmp_path, version, step):
     folder = folder_with(tmp_path, format_version=version)
     match = rf"^format_version must be 3; got {version!r} in {folder}\. {step}\.$"
     with pytest.raises(IndexFormatError, match=match):
-        Files(folder)
+        IndexFiles(folder)
 
 
 @pytest.mark.parametrize(("key", "what"), [("checksum", "checksum"), ("fingerprint", "fingerprint")])
@@ -125,7 +125,7 @@ def test_altered_manifest(tmp_path, key, what):
     folder = folder_with(tmp_path, **{key: checksum({**CONTENT, "source": "x"})})
     match = rf"^manifest.json must match its own {what}; got an altered one in .*\. Rebuild the index\.$"
     with pytest.raises(IndexFormatError, match=match):
-        Files(folder)
+        IndexFiles(folder)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_manifest_with_other_parts(tmp_path, content):
     folder = folder_with(tmp_path, content=content)
     match = r"^manifest.json in .* does not describe counts, representations and files\. Build"
     with pytest.raises(IndexFormatError, match=match):
-        Files(folder)
+        IndexFiles(folder)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "sub/../../secret"])
@@ -157,7 +157,7 @@ def test_paths_that_climb_out(tmp_path, name):
     (folder / "sub").mkdir()
     match = rf"^{re.escape(name)} must be in the index; got no such file in .*\. Rebuild the index\.$"
     with pytest.raises(IndexFormatError, match=match):
-        Files(folder)
+        IndexFiles(folder)
 
 
 @pytest.mark.parametrize("make", ["nothing", "folder", "pipe"])
@@ -169,14 +169,14 @@ def test_missing_file(tmp_path, make):
     elif make == "pipe":
         os.mkfifo(folder / "b")  # to open one would wait for its other end
     with pytest.raises(IndexFormatError, match=r"^b must be in the index; got no such file in .*\. Rebuild"):
-        Files(folder)
+        IndexFiles(folder)
 
 
 @AT_ONCE
 def test_manifest_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "manifest.json")
     with pytest.raises(IndexFormatError, match=r"^index must be a folder with manifest.json; got"):
-        Files(tmp_path)
+        IndexFiles(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"12", b"1234"])
@@ -185,7 +185,7 @@ def test_file_of_another_size(tmp_path, content):
     (folder / "a").write_bytes(content)
     match = rf"^a must have 3 bytes; got {len(content)} in .*\. The file was cut or replaced: rebuild the in"
     with pytest.raises(IndexFormatError, match=match):
-        Files(folder)
+        IndexFiles(folder)
 
 
 ALTERED = r"^a in .* does not have its checksum in manifest.json: the file was altered\. Build"
@@ -195,7 +195,7 @@ def test_altered_byte_with_another_time_is_found_at_first_use(tmp_path, notes):
     folder = index_of(tmp_path / "I", a=b"123", b=b"4")
     (folder / "a").write_bytes(b"124")
     os.utime(folder / "a", ns=(1, 1))
-    files = Files(folder)
+    files = IndexFiles(folder)
     assert files["b"][:] == b"4"
     for _ in range(2):
         with pytest.raises(IndexFormatError, match=ALTERED):
@@ -208,7 +208,7 @@ def test_altered_byte_with_the_old_time_needs_the_full_check(tmp_path):
     stat = (folder / "a").stat()
     (folder / "a").write_bytes(b"124")
     os.utime(folder / "a", ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    files = Files(folder)
+    files = IndexFiles(folder)
     assert files["a"][:] == b"124"
     with pytest.raises(IndexFormatError, match=ALTERED):
         files.verify()
@@ -216,15 +216,15 @@ def test_altered_byte_with_the_old_time_needs_the_full_check(tmp_path):
 
 def read_files(monkeypatch):
     """Return a list that gets the name of each file that is compared with its checksum."""
-    read, compare = [], Files._compare
-    monkeypatch.setattr(Files, "_compare", lambda self, name: read.append(name) or compare(self, name))
+    read, compare = [], IndexFiles._compare
+    monkeypatch.setattr(IndexFiles, "_compare", lambda self, name: read.append(name) or compare(self, name))
     return read
 
 
 def test_stamps_spare_the_reading(tmp_path, monkeypatch):
     folder = index_of(tmp_path / "I", a=b"123", b=b"4")
     read = read_files(monkeypatch)
-    files = Files(folder)
+    files = IndexFiles(folder)
     assert [files["a"][:], files["b"][:]] == [b"123", b"4"]
     assert read == []
     files.verify()
@@ -237,12 +237,12 @@ def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypat
         os.utime(folder / name, ns=(1, 1))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     read = read_files(monkeypatch)
-    Files(folder)
+    IndexFiles(folder)
     assert read == []
     for _ in range(3):
-        assert Files(folder)["a"][:] == b"123"
+        assert IndexFiles(folder)["a"][:] == b"123"
         assert read == ["a"]
-    assert Files(folder)["b"][:] == b"4"
+    assert IndexFiles(folder)["b"][:] == b"4"
     assert read == ["a", "b"]
     assert len(list(notes.iterdir())) == 2
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -251,7 +251,7 @@ def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypat
     (folder / "a").rename(tmp_path / "old")
     (folder / "a").write_bytes(content)
     os.utime(folder / "a", ns=(2, 2))
-    assert Files(folder)["a"][:] == b"123"
+    assert IndexFiles(folder)["a"][:] == b"123"
     assert read == ["a", "b", "a"]
 
 
@@ -260,8 +260,8 @@ def test_notes_that_find_no_room_do_not_stop_a_reader(tmp_path, monkeypatch, not
     notes.parent.mkdir(parents=True)
     notes.write_text("a file in the way")
     read = read_files(monkeypatch)
-    assert Files(folder)["a"][:] == b"123"
-    assert Files(folder)["a"][:] == b"123"
+    assert IndexFiles(folder)["a"][:] == b"123"
+    assert IndexFiles(folder)["a"][:] == b"123"
     assert read == ["a", "a"]
 
 
@@ -270,7 +270,7 @@ def test_damaged_stamps_cost_a_reading(tmp_path, monkeypatch, text):
     folder = index_of(tmp_path / "I", a=b"123")
     (folder / "stamps.json").write_bytes(text.encode("latin-1"))
     read = read_files(monkeypatch)
-    assert Files(folder)["a"][:] == b"123"
+    assert IndexFiles(folder)["a"][:] == b"123"
     assert read == ["a"]
 
 
@@ -279,13 +279,13 @@ def test_notes_of_a_manifest_stay_in_their_folder(tmp_path, notes):
     files = {"a": {"bytes": 3, "sha256": "../../mine"}}
     write_manifest(folder, {**CONTENT, "files": files})
     with pytest.raises(IndexFormatError, match=ALTERED):
-        Files(folder)["a"]
+        IndexFiles(folder)["a"]
     assert not (tmp_path / "mine").exists()
 
 
 def test_files_are_those_of_the_opening(tmp_path):
     folder = index_of(tmp_path / "I", a=b"old")
-    files = Files(folder)
+    files = IndexFiles(folder)
     folder.rename(tmp_path / "gone")
     index_of(tmp_path / "I", a=b"new")
     assert files["a"][:] == b"old"
@@ -297,13 +297,13 @@ def test_files_are_those_of_the_opening(tmp_path):
 def test_no_descriptor_stays_open_but_those_of_maps(tmp_path):
     folder = index_of(tmp_path / "I", a=b"1", b=b"2")
     before = len(os.listdir("/proc/self/fd"))
-    files = Files(folder)
+    files = IndexFiles(folder)
     assert len(os.listdir("/proc/self/fd")) == before + 2
     del files
     assert len(os.listdir("/proc/self/fd")) == before
     (folder / "b").unlink()
     with pytest.raises(IndexFormatError, match="b must be in the index"):
-        Files(folder)
+        IndexFiles(folder)
     assert len(os.listdir("/proc/self/fd")) == before
 
 

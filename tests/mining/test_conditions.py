@@ -134,14 +134,14 @@ def test_every_way_gives_the_answer_of_scoring_all(index, metric, where, more, m
 
 def counted(monkeypatch, way):
     """Return a list that gets the number of queries that each call of a way answers."""
-    answered, method = [], getattr(ways.Block, way)
+    answered, method = [], getattr(ways.ConditionalSearch, way)
 
     def counting(self, queries):
         left = method(self, queries)
         answered.append(len(queries) - len(left))
         return left
 
-    monkeypatch.setattr(ways.Block, way, counting)
+    monkeypatch.setattr(ways.ConditionalSearch, way, counting)
     return answered
 
 

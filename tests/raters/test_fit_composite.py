@@ -158,7 +158,7 @@ def test_chosen_columns_under_other_names_in_another_format(tmp_path):
     }  # fmt: skip
     record = read_weights(tmp_path / "w.json")
     assert record.recorded == {"terms": fitted.content["terms"], "intercept": fitted.content["intercept"]}
-    assert record.source.startswith("two of them, weights file sha256 ")
+    assert record.citation.startswith("two of them, weights file sha256 ")
     written = json.loads((tmp_path / "w.json").read_text())
     assert len(written.pop("signature_sha256")) == 64
     assert written == fitted.content

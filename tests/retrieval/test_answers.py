@@ -13,19 +13,19 @@ from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.answers import layout, put_most_frequent_first
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.merge import Answer, fall_back
+from metric_oracle.retrieval.merge import BestRows, fall_back
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 
 
-def answer(n: int, k: int, seed: int = 0) -> Answer:
+def answer(n: int, k: int, seed: int = 0) -> BestRows:
     """Return k of ten rows for each query; those of a third of the queries all have score 0."""
     rng = np.random.default_rng(seed)
     rows = np.argsort(rng.random((n, 10)), axis=1)[:, :k]
     scores = np.where(np.arange(n)[:, None] % 3 == 0, 0.0, 1.0 - np.arange(k) / 10)
     strings = to_arrow([f"é{row}" for row in rows.ravel()])
     ties = rng.integers(1, 9, (n, k))
-    return Answer(rows, scores, ties, {"half": scores / 2}, strings, strings)
+    return BestRows(rows, scores, ties, {"half": scores / 2}, strings, strings)
 
 
 @pytest.mark.parametrize("n", [0, 3, FEW // 2, FEW + 1])
@@ -53,10 +53,10 @@ def test_the_table_is_that_of_plain_python(n, k):
 def test_the_fall_back_report_comes_first(k):
     """Row 4 is in some of the lists without a positive score, at any place, and in others it is not."""
     given, n = answer(60, k), 60
-    reserve = Answer(np.full((n, 1), 4), np.zeros((n, 1)), np.ones((n, 1), np.int64), {"half": np.zeros((n, 1))})
+    reserve = BestRows(np.full((n, 1), 4), np.zeros((n, 1)), np.ones((n, 1), np.int64), {"half": np.zeros((n, 1))})
     strings = to_arrow(["é4"] * n)
-    reserve = Answer(**{**vars(reserve), "ids": strings, "texts": strings})
-    found, fallback = fall_back(Answer(**{**vars(given), "reserve": reserve}))
+    reserve = BestRows(**{**vars(reserve), "ids": strings, "texts": strings})
+    found, fallback = fall_back(BestRows(**{**vars(given), "reserve": reserve}))
     plain = Answers(given.rows.copy(), given.scores, given.ties, np.zeros(n))
     expected = np.zeros((n, k), np.bool_)
     put_most_frequent_first(plain, expected, 4)

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.merge import Answer, fall_back, merge, side_by_side
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge, side_by_side
 from support import examples
 
 
-def listed(scores: np.ndarray, rows: np.ndarray, k: int, higher: bool) -> Answer:
+def listed(scores: np.ndarray, rows: np.ndarray, k: int, higher: bool) -> BestRows:
     """Return the k best of some rows with their scores for each query: float64[Q, n]."""
     k = min(k, len(rows))
     sign = 1.0 if higher else -1.0
     found = [select(np.arange(len(rows)), sign * s, np.arange(len(rows) + 1), rows, k) for s in scores]
     best, values, ties = (np.stack(column) for column in zip(*found, strict=True))
     names = pa.array([f"id {row}" for row in best.ravel().tolist()], pa.large_string())
-    return Answer(best, sign * values, ties, {"half": sign * values / 2, "row": 10 * best}, names, names)
+    return BestRows(best, sign * values, ties, {"half": sign * values / 2, "row": 10 * best}, names, names)
 
 
-def equal(one: Answer, other: Answer) -> bool:
+def equal(one: BestRows, other: BestRows) -> bool:
     arrays = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("rows", "scores", "ties"))
     parts = all(np.array_equal(one.components[name], other.components[name]) for name in ("half", "row"))
     return arrays and parts and one.ids == other.ids and one.texts == other.texts
@@ -55,7 +55,7 @@ def test_the_reserve_comes_first_where_nothing_matches():
     parts = [listed(scores[:, rows], rows, 3, True) for rows in (np.array([0, 1]), np.array([2, 3]))]
     reserve = listed(np.zeros((2, 1)), np.array([3]), 1, True)
     first, second = parts
-    second = Answer(**{**vars(second), "reserve": reserve})
+    second = BestRows(**{**vars(second), "reserve": reserve})
     for some in ([first, second], [second, first]):
         found, fallback = fall_back(merge(some, 3, True))
         assert found.rows.tolist() == [[3, 0, 1], [1, 0, 2]]

@@ -22,7 +22,7 @@ from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.answers import fill_zeros, most_frequent_row, put_most_frequent_first
-from metric_oracle.retrieval.exclusion import Lists
+from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.calls import Calls
@@ -229,7 +229,7 @@ def test_rows_of_score_0_follow_in_the_order_of_rows():
     listed = [ascending[i] for i in (30, 3, 200)]
     found = Answers(np.full((2, k), -1), np.zeros((2, k)), np.zeros((2, k), np.int64), np.full(2, -np.inf))
     found.rows[0, :3], found.ties[0, :3] = listed, 1
-    fill_zeros(found, row_id, Lists(np.arange(2), np.arange(2), [2], NOTHING))
+    fill_zeros(found, row_id, ResultLists(np.arange(2), np.arange(2), [2], NOTHING))
     others = [row for row in ascending if row not in listed]
     assert found.rows.tolist() == [listed + others[: k - 3], ascending[:k]]
     assert found.ties.tolist() == [[1] * 3 + [2997] * (k - 3), [3000] * k]

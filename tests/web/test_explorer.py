@@ -508,7 +508,7 @@ def test_a_composite_of_ones_own_has_a_bar_for_each_term(prepared, tmp_path):
 
 
 def test_draws_have_their_mean(nasty):
-    table = nasty.sources[3].table
+    table = nasty.joined[3].table
     assert nasty.columns[3].values == pytest.approx(table["score"].to_numpy().reshape(-1, 3).mean(axis=1))
     assert nasty.columns[3].name == "bleu-2 of random"
 

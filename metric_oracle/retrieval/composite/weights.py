@@ -69,10 +69,10 @@ def read_weights(path: str | Path) -> Metric:
     return record_of(content, f"{name}, weights file sha256 {checksum}", f"weights:{checksum[:8]}")
 
 
-def record_of(content: Any, source: str, tool: str = "") -> Metric:
+def record_of(content: Any, citation: str, tool: str = "") -> Metric:
     """Return the record of a composite from the terms and the intercept in `content`, of a weights file or a signature.
 
-    `source` and `tool` are fields of the record. Raise InputError if they are no numbers, or terms that a composite
+    `citation` and `tool` are fields of the record. Raise InputError if they are no numbers, or terms that a composite
     cannot have.
     """
     terms: dict[str, tuple[float, float, float]] = {}
@@ -87,7 +87,7 @@ def record_of(content: Any, source: str, tool: str = "") -> Metric:
             "a file without them",
             f"Fit them again with {as_called('fit-composite')}.",
         ) from None
-    return composite(COMPOSITE, terms, intercept, source, tool=tool)
+    return composite(COMPOSITE, terms, intercept, citation, tool=tool)
 
 
 def _number(value: Any) -> float:

@@ -12,7 +12,7 @@ from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.kernels.topk.cpu import new_best
 from metric_oracle.retrieval.joint.conditions import listed
 from metric_oracle.retrieval.joint.terms import Terms
-from metric_oracle.retrieval.joint.ways import Block, Workspace
+from metric_oracle.retrieval.joint.ways import ConditionalSearch, Workspace
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Backend(Terms, Kernel):
         self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Workspace
     ) -> None:
         """Write the k best rows that fulfil all conditions for the distinct queries first .. last - 1 to `answers`."""
-        Block(self, corpus, batch, k, answers, workspace).search(np.arange(first, last))
+        ConditionalSearch(self, corpus, batch, k, answers, workspace).search(np.arange(first, last))
 
     def score_pairs(
         self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray

@@ -20,7 +20,8 @@ class Terms:
     ordered: Sequence[str]  # the metrics by which documents are ranked; their scores are added in this order
     conditions: Sequence[tuple[str, str, float]]  # metric, operator and number; every listed document fulfils all
     # What is computed once, for all threads: scores of distinct queries with all documents of metrics of few documents,
-    # the arrays of `Block._by_document`, and how often a condition's metric could list all documents that fulfil it.
+    # the arrays of `ConditionalSearch._by_document`, and how often a condition's metric could list all documents that
+    # fulfil it.
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

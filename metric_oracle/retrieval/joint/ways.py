@@ -48,7 +48,7 @@ class Workspace(NamedTuple):
     searches: dict[str, Any]
 
 
-class Block:
+class ConditionalSearch:
     """A search under conditions, whose queries are answered in blocks; results are written to `answers`."""
 
     def __init__(self, metrics: Terms, corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace) -> None:
