@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.machine import Row
-from metric_oracle.bench.search import timed
+from metric_oracle.bench.timing import timed
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph

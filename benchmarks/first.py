@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.machine import Row
-from metric_oracle.bench.search import timed
+from metric_oracle.bench.timing import timed
 from metric_oracle.synthetic.demo import find_encoder
 
 QUERY = "Small left pleural effusion. No pneumothorax."

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import metric_oracle as mo
-from metric_oracle.bench.search import repeated
+from metric_oracle.bench.timing import repeated
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity, postings

@@ -19,7 +19,7 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks import machine
-from metric_oracle.bench.search import repeated, spread
+from metric_oracle.bench.timing import repeated, spread
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic

@@ -13,7 +13,7 @@ from benchmarks import gate, machine
 from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SEED, Data, prepare, prepare_states
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
-from metric_oracle.bench.search import alone, spread, study
+from metric_oracle.bench.timing import alone, spread, study
 from metric_oracle.sources.inputs import Inputs
 
 METRICS = (*LEXICAL_AND_GRAPH, "chexbert", *OF_STATES)

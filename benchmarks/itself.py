@@ -25,7 +25,7 @@ import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
-from metric_oracle.bench.search import repeated
+from metric_oracle.bench.timing import repeated
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.synthetic.corpus import write_synthetic

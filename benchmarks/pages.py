@@ -10,7 +10,7 @@ import numpy as np
 import metric_oracle as mo
 from benchmarks.data import Data
 from metric_oracle import api
-from metric_oracle.bench.search import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
+from metric_oracle.bench.timing import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
 from metric_oracle.choices import Baseline
 
 _FILES: tuple[tuple[str, Baseline | None], ...] = (

@@ -21,7 +21,7 @@ from benchmarks import machine
 from benchmarks.data import SEED, digest_of_sources, prepare_corpus
 from benchmarks.growth import exponent
 from benchmarks.machine import Row
-from metric_oracle.bench.search import peak, spread, timed
+from metric_oracle.bench.timing import peak, spread, timed
 from metric_oracle.indexes.index import Index
 from metric_oracle.sources.inputs import Inputs
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.data import CORPORA
 from benchmarks.machine import Row
-from metric_oracle.bench.search import seconds_text
+from metric_oracle.bench.timing import seconds_text
 
 REAL = 2365  # reports of IU X-ray's training side
 

@@ -8,7 +8,7 @@ from metric_oracle.api.scoring import compute as compute, score as score
 from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
 from metric_oracle.api.searching import merge as merge, open_index as open_index
 from metric_oracle.api.searching import retrieve as retrieve, verify as verify
-from metric_oracle.copies.report import overlap as overlap
+from metric_oracle.copies.overlap import overlap as overlap
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
 from metric_oracle.corpora.samples import Samples as Samples, read_samples as read_samples

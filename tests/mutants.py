@@ -210,21 +210,21 @@ MUTANTS = [
         "retrieval/test_search.py -k 'products or overlapping'",
     ),
     Mutant(
-        "retrieval/answers.py",
+        "retrieval/result_table.py",
         "rows of score 0 in the order of a partition",
         "np.sort(np.partition(row_id, k - 1)[:k])",
         "np.partition(row_id, k - 1)[:k]",
         "retrieval/test_search.py -k 'rows_of_score_0'",
     ),
     Mutant(
-        "retrieval/answers.py",
+        "retrieval/result_table.py",
         "the fall-back is listed twice",
         "answers.rows[q][answers.rows[q] != row]",
         "answers.rows[q]",
         "retrieval/test_search.py -k 'fallback or fallen'",
     ),
     Mutant(
-        "retrieval/answers.py",
+        "retrieval/result_table.py",
         "lowest row of the most frequent text only if rows are sorted",
         "rows = np.sort(row_id)",
         "rows = row_id",
@@ -802,11 +802,11 @@ MUTANTS = [
     ),
     # ---- those that the tests of cb3681e let live ----
     Mutant(
-        "retrieval/pairs.py",
+        "retrieval/pair_scores.py",
         "labels without ids lie in the order of the references",
         "order = sorted(answered)",
         "order = list(answered)",
-        "retrieval/test_pairs.py -k without_ids",
+        "retrieval/test_pair_scores.py -k without_ids",
     ),
     Mutant(
         "retrieval/verification.py",
@@ -986,21 +986,21 @@ MUTANTS = [
     ),
     # ---- copies, mining, samples ----
     Mutant(
-        "copies/report.py",
+        "copies/overlap.py",
         "a masked corpus is its first shard",
         "for shard in index.shards() for string",
         "for shard in [*index.shards()][:1] for string",
         "copies/test_overlap.py -k markers",
     ),
     Mutant(
-        "copies/report.py",
+        "copies/overlap.py",
         "the median is the upper one",
         "means >= 0.5 - 1e-9",
         "means >= 0.5 + 1e-9",
         "copies/test_overlap.py -k median",
     ),
     Mutant(
-        "copies/report.py",
+        "copies/overlap.py",
         "distinct texts are counted before folding",
         "len(set(numbers.folded_texts))",
         "len(set(numbers.reports.texts))",
@@ -1121,25 +1121,25 @@ MUTANTS = [
         "survey/test_log.py -k killed_process",
     ),
     Mutant(
-        "explorer/finding.py",
+        "explorer/first_page.py",
         "the furthest model regardless of the axis",
         "signed_distance(cases, strip, model) / (strip.high - strip.low)",
         "signed_distance(cases, strip, model)",
-        "web/test_finding.py -k furthest",
+        "web/test_first_page.py -k furthest",
     ),
     Mutant(
-        "explorer/finding.py",
+        "explorer/first_page.py",
         "the contradiction with the greatest distance",
         "column.values if column.is_higher_better else -column.values",
         "column.values",
-        "web/test_finding.py -k contradiction",
+        "web/test_first_page.py -k contradiction",
     ),
     Mutant(
-        "explorer/finding.py",
+        "explorer/first_page.py",
         "the disagreement whose texts share most",
         "q = min(np.flatnonzero(",
         "q = max(np.flatnonzero(",
-        "web/test_finding.py -k share_least",
+        "web/test_first_page.py -k share_least",
     ),
 ]
 

@@ -31,7 +31,7 @@ from benchmarks import (
 )
 from benchmarks import data as benchmark_data
 from benchmarks import first as first_commands
-from metric_oracle.bench import search as bench
+from metric_oracle.bench import timing as bench
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.kernels._target import PATHS

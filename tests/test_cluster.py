@@ -22,7 +22,7 @@ from metric_oracle.cluster import Runner, Task, WorkerProgress
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.mining import mine as mining
-from metric_oracle.retrieval.remote import search_one
+from metric_oracle.retrieval.remote_search import search_one
 from support import SECRET, assert_refused, write
 from support.calls import Calls
 

@@ -9,7 +9,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.api.sharding import SharedSources
-from metric_oracle.bench import search as bench
+from metric_oracle.bench import timing as bench
 from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.tables.study import oracle_name
 from support import write

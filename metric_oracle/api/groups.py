@@ -15,7 +15,7 @@ from metric_oracle.corpora.tables import are_columns
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval import pair_scores as _pairs
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.sources.inputs import Inputs, load_inputs

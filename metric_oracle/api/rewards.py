@@ -21,7 +21,7 @@ from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
-from metric_oracle.retrieval.pairs import load_sides
+from metric_oracle.retrieval.pair_scores import load_sides
 from metric_oracle.sources.contract import Source, source_of
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding

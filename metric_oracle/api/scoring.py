@@ -14,7 +14,7 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress
-from metric_oracle.retrieval import pairs as _pairs
+from metric_oracle.retrieval import pair_scores as _pairs
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import with_pair_models

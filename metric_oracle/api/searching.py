@@ -254,7 +254,7 @@ def merge(parts: Sequence[str | Path]) -> Results:
     >>> mo.merge(["part-1.parquet", "part-2.parquet"]).table.num_rows
     24
     """
-    from metric_oracle.retrieval.parts import merge_parts
+    from metric_oracle.retrieval.part_files import merge_parts
 
     return merge_parts(parts)
 

@@ -129,7 +129,7 @@ def build_streamed(
 
     make_all = None
     if runner is not None:
-        from metric_oracle.indexes.remote import make_remote
+        from metric_oracle.indexes.remote_build import make_remote
 
         rows_in_file = n_rows(path)
         make_all = partial(make_remote, runner=runner, expected=None if rows_in_file is None else -(-rows_in_file // n))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from metric_oracle.bench.search import seconds_text
-from metric_oracle.findings.tables import Entry, PaperTable, entry
+from metric_oracle.bench.timing import seconds_text
+from metric_oracle.findings.printed_tables import Entry, PaperTable, entry
 
 
 def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:

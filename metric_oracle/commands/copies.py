@@ -41,7 +41,7 @@ def overlap(
     4-grams, and how often a report is nearer to a training report than to the human report of its study.
     """
     from metric_oracle import api
-    from metric_oracle.copies.report import overlap as measure
+    from metric_oracle.copies.overlap import overlap as measure
 
     if references is None:
         _check_reading(reading, of_models)

@@ -213,7 +213,7 @@ def fit_composite(
     oracle retrieve -m composite searches under the fitted sum. With --scores or --samples, TABLE is a file of counted
     errors or grades as for oracle align.
     """
-    from metric_oracle.findings.tables import plain
+    from metric_oracle.findings.printed_tables import plain
     from metric_oracle.raters.fit_composite import fit_composite as fit
 
     names = None if metric is None else split_names(metric)

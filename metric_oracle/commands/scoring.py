@@ -270,7 +270,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
 
     With `inner`, of the test reports only those count that every model has.
     """
-    from metric_oracle.copies.report import overlap
+    from metric_oracle.copies.overlap import overlap
 
     if inner:
         written = [set(model.read(predictions=True)[0].ids) for model in rows.values()]

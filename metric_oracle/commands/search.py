@@ -188,7 +188,7 @@ def rerank(
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle import api
-    from metric_oracle.mining.files import is_mined
+    from metric_oracle.mining.mined_files import is_mined
 
     if parts and is_mined(parts[0]):
         from metric_oracle.commands.mining import report

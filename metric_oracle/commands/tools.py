@@ -123,7 +123,7 @@ def bench(
     The results are compared with those of the plain reference scorer first. Without INDEX and QUERIES the searches run
     on a synthetic corpus.
     """
-    from metric_oracle.bench import search as timings
+    from metric_oracle.bench import timing as timings
     from metric_oracle.bench.view import bench_tables
 
     names: Any = split_names(backends)

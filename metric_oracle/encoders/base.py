@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.encoders.batches import digest, environment, part_bounds
+from metric_oracle.encoders.finished_parts import Parts
 from metric_oracle.encoders.libraries import choose_device, import_libraries
-from metric_oracle.encoders.parts import Parts
 from metric_oracle.errors import InputError
 from metric_oracle.progress import Count
 

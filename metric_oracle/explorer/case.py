@@ -8,7 +8,7 @@ from metric_oracle.explorer.cases import Candidate, Cases
 from metric_oracle.explorer.evidence import WHOLE, Evidence, Segment, step_of
 from metric_oracle.explorer.exhibits import DIFF, exhibit, opposites
 from metric_oracle.explorer.rated_cases import Counted, plain_text
-from metric_oracle.raters.cells import candidate_name, category_title, rater_name
+from metric_oracle.raters.names import candidate_name, category_title, rater_name
 
 _LETTER = re.compile(r"\w")
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metric_oracle.copies.report import HUMAN
+from metric_oracle.copies.overlap import HUMAN
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
@@ -28,7 +28,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import COMPOSITE, METRICS, REPRESENTATIONS, Metric, get_metric
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
-from metric_oracle.retrieval.pairs import score_rows
+from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.tables.systems import (

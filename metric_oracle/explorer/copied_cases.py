@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
-from metric_oracle.copies.report import HUMAN, LIMITS
+from metric_oracle.copies.overlap import HUMAN, LIMITS
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut, rouge_spans
 from metric_oracle.findings.results import read_signed

@@ -8,7 +8,7 @@ from typing import Any
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.findings.figures import picture
-from metric_oracle.findings.tables import PaperTable, entry
+from metric_oracle.findings.printed_tables import PaperTable, entry
 from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
 from metric_oracle.retrieval.expectation import Expectation

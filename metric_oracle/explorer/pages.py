@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 
 from metric_oracle import api
 from metric_oracle.copies.measure import LONG, NOVELTY
-from metric_oracle.copies.report import LIMITS
+from metric_oracle.copies.overlap import LIMITS
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.explorer.case import display, groups, phrases, without_reports
@@ -35,9 +35,9 @@ from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.evidence import Segment
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
 from metric_oracle.explorer.figures import Section, sections
-from metric_oracle.explorer.finding import Strip, Telling, alone, copies_of, telling
-from metric_oracle.explorer.finding import strips as find_strips
-from metric_oracle.explorer.finding_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
+from metric_oracle.explorer.first_page import Strip, Telling, alone, copies_of, telling
+from metric_oracle.explorer.first_page import strips as find_strips
+from metric_oracle.explorer.first_page_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.images import TYPES, Images
 from metric_oracle.explorer.opposites import marked
 from metric_oracle.explorer.rows import fits, headings, informative, main_metric, rows, shown_columns

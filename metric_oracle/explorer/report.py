@@ -11,8 +11,8 @@ import numpy as np
 from metric_oracle.explorer.case import groups, without_reports
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
-from metric_oracle.explorer.finding import copies_of, strips
-from metric_oracle.explorer.finding_view import SHAPES, places
+from metric_oracle.explorer.first_page import copies_of, strips
+from metric_oracle.explorer.first_page_view import SHAPES, places
 from metric_oracle.explorer.rows import informative
 from metric_oracle.files import replacing
 from metric_oracle.findings.signature import short_signature

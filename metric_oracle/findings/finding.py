@@ -9,8 +9,8 @@ from metric_oracle.corpora.shown import OneLine, html_table
 from metric_oracle.errors import InputError
 from metric_oracle.files import replacing
 from metric_oracle.findings.figures import write_figure
+from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
 from metric_oracle.findings.signature import signature_line
-from metric_oracle.findings.tables import RENDERERS, PaperTable
 from metric_oracle.findings.writing import check_out, csv_text, json_lines, write_numbers
 
 if TYPE_CHECKING:

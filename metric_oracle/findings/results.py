@@ -244,7 +244,7 @@ def read_results(path: str | Path) -> Results:
 
 
 def read_part(path: str | Path) -> Results:
-    """Read the result of a search of some shards of a set, see `retrieval.parts`; raise InputError for another file."""
+    """Read the result of a search of some shards of a set; raise InputError for another file."""
     checked = partial(_part_columns, path)
     return Results(*read_signed(Path(path), ("parts", "retrieve"), _STRINGS, checked))
 

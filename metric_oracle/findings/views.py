@@ -14,9 +14,9 @@ from rich.text import Text
 
 from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.findings import corpus_bleu
+from metric_oracle.findings.printed_tables import PaperTable, entry, plain
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signature_line
-from metric_oracle.findings.tables import PaperTable, entry, plain
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
 SHOWN_QUERIES = 20

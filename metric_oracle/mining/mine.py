@@ -30,16 +30,16 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.metrics import REPRESENTATIONS
-from metric_oracle.mining.files import KIND, MinedFile
+from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import RowScores, left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
 from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan
-from metric_oracle.retrieval.remote import opened_set
+from metric_oracle.retrieval.remote_search import opened_set
+from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import encode_for
 from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, opened, read_json, record_of, seal, write_json
 from metric_oracle.sources.inputs import Inputs

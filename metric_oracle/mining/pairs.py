@@ -21,7 +21,7 @@ from metric_oracle.files import replacing
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
-from metric_oracle.mining.files import MinedFile
+from metric_oracle.mining.mined_files import MinedFile
 from metric_oracle.progress import Progress, counter
 from metric_oracle.sealed import METADATA, replacing_signed
 

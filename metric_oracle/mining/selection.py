@@ -12,7 +12,7 @@ from metric_oracle.arguments import check_given, check_in_range
 from metric_oracle.errors import InputError
 from metric_oracle.files import identify
 from metric_oracle.indexes.store import to_numpy
-from metric_oracle.mining.files import MinedFile
+from metric_oracle.mining.mined_files import MinedFile
 
 MARGINS = ("absolute_margin", "relative_margin")
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)

@@ -11,20 +11,8 @@ import pyarrow.compute as pc
 from metric_oracle import choices
 from metric_oracle.errors import called
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import PaperTable, listing, pivot
-from metric_oracle.raters.cells import (
-    ACCURACY_NOTE,
-    MORE_NOTES,
-    TEST,
-    TITLES,
-    agreement_cell,
-    kind_in_line,
-    kind_name,
-    rater_name,
-    statistic_name,
-)
-from metric_oracle.raters.figures import scatter
 from metric_oracle.raters.interrater import RESAMPLES, raters_among_themselves
 from metric_oracle.raters.metric_agreement import (
     INTERVAL,
@@ -38,9 +26,21 @@ from metric_oracle.raters.metric_agreement import (
     pairs_to_compare,
     view_of,
 )
+from metric_oracle.raters.names import (
+    ACCURACY_NOTE,
+    MORE_NOTES,
+    TEST,
+    TITLES,
+    agreement_cell,
+    kind_in_line,
+    kind_name,
+    rater_name,
+    statistic_name,
+)
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
 from metric_oracle.raters.rated_scores import lower_is_better, read_rated
 from metric_oracle.raters.ratings import Rated
+from metric_oracle.raters.scatter import scatter
 from metric_oracle.statistics import Array, few_studies
 
 AMONG = "raters among themselves"

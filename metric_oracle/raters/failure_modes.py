@@ -30,9 +30,9 @@ from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, entry, listing
 from metric_oracle.findings.signature import signed
-from metric_oracle.findings.tables import PaperTable, entry, listing
-from metric_oracle.raters.cells import KIND_TITLES, candidate_name, category_title, error_name
+from metric_oracle.raters.names import KIND_TITLES, candidate_name, category_title, error_name
 from metric_oracle.raters.ratings import CATEGORIES, KINDS, Ratings, read_ratings
 from metric_oracle.statistics import LEVEL, Array, adjusted, benjamini_hochberg, difference, few_studies, varies
 

@@ -21,8 +21,8 @@ from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.signature import bootstrap
-from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
 from metric_oracle.raters.interrater import RESAMPLES

@@ -21,9 +21,9 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import PaperTable, pivot
-from metric_oracle.raters.cells import agreement_cell, candidate_name, kind_name, rater_name
+from metric_oracle.raters.names import agreement_cell, candidate_name, kind_name, rater_name
 from metric_oracle.raters.rank_correlation import (
     RATED,
     STATISTICS,

@@ -23,19 +23,8 @@ from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import Entry, PaperTable, entry, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import Entry, PaperTable, entry, listing, plain
-from metric_oracle.raters.cells import (
-    ACCURACY_NOTE,
-    MORE_NOTES,
-    SYMBOLS,
-    TEST,
-    TITLES,
-    agreement_cell,
-    kind_in_line,
-    statistic_name,
-)
-from metric_oracle.raters.figures import scatter
 from metric_oracle.raters.interrater import (
     PERFECT,
     RADIOLOGISTS,
@@ -58,6 +47,16 @@ from metric_oracle.raters.metric_agreement import (
     pairs_to_compare,
     view_of,
 )
+from metric_oracle.raters.names import (
+    ACCURACY_NOTE,
+    MORE_NOTES,
+    SYMBOLS,
+    TEST,
+    TITLES,
+    agreement_cell,
+    kind_in_line,
+    statistic_name,
+)
 from metric_oracle.raters.rank_correlation import (
     ACCURACY,
     JUDGEMENTS,
@@ -72,6 +71,7 @@ from metric_oracle.raters.rank_correlation import (
 )
 from metric_oracle.raters.rated_scores import lower_is_better, read_rated, score_texts
 from metric_oracle.raters.ratings import Rated
+from metric_oracle.raters.scatter import scatter
 from metric_oracle.retrieval.machine import machine
 from metric_oracle.statistics import Array, difference, few_studies
 

@@ -36,10 +36,10 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
-from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
+from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 from metric_oracle.retrieval.sharded import rows_like, score_pairs
 from metric_oracle.sources.contract import Attachment

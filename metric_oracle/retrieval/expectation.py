@@ -15,8 +15,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.findings.cells import number_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
-from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._distribution import BINS, new_scratch, summarise

@@ -23,7 +23,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pairs import EMPTY, places_of
+from metric_oracle.retrieval.pair_scores import EMPTY, places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs

@@ -16,7 +16,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
 from metric_oracle.progress import Progress, counter
-from metric_oracle.retrieval.answers import n_scorable
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed
@@ -24,7 +23,8 @@ from metric_oracle.retrieval.exclusion import check_exclude
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.parts import retrieve_part, shards_of
+from metric_oracle.retrieval.part_files import retrieve_part, shards_of
+from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs
 
@@ -63,7 +63,7 @@ class SearchPlan:
         check_queries(queries, self.metric, self.index)
         count = counter(progress, "", len(queries.ids))
         if self.runner is not None:
-            from metric_oracle.retrieval.remote import retrieve_remote
+            from metric_oracle.retrieval.remote_search import retrieve_remote
 
             return retrieve_remote(self.index, queries, self.metric, self.options, self.runner, count)
         if self.options.part is not None:

@@ -29,12 +29,12 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval.answers import layout, n_scorable, strings
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
+from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 

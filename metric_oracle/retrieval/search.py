@@ -19,7 +19,6 @@ from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.answers import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.exclusion import Excluded, ResultLists
@@ -27,6 +26,7 @@ from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_referen
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
+from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 from metric_oracle.sources.inputs import Inputs
 
 CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all

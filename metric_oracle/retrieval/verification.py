@@ -23,13 +23,13 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.retrieval import baselines, brute_force
-from metric_oracle.retrieval.answers import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
+from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.sharded import rows_like
 from metric_oracle.sources.inputs import Inputs

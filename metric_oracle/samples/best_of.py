@@ -31,18 +31,18 @@ from metric_oracle.findings.cells import (
 )
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
-from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval import pairs
+from metric_oracle.retrieval import pair_scores
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.expected_best import Array, expected_best, points
-from metric_oracle.samples.groups import (
+from metric_oracle.samples.matrices import (
     SourcedSamples,
     checked_metrics,
     entries,
@@ -380,14 +380,16 @@ def best_of(
         samples.section[1],
         ids_from=samples.ids_from,
     )
-    of_truth, of_samples, left_out = pairs.join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
+    of_truth, of_samples, left_out = pair_scores.join_ids(
+        truth, firsts, inner, (lambda line: None) if tell is None else tell
+    )
     if len(of_samples) < 2:
         raise InputError(
             f"{len(of_samples)} studies have samples and a reference.", "One study has no interval; pass at least 2."
         )
     samples = _taken(samples, of_samples)
     texts = samples.distinct()
-    queries, corpus = pairs.load_sides(
+    queries, corpus = pair_scores.load_sides(
         truth,
         texts,
         dict(given_references.sources),

@@ -16,16 +16,16 @@ from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import called
 from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
-from metric_oracle.findings.tables import PaperTable, listing
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.samples.groups import (
+from metric_oracle.samples.matrices import (
     SourcedSamples,
     checked_metrics,
     made_by,

@@ -20,10 +20,10 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder
 from metric_oracle.findings.cells import NOTHING, Format, number_of
+from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
-from metric_oracle.findings.tables import PaperTable, listing
-from metric_oracle.raters.cells import rater_name
-from metric_oracle.retrieval.pairs import score
+from metric_oracle.raters.names import rater_name
+from metric_oracle.retrieval.pair_scores import score
 from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts

@@ -23,7 +23,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.files import new_folder
 from metric_oracle.progress import Count, Progress, counter
 from metric_oracle.synthetic.drafts import Draft, drafts_of, edited
-from metric_oracle.synthetic.errors import with_errors
+from metric_oracle.synthetic.wrong_reports import with_errors
 
 FIRST_ID = 50_000_000
 BLOCK_SIZE = 10_000
@@ -76,7 +76,7 @@ def write_synthetic(
 
     `out` must be new or an empty folder. Its files appear all at once, when the last one is complete; memory does not
     grow with the corpus. `models` adds the reports of `MODELS` for the test studies, `errors` a candidate with errors
-    for every report, see `synthetic.errors`. `progress` is called as ``progress("", done, total)`` with numbers of
+    for every report, see `wrong_reports`. `progress` is called as ``progress("", done, total)`` with numbers of
     reports. The names are ``train``, ``train_graphs`` and ``train_labels``, likewise for ``test``, for each model, and
     for ``train_candidates`` and ``test_candidates``; the errors of these are ``train_errors`` and ``test_errors``.
     """

@@ -5,7 +5,7 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from metric_oracle.findings.tables import PaperTable, entry
+from metric_oracle.findings.printed_tables import PaperTable, entry
 from metric_oracle.findings.views import one_line
 from metric_oracle.synthetic.demo import DemoOutcome, encoder_command
 

@@ -14,7 +14,7 @@ from metric_oracle.corpora.shown import html_table
 from metric_oracle.findings.cells import NOTHING, Format, Record, ends, intervals_note, number, number_of, over_of, p_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
-from metric_oracle.findings.tables import PaperTable, entry, listing, pivot, plain
+from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.statistics import FEW, LEVEL, Interval
 from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, MetricColumn, title
 

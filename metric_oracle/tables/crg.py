@@ -17,8 +17,8 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
+from metric_oracle.findings.printed_tables import PaperTable, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import PaperTable, listing, plain
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import Array, Interval, n_resamples

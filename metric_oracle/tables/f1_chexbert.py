@@ -17,8 +17,8 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.errors import InputError, as_called
 from metric_oracle.findings.cells import over_of
+from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import PaperTable, pivot
 from metric_oracle.sources.labels import as_label_sets
 from metric_oracle.statistics import n_resamples
 from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, SetScore, join_labels, scored

@@ -35,15 +35,15 @@ from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
 from metric_oracle.progress import Progress
-from metric_oracle.retrieval.answers import most_frequent_row
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pairs import join_ids, score_rows
+from metric_oracle.retrieval.pair_scores import join_ids, score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
+from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.sampled import sampled_means
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of

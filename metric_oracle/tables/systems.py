@@ -16,7 +16,7 @@ from metric_oracle.findings.results import Results, Scores, read_results, read_s
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
-from metric_oracle.retrieval.pairs import MADE, SETTINGS
+from metric_oracle.retrieval.pair_scores import MADE, SETTINGS
 
 # Entries of the signature that must be equal for all systems of a table.
 _SHARED = ("section", "references", "version")

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from metric_oracle import api
-from metric_oracle.bench import search as bench
+from metric_oracle.bench import timing as bench
 from metric_oracle.bench.plot import write_plot
 from metric_oracle.bench.view import bench_tables
 from metric_oracle.errors import BackendError, ExactnessError, InputError

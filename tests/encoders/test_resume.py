@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from metric_oracle.encoders import chexbert, radgraph
-from metric_oracle.encoders.parts import Parts
+from metric_oracle.encoders.finished_parts import Parts
 from support.power import Power
 
 ENCODERS = Path(__file__).parent

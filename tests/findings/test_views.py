@@ -16,10 +16,10 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.findings.views import answers_table, info_table, metrics_view, scores_table
 from metric_oracle.metrics import METRICS
 from metric_oracle.raters.alignment import align
-from metric_oracle.raters.cells import agreement_cell
 from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.interrater import agreement
+from metric_oracle.raters.names import agreement_cell
 from metric_oracle.survey.export import status_table
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables

@@ -15,13 +15,13 @@ import metric_oracle as mo
 from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.findings.tables import latex, markdown
+from metric_oracle.findings.printed_tables import latex, markdown
 from metric_oracle.raters.alignment import align
-from metric_oracle.raters.figures import least_squares
 from metric_oracle.raters.interrater import intraclass
 from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.rank_correlation import accuracy, draw, interval_record, side, spearman, tau_b, tau_within
 from metric_oracle.raters.ratings import Ratings, read_ratings
+from metric_oracle.raters.scatter import least_squares
 from metric_oracle.statistics import bootstrap_p
 
 POOR = {"poor": "higher"}  # a name that no tool owns

@@ -9,7 +9,7 @@ from scipy import stats
 import metric_oracle as mo
 from metric_oracle.errors import InputError
 from metric_oracle.findings.figures import write_figure
-from metric_oracle.findings.tables import markdown
+from metric_oracle.findings.printed_tables import markdown
 from metric_oracle.raters.alignment import align
 from metric_oracle.raters.interrater import RADIOLOGISTS, draw_raters, other_raters
 from metric_oracle.raters.metric_agreement import MEAN

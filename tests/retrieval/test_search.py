@@ -21,8 +21,8 @@ from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
-from metric_oracle.retrieval.answers import fill_zeros, most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.exclusion import ResultLists
+from metric_oracle.retrieval.result_table import fill_zeros, most_frequent_row, put_most_frequent_first
 from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.calls import Calls

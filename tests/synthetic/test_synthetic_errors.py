@@ -8,10 +8,11 @@ import pytest
 from metric_oracle.corpora.radgraph_json import read_graphs
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.raters.ratings import read_ratings
-from metric_oracle.synthetic import errors as synthetic_errors
+from metric_oracle.synthetic import wrong_reports as synthetic_errors
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.drafts import drafts_of
-from metric_oracle.synthetic.errors import (
+from metric_oracle.synthetic.notation import compile_sentence
+from metric_oracle.synthetic.wrong_reports import (
     CATEGORIES,
     MAX_ADDED,
     MAX_ERRORS,
@@ -21,7 +22,6 @@ from metric_oracle.synthetic.errors import (
     _is_idle,
     with_errors,
 )
-from metric_oracle.synthetic.notation import compile_sentence
 
 
 def candidates(n, seed=0, split="test"):

@@ -17,8 +17,8 @@ from pyarrow import parquet
 from rich.console import Console
 
 from metric_oracle.errors import BackendError, InputError
+from metric_oracle.findings.printed_tables import plain
 from metric_oracle.findings.results import Results, Scores, read_scores
-from metric_oracle.findings.tables import plain
 from metric_oracle.statistics import Interval
 from metric_oracle.tables.compare import compare
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.explorer.finding import alone, copies_of, oracle_texts, signed_distance, strips, telling
-from metric_oracle.explorer.finding_view import places, position, verdict, verdicts
+from metric_oracle.explorer.first_page import alone, copies_of, oracle_texts, signed_distance, strips, telling
+from metric_oracle.explorer.first_page_view import places, position, verdict, verdicts
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.systems import scores_of_results
@@ -232,7 +232,9 @@ def test_files_that_make_no_table_have_means(nasty):
 def test_systems_are_compared_once(whole, monkeypatch):
     """The pages of the overview and of the systems read one comparison of each metric."""
     calls = []
-    monkeypatch.setattr("metric_oracle.explorer.finding.compare", lambda *a, **k: calls.append(a) or compare(*a, **k))
+    monkeypatch.setattr(
+        "metric_oracle.explorer.first_page.compare", lambda *a, **k: calls.append(a) or compare(*a, **k)
+    )
     client = client_of(whole)
     for path in ("/", "/systems", "/systems.csv", "/"):
         assert client.get(path).status_code == 200

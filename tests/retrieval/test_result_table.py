@@ -11,9 +11,9 @@ from metric_oracle.indexes.store import FEW, to_arrow
 from metric_oracle.kernels.bleu.score import brevity, precision
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.answers import layout, put_most_frequent_first
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, fall_back
+from metric_oracle.retrieval.result_table import layout, put_most_frequent_first
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.explorer.finding import Mark, Strip
+from metric_oracle.explorer.first_page import Mark, Strip
 
 # Drawn around (0, 0). A role has its own shape as well as its own colour.
 SHAPES = {

@@ -21,8 +21,8 @@ from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
-from metric_oracle.retrieval.pairs import DEFAULT_METRICS, score_rows
-from metric_oracle.retrieval.pairs import score as score_sides
+from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows
+from metric_oracle.retrieval.pair_scores import score as score_sides
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.compare import compare
 from support import beside

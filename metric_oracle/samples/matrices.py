@@ -19,8 +19,8 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_m
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pairs import metric_entries
-from metric_oracle.retrieval.pairs import places_of as places_in
+from metric_oracle.retrieval.pair_scores import metric_entries
+from metric_oracle.retrieval.pair_scores import places_of as places_in
 from metric_oracle.sources.inputs import Inputs
 
 

@@ -194,7 +194,7 @@ def run_alone(
     """
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
     task = json.dumps([str(index), str(queries), metric, backend, arguments])
-    command = [sys.executable, "-P", "-c", "from metric_oracle.bench.search import _process; _process()", task]
+    command = [sys.executable, "-P", "-c", "from metric_oracle.bench.timing import _process; _process()", task]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -53,7 +53,7 @@ def make_remote(
             more = f", and {len(beats) - 1} more" if len(beats) > 1 else ""
             progress(f"{name}: {step}{more}" if step else name, n_existing + finished, total)
 
-    run_tasks(runner, "metric_oracle.indexes.remote:make_one", shared, tasks(), take=take, look=look)
+    run_tasks(runner, "metric_oracle.indexes.remote_build:make_one", shared, tasks(), take=take, look=look)
     return busy, n_shards
 
 

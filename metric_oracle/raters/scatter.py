@@ -9,7 +9,7 @@ import numpy as np
 from metric_oracle.errors import InputError
 from metric_oracle.findings.cells import number
 from metric_oracle.findings.figures import literal, new_figure
-from metric_oracle.raters.cells import agreement_cell, kind_in_line
+from metric_oracle.raters.names import agreement_cell, kind_in_line
 from metric_oracle.statistics import Array, varies
 
 

@@ -113,7 +113,7 @@ def retrieve_remote(
             progress(done - reported)
             reported = done
 
-    target = "metric_oracle.retrieval.remote:search_one"
+    target = "metric_oracle.retrieval.remote_search:search_one"
     run_tasks(runner, target, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
     searched: SearchedShards = searched_of(index, queries, record, options, best, exact, encoded, in_order)

@@ -21,9 +21,9 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.answers import layout, listed, strings
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.result_table import layout, listed, strings
 from metric_oracle.retrieval.search import joined_stages, search
 from metric_oracle.sources.inputs import Inputs
 

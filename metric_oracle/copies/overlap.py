@@ -34,8 +34,8 @@ from metric_oracle.files import without_nan
 from metric_oracle.findings.cells import ALIKE, Record, over
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
+from metric_oracle.findings.printed_tables import PaperTable, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.findings.tables import PaperTable, pivot, plain
 from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS
