@@ -73,7 +73,7 @@ class Campaign:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.folder, self.rng = folder, rng
         self.processes = multiprocessing.get_context("forkserver")
-        self.processes.set_forkserver_preload(["__main__", "metric_oracle.api"])
+        self.processes.set_forkserver_preload(["__main__", "metric_oracle.retrieval.plan"])
         self.corpus = folder / "corpus"
         write_synthetic(self.corpus, REPORTS, TESTS, seed=1)
         code = self.run(build, self.corpus, folder / "right")  # compiles, and keeps that

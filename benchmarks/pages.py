@@ -9,7 +9,6 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import Data
-from metric_oracle import api
 from metric_oracle.bench.timing import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
 from metric_oracle.choices import Baseline
 
@@ -71,9 +70,9 @@ def _study(data: Data) -> Any:
 
     files = [
         mo.retrieve(data.index, data.queries, metric)
-        if baseline is None
-        else api.baseline(data.index, data.queries, baseline, metric)
-        for metric, baseline in _FILES
+        if kind is None
+        else mo.baseline(data.index, data.queries, kind, metric)
+        for metric, kind in _FILES
     ]
     return read_cases(files, data.index, data.queries)
 

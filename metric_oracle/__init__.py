@@ -41,11 +41,25 @@ def __getattr__(name: str) -> Any:
 
         guard(value)
     elif callable(value):
-        from metric_oracle.api.attached import homes
         from metric_oracle.public import public
 
-        value = globals()[name] = public(name, value, homes())
+        value = globals()[name] = public(name, value, _homes())
     return value
+
+
+def _homes() -> dict[str, str]:
+    """Return the call in which each argument of `reports` and `SearchOptions` is passed, such as "mo.reports(..., {})".
+
+    Error messages of functions that do not have the argument show this call.
+    """
+    from dataclasses import fields
+    from inspect import signature
+
+    from metric_oracle.reading import reports
+    from metric_oracle.retrieval.options import SearchOptions
+
+    own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
+    return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}
 
 
 def __dir__() -> list[str]:

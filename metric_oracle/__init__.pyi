@@ -1,13 +1,17 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
-from metric_oracle.api.annotating import annotate as annotate
-from metric_oracle.api.attached import reports as reports
-from metric_oracle.api.groups import pairwise as pairwise
-from metric_oracle.api.rewards import consensus_reward as consensus_reward, reward as reward
-from metric_oracle.api.reranking import rerank as rerank
-from metric_oracle.api.scoring import compute as compute, score as score
-from metric_oracle.api.searching import baseline as baseline, build_index as build_index, expectation as expectation
-from metric_oracle.api.searching import merge as merge, open_index as open_index
-from metric_oracle.api.searching import retrieve as retrieve, verify as verify
+from metric_oracle.annotating import annotate as annotate
+from metric_oracle.reading import reports as reports
+from metric_oracle.retrieval.groups import pairwise as pairwise
+from metric_oracle.retrieval.rewards import consensus_reward as consensus_reward, reward as reward
+from metric_oracle.retrieval.rerank import rerank as rerank
+from metric_oracle.retrieval.scoring import compute as compute, score as score
+from metric_oracle.retrieval.baselines import baseline as baseline
+from metric_oracle.retrieval.building import build_index as build_index
+from metric_oracle.retrieval.expectation import expectation as expectation
+from metric_oracle.retrieval.part_files import merge as merge
+from metric_oracle.indexes.shards import open_index as open_index
+from metric_oracle.retrieval.plan import retrieve as retrieve
+from metric_oracle.retrieval.verification import verify as verify
 from metric_oracle.copies.overlap import overlap as overlap
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports

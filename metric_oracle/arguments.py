@@ -140,3 +140,10 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
             similar = get_close_matches(name, known, n=1)
             step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
             raise ArgumentError(f"there is no argument {name!r}.", step)
+
+
+def given_of(arguments: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return those arguments, by name, that are not None: of `names`, or of all if that is None."""
+    return {
+        name: arguments[name] for name in (arguments if names is None else names) if arguments.get(name) is not None
+    }

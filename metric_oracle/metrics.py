@@ -6,7 +6,7 @@ else that names a metric is derived from these records.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
@@ -669,6 +669,13 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
         hint = _hint(metric, for_scores)
         raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", repr(metric), hint)
     return record
+
+
+def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
+    """Return a list of metric names from a name, several names separated by commas, or a sequence; None from None."""
+    if metrics is None:
+        return None
+    return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
 
 
 def _hint(metric: str, for_scores: bool) -> str:

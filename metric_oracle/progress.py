@@ -1,6 +1,10 @@
 """How a long call reports its progress: one kind of function, for every public function and for the terminal."""
 
+import sys
+import warnings
 from collections.abc import Callable
+
+from metric_oracle.errors import in_terms_of_caller
 
 # Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers
 # are None where they are not known.
@@ -32,3 +36,15 @@ def counter(progress: Progress | None, step: str, total: int) -> Count:
             progress(step, done, total)
 
     return add
+
+
+def say(line: str, tell: Callable[[str], None] | None) -> None:
+    """Pass a note to `tell`; without it, issue a UserWarning that points at the call of the public function."""
+    line = in_terms_of_caller(line)
+    if tell is not None:
+        tell(line)
+        return
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("metric_oracle", "contextlib")):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(line, stacklevel=depth)

@@ -11,8 +11,6 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle import public
-from metric_oracle.api.attached import ENCODING
-from metric_oracle.api.scoring import CREPE
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
@@ -22,6 +20,8 @@ from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import SEARCHED, SOURCES, SourceRecord, get_metric
+from metric_oracle.reading import ENCODING
+from metric_oracle.retrieval.scoring import CREPE
 from metric_oracle.sources import inputs
 from metric_oracle.sources.keywords import Sources
 from support import beside

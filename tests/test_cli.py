@@ -22,12 +22,17 @@ from pyarrow import csv, parquet
 from rich.console import Console
 from rich.text import Text
 
-from metric_oracle import api, cli
+import metric_oracle as mo
+from metric_oracle import cli
 from metric_oracle.commands import output
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.findings.views import answers_table, info_table
+from metric_oracle.indexes import shards
+from metric_oracle.indexes.shards import open_index
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import SearchPlan
 from metric_oracle.synthetic.demo import COMMANDS
 from support import SECRET
 
@@ -57,7 +62,7 @@ def index(corpus, tmp_path_factory):
     command = [COMMAND, "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, READ.replace("test ", "").replace("12", "120"))
-    assert json.loads(done.stdout)["fingerprint"] == api.open_index(out).fingerprint
+    assert json.loads(done.stdout)["fingerprint"] == open_index(out).fingerprint
     return out
 
 
@@ -69,7 +74,7 @@ def small(tmp_path_factory):
     ids = ["[red]a[/red]", "\x1b[31mb", "c[/]", "[link=file:///etc/passwd]d"]
     records = [{"study_id": i, "report": t} for i, t in zip(ids, texts, strict=True)]
     (folder / "r.json").write_text(json.dumps(records))
-    api.build_index(folder / "r.json", folder / "I[red]")
+    build_index(folder / "r.json", folder / "I[red]")
     return folder / "I[red]", folder / "r.json"
 
 
@@ -98,7 +103,7 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
         again = read_results(path)
         assert again.table.to_pylist() == answers
         assert ending != "jsonl" or polars.read_ndjson(path).rows(named=True) == answers  # records alone
-        assert again.signature["index"] == api.open_index(index).fingerprint
+        assert again.signature["index"] == open_index(index).fingerprint
         assert again.signature["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
         assert again.signature["k"] == 5
         code, out, err = oracle("verify", index, path, corpus["test"], *options(corpus, "test"))
@@ -233,7 +238,7 @@ def test_list_of_commands_on_a_full_disk():
 def test_json_is_utf_8_in_every_locale(tmp_path):
     reports = tmp_path / "r.csv"
     reports.write_text("study_id,report\né,Größe normal\n", encoding="utf-8")
-    api.build_index(reports, tmp_path / "I", metrics=["bleu"])
+    build_index(reports, tmp_path / "I", metrics=["bleu"])
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [COMMAND, "retrieve", str(tmp_path / "I"), str(reports)]
     done = subprocess.run(command, capture_output=True, env=environment)
@@ -442,8 +447,8 @@ def test_info_on_a_terminal(small):
 
 
 def test_tables_let_no_control_character_through(small):
-    results = api.retrieve(small[0], small[1], "bleu", k=2)
-    for table in (answers_table(results), info_table(api.open_index(small[0]))):
+    results = mo.retrieve(small[0], small[1], "bleu", k=2)
+    for table in (answers_table(results), info_table(open_index(small[0]))):
         console = Console(file=io.StringIO(), force_terminal=False, width=200)
         console.print(table)
         shown = console.file.getvalue()
@@ -456,9 +461,9 @@ def test_table_shows_the_first_queries_only():
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        index = api.build_index(corpus, Path(folder) / "I", metrics=["bleu"])
+        index = build_index(corpus, Path(folder) / "I", metrics=["bleu"])
         console = Console(file=io.StringIO(), width=200)
-        console.print(answers_table(api.retrieve(index, texts, "bleu", text=False)))
+        console.print(answers_table(mo.retrieve(index, texts, "bleu", text=False)))
     assert "shown: the first 20; --out FILE writes all" in console.file.getvalue()
 
 
@@ -614,7 +619,7 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
         fails("score", tmp_path / "no.csv", tmp_path / "no.csv", *model, match=match.format("score"))
         fails("retrieve", index, tmp_path / "no.csv", *model, match=match.format("retrieve"))
     build = ["build-index", corpus["train"], "--out", index]
-    monkeypatch.setattr("metric_oracle.api.read_reports", lambda *a, **o: pytest.fail("read"))
+    monkeypatch.setattr("metric_oracle.corpora.reports.read_reports", lambda *a, **o: pytest.fail("read"))
     fails(*build, match=r"build-index: --out must be a new folder; got .*, which exists\. Remove it or name another")
     fails(
         *build[:-1], tmp_path / "I", "-m", "bluu", match=r"build-index: --metric must be one of .*Did you mean 'bleu'"
@@ -902,7 +907,7 @@ def test_results_files(fails, corpus, index, tmp_path):
 
 
 def test_out_is_checked_before_the_work(fails, corpus, index, tmp_path, monkeypatch):
-    monkeypatch.setattr(api, "retrieve", lambda *args, **kwargs: pytest.fail("searched"))
+    monkeypatch.setattr(SearchPlan, "run", lambda *args, **kwargs: pytest.fail("searched"))
     test = tmp_path / "test.csv"
     test.write_bytes(corpus["test"].read_bytes())
     fails(
@@ -987,7 +992,7 @@ def test_errors_from_inside(oracle, index, monkeypatch, error, code, line):
     def broken(path):
         raise error
 
-    monkeypatch.setattr(api, "open_index", broken)
+    monkeypatch.setattr(shards, "open_index", broken)
     got, out, err = oracle("info", index)
     assert (got, out) == (code, "")
     assert err.startswith(line)

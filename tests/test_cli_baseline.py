@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.findings.figures import check_plot
 from metric_oracle.findings.results import read_results
 from metric_oracle.findings.views import answers_table
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.baselines import baseline
+from metric_oracle.retrieval.building import build_index
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
 READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 12 rows\n"
@@ -20,7 +23,7 @@ READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 1
 @pytest.fixture(scope="module")
 def index(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("index") / "I"
-    return api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), out).folder
+    return build_index(reports(corpus["train"], radgraph=corpus["train_graphs"]), out).folder
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +85,16 @@ def test_help_has_the_options_of_files(oracle, kind):
 
 
 def test_tables(corpus, index):
-    batch = api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
-    results = api.baseline(index, batch, "random", "radgraph", draws=3, seed=5)
+    batch = reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
+    results = baseline(index, batch, "random", "radgraph", draws=3, seed=5)
     shown = rendered(answers_table(results))
     assert "radgraph random" in shown
     of_draws = results.table["score"].to_numpy().reshape(12, 3).mean(axis=0)
     assert f"12 test reports, mean score {of_draws.mean():.4f}" in shown
     assert f"draws: 3, seed 5, their means {of_draws.min():.4f} to {of_draws.max():.4f}" in shown
-    shown = rendered(answers_table(api.baseline(index, batch, "identity", "radgraph")))
+    shown = rendered(answers_table(baseline(index, batch, "identity", "radgraph")))
     assert "radgraph identity" in shown
-    found = api.expectation(index, batch, "radgraph")
+    found = mo.expectation(index, batch, "radgraph")
     shown = rendered(*found.shown())
     assert f"12 test reports x 120 reports, mean score {found.table['mean'].to_numpy().mean():.4f}" in shown
     assert all(name in shown for name in ("mean", "sd", "q05", "q95", "max"))
@@ -112,8 +115,8 @@ def test_plot(oracle, given, tmp_path, ending):
 
 def test_plot_shows_counts_and_mean(corpus, index, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
-    batch = api.reports(corpus["test"]).load()
-    found = api.expectation(index, batch, "bleu")
+    batch = reports(corpus["test"]).load()
+    found = mo.expectation(index, batch, "bleu")
     drawn = []
     real = matplotlib.figure.Figure.savefig
     monkeypatch.setattr(

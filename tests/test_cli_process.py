@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle import api
 from metric_oracle.files import new_folder
 from metric_oracle.findings.results import read_results
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.tables.study_steps import working_folder
 from support import write
 
@@ -28,7 +29,7 @@ def run(line):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("process")
     write(folder / "test.csv", {f"s{i}": f"Small effusion {i}." for i in range(4)})
-    api.build_index(folder / "test.csv", folder / "I", metrics=["bleu"])
+    build_index(folder / "test.csv", folder / "I", metrics=["bleu"])
     return folder
 
 
@@ -169,7 +170,7 @@ def test_a_figure_needs_no_backend(folder, tmp_path, backend):
     """A notebook's kernel names one to the commands that are run in it; Matplotlib fails if it is not installed."""
     pytest.importorskip("matplotlib")
     out = tmp_path / "p.png"
-    scored = api.score(folder / "test.csv", folder / "test.csv", "bleu")
+    scored = score(folder / "test.csv", folder / "test.csv", "bleu")
     scored.write(tmp_path / "s.csv")
     done = run(f"MPLBACKEND={backend} {ORACLE} table a={tmp_path}/s.csv --plot {out} --quiet")
     assert (done.returncode, done.stderr) == (0, "")

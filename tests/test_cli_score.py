@@ -19,13 +19,15 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_scores
 from metric_oracle.findings.views import scores_table
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.scoring import score
 from support import SECRET, assert_refused, write
 from support.crepe import write_tiny
 
@@ -217,9 +219,9 @@ def test_a_terminal_gets_the_means(pair, tmp_path):
 def test_table_counts_pairs_that_could_not_be_scored(tmp_path):
     graph = {"text": "a", "entities": {"1": {"tokens": "a", "label": "OBS-DP", "relations": []}}}
     (tmp_path / "g.json").write_text(json.dumps({"x": graph}))
-    sides = [api.reports(Reports(["x", "y"], ["a", "a"], "", {}, {}), radgraph=tmp_path / "g.json") for _ in range(2)]
+    sides = [mo.reports(Reports(["x", "y"], ["a", "a"], "", {}, {}), radgraph=tmp_path / "g.json") for _ in range(2)]
     console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(scores_table(api.score(*sides, ["radgraph"], system="[red]m\x1b")))
+    console.print(scores_table(score(*sides, ["radgraph"], system="[red]m\x1b")))
     shown = console.export_text()
     console.file.close()
     assert re.search(r"radgraph\s+2\s+1\s+0\.5000\s+higher", shown)
@@ -419,7 +421,7 @@ def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
 @pytest.fixture(scope="module")
 def bleu_index(corpus, tmp_path_factory):
     """Return the folder of an index for BLEU."""
-    return api.build_index(corpus["train"], tmp_path_factory.mktemp("index") / "INDEX", metrics="bleu").folder
+    return build_index(corpus["train"], tmp_path_factory.mktemp("index") / "INDEX", metrics="bleu").folder
 
 
 @pytest.mark.parametrize(

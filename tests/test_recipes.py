@@ -11,8 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
 from metric_oracle.raters.fit_composite import fit_composite
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.scoring import score
 from support import parse_command, write
 
 RECIPES = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
@@ -90,7 +94,7 @@ def world(corpus, rated, tmp_path_factory):
     kept = [place for place, name in enumerate(lines[0]) if name != "poor"]  # a name that would need --direction
     write(folder / "scores.csv", [[cells[i] for i in kept] for cells in lines[1:]], [lines[0][i] for i in kept])
 
-    api.build_index(api.reports(folder / "test.csv", radgraph=folder / "test_graphs.json"), folder / "TESTS")
+    build_index(reports(folder / "test.csv", radgraph=folder / "test_graphs.json"), folder / "TESTS")
     texts = {}
     with zipfile.ZipFile(folder / "mimic-cxr-reports.zip", "w") as archive:
         for side in ("train", "test"):
@@ -109,7 +113,7 @@ def world(corpus, rated, tmp_path_factory):
     for name, step in (("generated", 1), ("r2gen", 0), ("wcl", 3), ("random", 4)):
         turned = dict(zip(ids, np.roll([*texts["test"].values()], step).tolist(), strict=True))
         write(folder / f"{name}.csv", turned)
-        api.score(folder / "test.csv", folder / f"{name}.csv").write(folder / f"{name}.parquet")
+        score(folder / "test.csv", folder / f"{name}.csv").write(folder / f"{name}.parquet")
     rng = np.random.default_rng(6)
     rows = [[f"s{i // 4}", *rng.random(3).round(3), rng.integers(6)] for i in range(80)]
     write(folder / "scored_pairs.csv", rows, header=("study_id", "radgraph", "bertscore", "bleu", "errors"))
@@ -117,14 +121,14 @@ def world(corpus, rated, tmp_path_factory):
     write(folder / "pairs.csv", rows, header=("study_id", "radgraph", "bleu", "errors"))
     fit_composite(folder / "pairs.csv").write(folder / "weights.json")
 
-    shards = api.build_index(folder / "train.csv", folder / "SET", metrics="bleu", shard_rows=60)
+    shards = build_index(folder / "train.csv", folder / "SET", metrics="bleu", shard_rows=60)
     for part in (1, 2):
-        found = api.retrieve(shards, folder / "test.csv", "bleu", k=5, options=api.SearchOptions(part=f"{part}/2"))
+        found = retrieve(shards, folder / "test.csv", "bleu", k=5, options=SearchOptions(part=f"{part}/2"))
         found.write(folder / f"part-{part}.parquet")
     labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
-    api.build_index(api.reports(folder / "train.csv", **labels), folder / "WITH_LABELS")
-    index = api.build_index(api.reports(folder / "train.csv", radgraph=folder / "train_graphs.json"), folder / "INDEX")
-    api.retrieve(index, folder / "test.csv", "bleu").write(folder / "bleu.parquet")
+    build_index(reports(folder / "train.csv", **labels), folder / "WITH_LABELS")
+    index = build_index(reports(folder / "train.csv", radgraph=folder / "train_graphs.json"), folder / "INDEX")
+    retrieve(index, folder / "test.csv", "bleu").write(folder / "bleu.parquet")
     return folder
 
 

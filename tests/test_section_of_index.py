@@ -99,9 +99,9 @@ def test_another_section_names_both(files, name, tests):
 def test_rerank_compares_the_sections(files):
     index, queries = mo.open_index(files["of findings"]), mo.reports(files["tests"]).load()
     with pytest.raises(InputError, match=BOTH.format("column") + STEP["command"]):
-        plan_rerank(index, Pool(None), Lengths).run(queries)
+        plan_rerank(index, Pool(None), Lengths()).run(queries)
     queries = mo.reports(files["tests"]).load(index)
-    assert plan_rerank(index, Pool(None), Lengths).run(queries).signature["section"] == "findings"
+    assert plan_rerank(index, Pool(None), Lengths()).run(queries).signature["section"] == "findings"
 
 
 @pytest.mark.parametrize("name", ["retrieve", "study", "baseline random", "baseline expectation", "verify"])

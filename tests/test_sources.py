@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.api.sharding import SharedSources
 from metric_oracle.bench import timing as bench
 from metric_oracle.metrics import METRICS, SOURCES
+from metric_oracle.retrieval.building import SharedSources
 from metric_oracle.tables.study import oracle_name
 from support import write
 from support.sources import CASES, Case, stand_in

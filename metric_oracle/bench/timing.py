@@ -19,16 +19,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from metric_oracle import api
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.choices import DEVICES, Backend
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric, shown_in
 from metric_oracle.progress import Progress, silent
+from metric_oracle.reading import reports as with_sources
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import search
+from metric_oracle.retrieval.verification import verify
 from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -90,11 +95,11 @@ def check_answers(
     other backends must equal them.
     """
     first, *more = backends
-    k = min(k, len(api.plan(index, metric).representation.row_id))
-    results = api.retrieve(index, queries, metric, k=k, backend=first, text=False)
-    api.verify(index, results, queries, sample=sample)
+    k = min(k, len(plan(index, metric).representation.row_id))
+    results = retrieve(index, queries, metric, k=k, backend=first, text=False)
+    verify(index, results, queries, sample=sample)
     for backend in more:
-        table = api.retrieve(index, queries, metric, k=k, backend=backend, text=False).table
+        table = retrieve(index, queries, metric, k=k, backend=backend, text=False).table
         for column in _COMPARED:
             if not table[column].equals(results.table[column]):
                 raise ExactnessError(
@@ -120,12 +125,14 @@ class Study(NamedTuple):
 def study(index: Index, queries: Inputs, metric: str, backend: Backend = "cpu") -> Study:
     """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
-    plan = api.plan(index, metric, api.SearchOptions(backend=backend))
-    answered = search(index, queries, plan.metric, plan.options, progress=lambda n: times.append(time.perf_counter()))
+    planned = plan(index, metric, SearchOptions(backend=backend))
+    answered = search(
+        index, queries, planned.metric, planned.options, progress=lambda n: times.append(time.perf_counter())
+    )
     results = answered.results(queries.ids)
     total = time.perf_counter() - times[0]
     encode = times[1] - times[0]  # the first call of `progress` comes when the queries are encoded
-    distinct = len(np.unique(plan.encode(queries).which))
+    distinct = len(np.unique(planned.encode(queries).which))
     return Study(total, encode, results.signature.get("stages", {}), distinct)
 
 
@@ -216,15 +223,15 @@ def _process() -> None:
     def load() -> None:
         """Open the index and what the metric reads of it."""
         opened[:] = []  # frees memory of the GPU for the next index
-        opened.append(api.open_index(folder))
+        opened.append(open_index(folder))
         assert opened[0].reports is not None
         representation_of(opened[0], get_metric(metric))
 
     def search(queries: Inputs) -> float:
         """Return how long a search of the queries takes, in seconds."""
-        return timed(lambda: api.retrieve(opened[0], queries, metric, backend=backend))
+        return timed(lambda: retrieve(opened[0], queries, metric, backend=backend))
 
-    queries = api.reports(file, **loading).load()
+    queries = with_sources(file, **loading).load()
     single = alone(queries, 0)
     first = timed(load) + search(single)
     load_s = timed(load)
@@ -267,7 +274,7 @@ class _Part:
     def measured(self, metric: str, backend: Backend, repetitions: int, step: Progress) -> Row:
         """Return the result row of one metric and backend: times, rates and memory."""
         step(f"timing {metric} on {backend}", None, None)
-        api.retrieve(self.index, self.queries, metric, backend=backend)
+        retrieve(self.index, self.queries, metric, backend=backend)
         studies = [study(self.index, self.queries, metric, backend) for _ in range(repetitions)]
         singles = [1000 * s.total for s in single_studies(self.index, self.queries, metric, backend)]
         single_p20, single_p80 = spread(singles)
@@ -313,10 +320,10 @@ def run_bench(
         rows: list[Row] = []
         if index is not None and queries is not None:
             step("reading the test reports", None, None)
-            opened, names = api.open_index(index), [record.name for record in records]
+            opened, names = open_index(index), [record.name for record in records]
             if metrics is None:
                 names = [name for name in names if name in opened.metrics] or opened.metrics
-            parts = [_Part(opened, api.reports(queries, **loading).load(), Path(queries), loading, names)]
+            parts = [_Part(opened, with_sources(queries, **loading).load(), Path(queries), loading, names)]
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
             parts, rows = _synthetic(Path(scratch), records, size, step)
@@ -326,7 +333,7 @@ def run_bench(
             usable = []
             for backend in backends:
                 try:
-                    api.retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
+                    retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
                     usable.append(backend)
                 except (BackendError, InputError) as reason:
                     problem = problem or reason
@@ -393,9 +400,9 @@ def _synthetic(
         files = write_synthetic(folder, n_reports, n_tests)
         train, test = sources_of(files, "train"), sources_of(files, "test")
         step("encoding reports with MiniLM" if of_encoder else "building the index", None, None)
-        corpus = api.reports(files["train"], **train, **of_encoder)
-        index = api.build_index(corpus, folder / "INDEX", metrics=names)
-        parts.append(_Part(index, api.reports(files["test"], **test).load(), files["test"], test, names))
+        corpus = with_sources(files["train"], **train, **of_encoder)
+        index = build_index(corpus, folder / "INDEX", metrics=names)
+        parts.append(_Part(index, with_sources(files["test"], **test).load(), files["test"], test, names))
     return parts, rows
 
 

@@ -32,18 +32,18 @@ class Shared:
 
     def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:
         """Make and check the plan of a baseline with `make`, and only then read the test reports; return both."""
-        from metric_oracle import api
+        from metric_oracle.retrieval.options import SearchOptions
 
-        options = api.SearchOptions(text=own.pop("text", True), **given(self.bertscore))
+        options = SearchOptions(text=own.pop("text", True), **given(self.bertscore))
         plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
         check_encoder(plan.scores, self.queries, self.inputs)
         return plan, load_tests(self.queries, self.inputs, plan.scores.index, metrics=[plan.scores.metric])
 
 
 def _baseline(kind: str, shared: Shared, to: Destination, with_text: bool, **own: Any) -> None:
-    from metric_oracle import api
+    from metric_oracle.retrieval.baselines import plan_baseline
 
-    plan, batch = shared.plan(api.plan_baseline, kind=kind, text=with_text, **own)
+    plan, batch = shared.plan(plan_baseline, kind=kind, text=with_text, **own)
     show_answers(to, plan.run(batch))
 
 
@@ -98,9 +98,9 @@ def expectation(shared: Shared, to: Destination) -> None:
 
     The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
     """
-    from metric_oracle import api
+    from metric_oracle.retrieval.expectation import plan_expectation
 
-    plan, batch = shared.plan(api.plan_expectation)
+    plan, batch = shared.plan(plan_expectation)
     with progress("test reports") as step:
         statistics = plan.run(batch, step)
     deliver_finding(to, statistics)

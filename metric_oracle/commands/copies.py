@@ -40,21 +40,24 @@ def overlap(
     The lines of the table are exact and near copies, the longest run of words shared with one training report, new
     4-grams, and how often a report is nearer to a training report than to the human report of its study.
     """
-    from metric_oracle import api
     from metric_oracle.copies.overlap import overlap as measure
+    from metric_oracle.findings.results import Results
+    from metric_oracle.findings.writing import check_out
+    from metric_oracle.indexes.shards import open_index
+    from metric_oracle.reading import reports
 
     if references is None:
         _check_reading(reading, of_models)
     if pairs is not None:
-        api.check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
-    corpus = api.open_index(index)
+        check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
+    corpus = open_index(index)
     with progress("overlap") as step:
         read = written_by(named_files(sets, "sets"), of_models, reading)
-        human = None if references is None else api.reports(references, **used(reading, o.Reading()), tell=note)
+        human = None if references is None else reports(references, **used(reading, o.Reading()), tell=note)
         result = measure(corpus, read, human, mask=mask, resamples=resamples, seed=seed, threads=threads, progress=step)
     listed = result.pairs(text=with_text)
     if pairs is not None:
-        api.Results(listed, result.signature).write(pairs)
+        Results(listed, result.signature).write(pairs)
         note(f"{pairs}: each report and its nearest training report")
     deliver_finding(to, result, lambda: result.shown(pairs=listed))
 

@@ -27,9 +27,9 @@ def check_installed(files: Any, *models: object) -> None:
 
     A model that is None is not given.
     """
-    from metric_oracle import api
+    from metric_oracle.sources.availability import check_installed, named_models
 
-    api.check_installed([*api.named_models(given(files)), *models])
+    check_installed([*named_models(given(files)), *models])
 
 
 def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
@@ -46,9 +46,9 @@ def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
 
 def check_device(inputs: Inputs | SampleInputs) -> None:
     """Raise BackendError if --device cuda is given, a model would run on it, and this machine has no GPU."""
-    from metric_oracle import api
+    from metric_oracle.sources.availability import check_device, named_models
 
-    api.check_device(inputs.models.device, [inputs.models.encoder, *api.named_models(given(inputs.files))])
+    check_device(inputs.models.device, [inputs.models.encoder, *named_models(given(inputs.files))])
 
 
 def check_models(inputs: Inputs | SampleInputs, *others: object) -> None:
@@ -72,7 +72,9 @@ def load_tests(
     By default their section is that of `results`, which are indexes or results. `keep` names columns to read; a note
     says which reports have no word for one of `metrics`.
     """
-    from metric_oracle import api
+    from metric_oracle.indexes.shards import is_prepared, section_of
+    from metric_oracle.reading import reports, say_wordless
+    from metric_oracle.sources.availability import named_models
 
     check_device(inputs)
     reading = inputs.reading
@@ -81,29 +83,29 @@ def load_tests(
     if isinstance(queries, str):
         read = [queries]
         options |= {"section": reading.section} if reading.section else {}
-    elif api.is_prepared(queries):
+    elif is_prepared(queries):
         options |= used(reading, Reading())
     else:
-        of_file = api.reports(queries, **used(reading), tell=note)
-        read = of_file.read(default_section=api.section_of(*results), is_shown=True, keep=keep)[0]
+        of_file = reports(queries, **used(reading), tell=note)
+        read = of_file.read(default_section=section_of(*results), is_shown=True, keep=keep)[0]
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
-    tests = api.reports(read, **options, tell=note)
-    if not api.named_models(given(inputs.files)):
+    tests = reports(read, **options, tell=note)
+    if not named_models(given(inputs.files)):
         loaded = tests.load()
     else:
         with progress("test reports") as step:
             loaded = tests.load(progress=step)
-    api.say_wordless(metrics, {"test reports": loaded.texts}, note)
+    say_wordless(metrics, {"test reports": loaded.texts}, note)
     return loaded
 
 
-def attached(reports: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
-    """Return a file of reports with its sources and `options` of `api.reports`."""
-    from metric_oracle import api
+def attached(file: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
+    """Return a file of reports with its sources and `options` of `reports`."""
+    from metric_oracle.reading import reports
 
     of_models = used(inputs.models)
-    return api.reports(reports, **given(inputs.files), **of_models, **used(inputs.reading), tell=note, **options)
+    return reports(file, **given(inputs.files), **of_models, **used(inputs.reading), tell=note, **options)
 
 
 def given_options(inputs: Inputs) -> dict[str, Any]:
@@ -112,11 +114,11 @@ def given_options(inputs: Inputs) -> dict[str, Any]:
 
 
 def written(file: Path, of_file: PredictedReading, reading: Reading, **options: Any) -> Any:
-    """Return the reports of a model, with further options of `api.reports`; `reading` is that of the references."""
-    from metric_oracle import api
+    """Return the reports of a model, with further options of `reports`; `reading` is that of the references."""
+    from metric_oracle.reading import reports
 
     own = {name.removeprefix("predicted_"): value for name, value in used(of_file, PredictedReading()).items()}
-    return api.reports(file, **own, **_of_both(file, own, reading), tell=note, **options)
+    return reports(file, **own, **_of_both(file, own, reading), tell=note, **options)
 
 
 def written_by(
@@ -127,7 +129,7 @@ def written_by(
     The options in `of_files` have the form [NAME=]VALUE, those of the group `sources` NAME=FILE. `reading` is that of
     the references.
     """
-    from metric_oracle import api
+    from metric_oracle.reading import reports
 
     twice = [name for name, count in Counter(name for name, _ in files).items() if count > 1]
     if twice:
@@ -160,7 +162,7 @@ def written_by(
                 check_declared(argument, value, choices.Section)
             options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)
     return {
-        name: api.reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)
+        name: reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)
         for name, file in files
     }
 
@@ -170,9 +172,9 @@ def _of_both(file: Path, own: Mapping[str, Any], reading: Reading) -> dict[str, 
 
     `own` are the options of the file itself.
     """
-    from metric_oracle import api
+    from metric_oracle.corpora.tables import text_options
 
-    both = {name: getattr(reading, name) for name in api.text_options(file)}
+    both = {name: getattr(reading, name) for name in text_options(file)}
     return {**both, "split": reading.split} if own.get("ids") is not None else both
 
 

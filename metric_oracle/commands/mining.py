@@ -41,15 +41,16 @@ def mine(
 
     A report is never its own candidate. An interrupted run resumes when the same command runs again.
     """
-    from metric_oracle import api
+    from metric_oracle.indexes.shards import open_index
     from metric_oracle.mining.mine import mine as run
     from metric_oracle.mining.selection import Selection
+    from metric_oracle.retrieval.options import SearchOptions
 
     out = to.file()
-    options = api.SearchOptions(k, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running))
+    options = SearchOptions(k, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running))
     with progress("anchors") as step:
         mined = run(
-            api.open_index(index),
+            open_index(index),
             one_metric(metric),
             out,
             anchors=anchors,
@@ -78,11 +79,11 @@ def pairs(
 
     Negatives whose text is that of their positive or of their anchor are left out and counted.
     """
-    from metric_oracle import api
+    from metric_oracle.indexes.shards import open_index
     from metric_oracle.mining.pairs import pairs as write
 
     out = to.file()
-    corpus = None if index is None else api.open_index(index)
+    corpus = None if index is None else open_index(index)
     with progress("blocks") as step:
         written = write(positives, negatives, shape=shape, out=out, index=corpus, progress=step)
     _deliver(to, partial(_view, written.counts), written.counts, written.summary())

@@ -85,9 +85,9 @@ class Destination:
         if self.form is not None:
             check_one_of("format", self.form, formats, note=" here")
         if self.out is not None and endings:
-            from metric_oracle import api
+            from metric_oracle.findings.writing import check_out
 
-            api.check_out(self.out, self.inputs, endings=endings)
+            check_out(self.out, self.inputs, endings=endings)
         if self.plot is not None:
             from metric_oracle.findings.figures import check_plot
 

@@ -115,11 +115,12 @@ def _cases(
     results: Any, index: Any, queries: Any, inputs: o.Inputs, rated: o.Rated, sampled: Any = None, copies: Any = None
 ) -> Any:
     """Return the data of the pages: results, test reports and ratings, read and joined."""
-    from metric_oracle import api
+    from metric_oracle.corpora.samples import read_samples
     from metric_oracle.explorer.cases import read_cases, read_result
     from metric_oracle.explorer.copied_cases import read_copies
     from metric_oracle.explorer.rated_cases import RatedCases
     from metric_oracle.explorer.sampled_cases import SampledCases
+    from metric_oracle.indexes.shards import open_index
     from metric_oracle.raters.ratings import read_ratings
 
     if queries is None:
@@ -132,7 +133,7 @@ def _cases(
             f"Add {option('ratings')}.",
             got="none",
         )
-    opened = None if index is None else api.open_index(index)
+    opened = None if index is None else open_index(index)
     with progress("reading results"):
         results = [read_result(result) for result in results]
     batch = None if queries is None else load_tests(queries, inputs, opened, *results)
@@ -140,6 +141,6 @@ def _cases(
         counted = rated.ratings and RatedCases(
             read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
         )
-        samples = None if sampled is None else SampledCases(api.read_samples(sampled))
+        samples = None if sampled is None else SampledCases(read_samples(sampled))
         copied = None if copies is None else read_copies(copies)
         return read_cases(results, opened, batch, counted or None, samples, copied)

@@ -17,9 +17,9 @@ app = typer.Typer(rich_markup_mode="rich")
 def _check(to: Destination, path: Path | None, argument: str) -> None:
     """Raise InputError unless a second output file, given by the option `argument`, can be written."""
     if path is not None:
-        from metric_oracle import api
+        from metric_oracle.findings.writing import check_out
 
-        api.check_out(path, to.inputs, argument=argument)
+        check_out(path, to.inputs, argument=argument)
 
 
 @command(
@@ -50,7 +50,8 @@ def consensus(
     output is a file of predictions, which score, table, study and explore take; of several metrics each has a file of
     its own, such as chosen-radgraph.csv.
     """
-    from metric_oracle import api
+    from metric_oracle.findings.results import Results
+    from metric_oracle.retrieval.options import SearchOptions
     from metric_oracle.samples.consensus import consensus as choose
     from metric_oracle.samples.consensus import paths_of
 
@@ -62,11 +63,11 @@ def consensus(
     samples = attached(candidates, inputs, layer=layer, rescale_table=rescale_table)
     with progress("consensus") as step:
         chosen = choose(
-            samples, names, weighted=weighted, index=index, options=api.SearchOptions(**given(bertscore)), progress=step
+            samples, names, weighted=weighted, index=index, options=SearchOptions(**given(bertscore)), progress=step
         )
     for file, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
         if file is not None:
-            api.Results(table(), chosen.signature).write(file)
+            Results(table(), chosen.signature).write(file)
             note(f"{file}: {chosen.summary()}")
     to.out = next(iter(paths), out)
     to.deliver(
@@ -115,7 +116,7 @@ def best_of(
     metric, and the greatest value of --column. --results adds the corpus oracle and chance, which oracle retrieve and
     oracle baseline write.
     """
-    from metric_oracle import api
+    from metric_oracle.retrieval.options import SearchOptions
     from metric_oracle.samples.best_of import best_of as measure
 
     names = list(dict.fromkeys(metric_names(metric) or ()))
@@ -134,7 +135,7 @@ def best_of(
             inner=inner,
             results=results or (),
             index=index,
-            options=api.SearchOptions(**given(bertscore)),
+            options=SearchOptions(**given(bertscore)),
             seed=seed,
             progress=step,
         )

@@ -62,8 +62,9 @@ def score(
     index: o.CountedIndex = None,
 ) -> None:
     """Score a model's reports against the radiologists' reports of the same studies, joined on ids."""
-    from metric_oracle import api
     from metric_oracle.findings.views import scores_table
+    from metric_oracle.retrieval.options import SearchOptions
+    from metric_oracle.retrieval.scoring import score
 
     if published_names:
         advice = f"Add {option('out', 'FILE.csv')}."
@@ -75,7 +76,7 @@ def score(
     with progress("scoring") as step:
         predicted_reports = written(predictions, predicted, inputs.reading, seed=seed, **sources)
         reference_reports = attached(references, inputs, layer=layer, rescale_table=rescale_table)
-        scores = api.score(
+        scores = score(
             reference_reports,
             predicted_reports,
             names,
@@ -84,7 +85,7 @@ def score(
             inner=inner,
             text=with_text or published_names,
             crepe=checkpoint(crepe, crepe_files, inputs.models) or None,
-            options=api.SearchOptions(**given(bertscore)),
+            options=SearchOptions(**given(bertscore)),
             progress=step,
         )
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
@@ -204,7 +205,9 @@ def study(
     this takes a few minutes, and with --exact-chance a quarter of an hour or more for random retrieval under BERTScore,
     which comes last. With --out, the same command resumes an interrupted study.
     """
-    from metric_oracle import api
+    from metric_oracle.corpora.tables import together
+    from metric_oracle.indexes.shards import is_prepared, open_index
+    from metric_oracle.reading import reports
     from metric_oracle.tables import study as studies
     from metric_oracle.tables.study_steps import check_folder
 
@@ -217,15 +220,15 @@ def study(
     check_installed(inputs.files, inputs.models.encoder)
     rows = written_by(named(model, "model"), of_models, inputs.reading, model_files)
     further = _grouped(named(scores, "scores", repeatable=True))
-    opened = api.open_index(index)
+    opened = open_index(index)
     kept_in_both = []
-    if overlap and not api.is_prepared(queries):
+    if overlap and not is_prepared(queries):
         kept_in_both = [
-            name for name in api.reports(queries, **used(inputs.reading)).column_names() if name in opened.columns
+            name for name in reports(queries, **used(inputs.reading)).column_names() if name in opened.columns
         ]
-    tests = api.reports(queries, **used(inputs.reading, o.Reading()))
+    tests = reports(queries, **used(inputs.reading, o.Reading()))
     rows = {name: model.beside(tests) for name, model in rows.items()}
-    batch = api.together(
+    batch = together(
         partial(load_tests, queries, inputs, opened, keep=kept_in_both),
         *(
             lambda read, model=model: model.read(predictions=True, default_section=read and read.section[0])

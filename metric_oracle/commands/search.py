@@ -53,7 +53,7 @@ def build_index(
     An interrupted build resumes when the same command runs again. With --shard-rows the corpus becomes a set of shards.
     Several processes that run the same command share the work.
     """
-    from metric_oracle import api
+    from metric_oracle.retrieval.building import build_index
 
     names = metric_names(metric)
     check_models(inputs)
@@ -62,7 +62,7 @@ def build_index(
     with progress("building") as step:
         encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
         corpus = attached(reports, inputs, **encoding)
-        index = api.build_index(
+        index = build_index(
             corpus,
             out,
             metrics=names,
@@ -101,7 +101,8 @@ def retrieve(
     with_text: o.WithText = True,
 ) -> None:
     """Find, for every test report, the k reports of the corpus that score best under a metric."""
-    from metric_oracle import api
+    from metric_oracle.retrieval.options import SearchOptions
+    from metric_oracle.retrieval.plan import plan
 
     if (queries is None) == (text is None):
         got = "neither" if queries is None else "both"
@@ -123,14 +124,14 @@ def retrieve(
             got="none",
         )
     tests = queries or str(text)
-    options = api.SearchOptions(
+    options = SearchOptions(
         k, text=with_text, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running)
     )
-    plan = api.plan(index, name, options)
-    check_encoder(plan, tests, inputs)
-    batch = load_tests(tests, inputs, plan.index, keep=plan.columns, metrics=[plan.metric])
+    planned = plan(index, name, options)
+    check_encoder(planned, tests, inputs)
+    batch = load_tests(tests, inputs, planned.index, keep=planned.columns, metrics=[planned.metric])
     with progress("test reports") as step:
-        results = plan.run(batch, step)
+        results = planned.run(batch, step)
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
     if part is not None and to.out is not None:
@@ -173,11 +174,13 @@ def rerank(
     from it. Where the result has a score of 0 errors, no report can be better. --audit measures how often the pool
     misses the best report; --recall chooses the size of the pool by this measurement.
     """
-    from metric_oracle import api
+    from metric_oracle.retrieval.options import SearchOptions
+    from metric_oracle.retrieval.rerank import plan_rerank, pool_of
 
     check_installed(inputs.files, crepe)
-    options = api.SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
-    plan = api.plan_rerank(index, checkpoint(crepe, crepe_files, inputs.models), pool, audit, recall, seed, options)
+    options = SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
+    of_crepe = checkpoint(crepe, crepe_files, inputs.models)
+    plan = plan_rerank(index, pool_of(pool, audit, recall, seed, options), of_crepe)
     batch = load_tests(queries, inputs, plan.index)
     with progress("rerank") as step:
         results = plan.run(batch, step)
@@ -187,8 +190,8 @@ def rerank(
 @command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
 def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
-    from metric_oracle import api
     from metric_oracle.mining.mined_files import is_mined
+    from metric_oracle.retrieval.part_files import merge
 
     if parts and is_mined(parts[0]):
         from metric_oracle.commands.mining import report
@@ -196,15 +199,15 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
 
         report(to, merge_mined(parts, to.file()))
         return
-    show_answers(to, api.merge(parts), None, components)
+    show_answers(to, merge(parts), None, components)
 
 
 def check_encoder(plan: Any, queries: Path | str, inputs: o.Inputs) -> None:
     """Raise if the encoder of a plan's metric, or a model among the files, cannot run on this machine."""
-    from metric_oracle import api
+    from metric_oracle.indexes.shards import is_prepared
 
     # A prepared folder contains token states; other reports are encoded by the model that the index names.
-    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not api.is_prepared(queries))
+    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
     check_installed(inputs.files, f"metric {plan.metric.name!r}" if needs_encoder else None)
 
 
@@ -240,17 +243,19 @@ def verify(
 
     The exit code is 1 if anything differs or the index is damaged.
     """
-    from metric_oracle import api
+    from metric_oracle.findings.results import read_results
+    from metric_oracle.indexes.shards import open_index
+    from metric_oracle.retrieval.verification import verify
 
     check_installed(inputs.files)
     with checking():
-        opened = api.open_index(index)
-        answers = api.read_results(results)
+        opened = open_index(index)
+        answers = read_results(results)
     excluded_by = answers.signature.get("exclude", ())
     batch = load_tests(queries, inputs, opened, keep=[x for x in excluded_by if x in opened.columns])
     with progress("verifying") as step, checking():
         opened.verify_files()
-        checked = api.verify(
+        checked = verify(
             opened,
             answers,
             batch,
@@ -270,10 +275,10 @@ def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
 
     With --check, the exit code is 1 if a file differs from the one that was written.
     """
-    from metric_oracle import api
+    from metric_oracle.indexes.shards import open_index
 
     with checking() if check else nullcontext():
-        opened = api.open_index(index)
+        opened = open_index(index)
         if check:
             opened.verify_files()
     _show_info(opened, to)

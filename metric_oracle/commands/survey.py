@@ -38,7 +38,7 @@ def create(
     seed: o.Seed = 0,
 ) -> None:
     """Draw studies for a survey, and shuffle their candidates, whose origin raters do not see."""
-    from metric_oracle import api
+    from metric_oracle.reading import reports
     from metric_oracle.survey.create import SurveyOptions, create_survey, read_strata
 
     strata = None if stratify is None else read_strata(stratify, reading.id_column)
@@ -54,7 +54,7 @@ def create(
         stratify=strata,
         order=order,
     )
-    tests = api.reports(references, **used(reading, o.Reading()), tell=note)
+    tests = reports(references, **used(reading, o.Reading()), tell=note)
     survey = create_survey(tests, files, out, raters=split_names(raters), options=options)
     note(f"{out}: {survey.summary()}")
     note(f"It holds report text, for its owner only. Next: oracle survey serve {out}")

@@ -87,13 +87,14 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     labels. Every other command accepts these files instead of the models. Several reports for each study, as consensus
     and best-of take them, are annotated as well.
     """
-    from metric_oracle import api
+    from metric_oracle.annotating import annotate, check_annotation
+    from metric_oracle.reading import reports as with_sources
 
-    _, _, out = api.check_annotation(given(files), to.out)
+    _, _, out = check_annotation(given(files), to.out)
     check_installed(files)
-    given_reports = api.reports(reports, **used(files), **used(models), **used(reading, o.Reading()), tell=note)
+    given_reports = with_sources(reports, **used(files), **used(models), **used(reading, o.Reading()), tell=note)
     with progress("reports annotated") as step:
-        n_reports = api.annotate(given_reports, out, progress=step)
+        n_reports = annotate(given_reports, out, progress=step)
     note(f"{out}: {n_reports:,} reports")
 
 

@@ -37,13 +37,14 @@ def train_crepe(
     counts, plus W times the cross-entropy of the presence of errors; --presence-weight sets W. The new folder has the
     layout of the published checkpoint, and a record of the training in training.json.
     """
-    from metric_oracle import api
+    from metric_oracle.corpora.tables import together
     from metric_oracle.raters import counted_pairs
+    from metric_oracle.reading import reports
 
     check_installed(o.Annotators(), base)
-    tests = api.reports(references, **used(reading, o.Reading()))
+    tests = reports(references, **used(reading, o.Reading()))
     model = written(predictions, predicted, reading).beside(tests)
-    read = api.together(tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section))
+    read = together(tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section))
     with progress("training") as step:
         record = counted_pairs.train_crepe(
             read[0][0],

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.api.searching import retrieve
 from metric_oracle.copies.runs import shared_runs
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.joining import PLACE
@@ -18,6 +17,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import positions, tokenize_rouge
 from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.sealed import string_parts
 from metric_oracle.sources.inputs import Inputs
 

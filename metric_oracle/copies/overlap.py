@@ -12,10 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import choices
-from metric_oracle.api.attached import AttachedReports, attached
-from metric_oracle.api.given import Given, opened, say, section_of
-from metric_oracle.api.scoring import score
-from metric_oracle.api.searching import build_index
 from metric_oracle.copies.measure import (
     LONG,
     NEAR,
@@ -38,9 +34,13 @@ from metric_oracle.findings.printed_tables import PaperTable, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import METRICS
-from metric_oracle.progress import Progress, silent
+from metric_oracle.progress import Progress, say, silent
+from metric_oracle.reading import AttachedReports, Given, attached
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.statistics import (
     Array,
     Interval,
@@ -299,7 +299,7 @@ def overlap(
         Index or shard set of the training reports, with ``rouge-l`` and ``bleu-2``. Columns that it keeps and the
         references have too, such as ``subject_id``, have a line each: the share whose value a training report has.
     sets : mapping of str to reports
-        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reports] returns.
+        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reading] returns.
     references : path, container or AttachedReports, optional
         The human test reports, the set ``human``. Every other set must have a report for each of their ids, and has
         the paired difference from them. Without them the sets need not have the same ids, and nothing is compared.

@@ -25,7 +25,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from metric_oracle import api
 from metric_oracle.copies.measure import LONG, NOVELTY
 from metric_oracle.copies.overlap import LIMITS
 from metric_oracle.corpora.vectors import LABELS
@@ -43,6 +42,8 @@ from metric_oracle.explorer.opposites import marked
 from metric_oracle.explorer.rows import fits, headings, informative, main_metric, rows, shown_columns
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.web.render import page, templates
 from metric_oracle.web.server import posted
 
@@ -610,7 +611,7 @@ class Explorer:
             if index is None or not names:
                 raise InputError("no metric is ticked.", "Tick at least one.")
             with self._working:
-                batch = api.reports([text]).load()
+                batch = reports([text]).load()
                 answers = [self._answer(batch, name, text) for name in names]
         except MetricOracleError as error:
             if not is_page:
@@ -622,7 +623,7 @@ class Explorer:
         return self._live_page(text, names, answers, took)
 
     def _answer(self, batch: Any, name: str, text: str) -> dict[str, Any]:
-        best = api.retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
+        best = retrieve(self.cases.index, batch, name).table.to_pylist()[0]  # type: ignore[arg-type]
         ties = [f"{best['n_ties']:,} rows tie"] if best["n_ties"] > 1 else []
         return {
             "names": [name],

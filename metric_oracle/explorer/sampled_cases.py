@@ -7,10 +7,10 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from metric_oracle.api import pairwise
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.retrieval.groups import pairwise
 from metric_oracle.samples.consensus import consensus
 
 

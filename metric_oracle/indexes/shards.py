@@ -394,3 +394,24 @@ def _read_set(folder: Path) -> dict[str, Any]:
             NAME, "must match its own checksum", f"an altered one in {folder}", "Build the set again."
         )
     return written
+
+
+def opened(index: str | Path | Index) -> Index:
+    """Return an index: the argument itself if it is open, else the index opened from the path."""
+    return index if isinstance(index, Index) else open_index(index)
+
+
+def is_prepared(value: Any) -> bool:
+    """Return whether a value is the path of a folder with an index or shard set, as `build_index` writes it."""
+    return isinstance(value, str | Path) and (is_set(Path(value)) or (Path(value) / manifest.NAME).is_file())
+
+
+def section_of(*others: Any) -> str | None:
+    """Return the section of the first of `others` (index, prepared folder or result) that has one, else None."""
+    for other in others:
+        if is_prepared(other):
+            other = open_index(other)
+        section = other.section[0] if isinstance(other, Index) else getattr(other, "signature", {}).get("section")
+        if isinstance(section, str):
+            return section
+    return None

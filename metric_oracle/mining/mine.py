@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.api.searching import chosen
 from metric_oracle.arguments import check_left_out
 from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.shown import OneLine
@@ -36,7 +35,7 @@ from metric_oracle.mining.selection import Selection, best_allowed, check_select
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.options import SearchOptions, chosen
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import choices
-from metric_oracle.api.given import opened
 from metric_oracle.arguments import check_given
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
@@ -20,6 +19,7 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.files import replacing
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
 from metric_oracle.progress import Progress, counter

@@ -10,7 +10,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.progress import Progress
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.retrieval.pair_models import COMPONENTS
-from metric_oracle.retrieval.pair_scores import join_ids
+from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.statistics import Array
 
 

@@ -14,7 +14,7 @@ from metric_oracle.files import identify
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
-from metric_oracle.retrieval import pair_scores
+from metric_oracle.retrieval.scoring import score_sides
 from metric_oracle.statistics import Array
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
@@ -132,7 +132,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
         Reports(rated.pairs, [str(text) for text in texts or []], "samples", {}, {})
         for texts in (rated.references, rated.predictions)
     ]
-    scores = pair_scores.score(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
+    scores = score_sides(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
     columns = {name: scores.table[name].to_numpy().astype(np.float64) for name in scores.metrics}
     return columns, {"scored": scores.signature["metrics"]}
 

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
@@ -36,8 +37,9 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
+from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
@@ -330,3 +332,74 @@ def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: di
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
     return {**entries, **encoded.settings, **more}
+
+
+@called("baseline")
+def baseline(
+    index: str | Path | Index,
+    queries: Given,
+    kind: choices.Baseline,
+    metric: str,
+    *,
+    draws: choices.Draws | None = None,
+    seed: choices.Seed | None = None,
+    corpus_vectors: Any = None,
+    query_vectors: Any = None,
+    text: bool | None = None,
+    options: SearchOptions | None = None,
+) -> Results:
+    """Score a baseline: random reports, the most frequent one, a perfect prediction, or the nearest image.
+
+    Parameters
+    ----------
+    index : path or Index
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
+    kind : {"random", "most-frequent", "identity", "nearest"}
+        Baseline: reports drawn at random, the most frequent report of the corpus, each query itself, or the report of
+        the image with the nearest embedding.
+    metric : str
+        Name of a metric.
+    draws : int, optional
+        "random": number of reports drawn for each query, by default 10.
+    seed : int, optional
+        "random": seed of the draws, by default 0.
+    corpus_vectors, query_vectors : path, dict of str to array, or pair of vectors and ids
+        "nearest": image embeddings of corpus and queries, float[n, d]. A pair contains vectors without ids, and ids.
+    text : bool, optional
+        Whether results contain the text of the corpus reports, by default True.
+    options : SearchOptions, optional
+        Options that change scores, such as `idf` and `rescale`.
+
+    Returns
+    -------
+    Results
+        Table with the columns of a search, in which ``rank`` is the number of the draw.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
+    [1.0]
+    """
+    from metric_oracle.retrieval.baselines import plan_baseline
+
+    planned = plan_baseline(
+        index,
+        kind,
+        metric,
+        chosen(options, text=text),
+        draws=draws,
+        seed=seed,
+        corpus_vectors=corpus_vectors,
+        query_vectors=query_vectors,
+    )
+    return planned.run(loaded(queries, planned.scores.index, metrics=[planned.scores.metric]))

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.choices import RESULTS
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import number_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
@@ -22,6 +23,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, counter
+from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
@@ -281,3 +283,57 @@ def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[n
     if len(counts) > n:
         counts = np.append(counts[: n - 1], counts[n - 1 :].sum())
     return np.ldexp(np.arange(first, first + n + 1, dtype=np.float64), exponent), counts
+
+
+@called("expectation")
+def expectation(
+    index: str | Path | Index,
+    queries: Given,
+    metric: str,
+    *,
+    quantiles: Sequence[float] = QUANTILES,
+    bins: choices.Bins = BINS_OF_STUDY,
+    options: SearchOptions | None = None,
+    progress: Progress | None = None,
+) -> Expectation:
+    """Compute exact statistics of the scores of every test report with all reports of the corpus.
+
+    Parameters
+    ----------
+    index : path or Index
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
+    metric : str
+        Name of a metric.
+    quantiles : sequence of float, default (0.05, 0.25, 0.5, 0.75, 0.95)
+        Quantiles to compute, from 0 to 1. The p-quantile is the lowest score that a share p of the reports does not
+        exceed: NumPy's method "inverted_cdf".
+    bins : int, default 128
+        Largest number of bins of the histogram. The width of a bin is the smallest power of two with so many bins.
+    options : SearchOptions, optional
+        `threads`, and options that change scores, such as `idf` and `rescale`.
+    progress : function, optional
+        Called as ``progress("", done, total)`` with numbers of queries.
+
+    Returns
+    -------
+    Expectation
+        For each query the mean, standard deviation, minimum, quantiles and maximum of the scores; and a histogram of
+        the scores of all pairs.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.expectation(index, ["small effusion"], "rouge-l").table["mean"].to_pylist()
+    [0.5]
+    """
+    planned = plan_expectation(index, metric, options or DEFAULTS, quantiles=quantiles, bins=bins)
+    return planned.run(loaded(queries, planned.scores.index, progress, metrics=[planned.scores.metric]), progress)

@@ -66,7 +66,7 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
     return pa.concat_arrays(present).take(positions) if present else None
 
 
-def merge(parts: Sequence[BestRows], k: int, higher_is_better: bool) -> BestRows:
+def merge_best(parts: Sequence[BestRows], k: int, higher_is_better: bool) -> BestRows:
     """Return the k best rows of all shards together, or fewer if there are fewer; ties are added up.
 
     The fall-back report is that of the first part which has one. A single part is returned as it is.

@@ -1,12 +1,12 @@
 """The options of a search, defined once for the command line, Python, and the workers of a cluster."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
+from metric_oracle.arguments import check_left_out, given_of
 from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.metrics import REPRESENTATIONS
 
@@ -123,3 +123,11 @@ class SearchOptions:
 
 
 DEFAULTS = SearchOptions()
+
+
+def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
+    """Return search options in which the given arguments that are not None replace those of `options`.
+
+    `options` may be None, for the defaults.
+    """
+    return replace(options or DEFAULTS, **given_of(given))

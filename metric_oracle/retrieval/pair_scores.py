@@ -3,10 +3,7 @@
 A *source* is what a metric reads in addition to the text, such as a graph, an embedding or labels.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -14,27 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.arguments import check_left_out
-from metric_oracle.corpora.joining import PLACE, check_joined
-from metric_oracle.corpora.reports import ALL_SPLITS, Reports
-from metric_oracle.corpora.tables import ids_hint, shown_names
-from metric_oracle.errors import InputError, if_taken, option
+from metric_oracle.errors import InputError
 from metric_oracle.files import package_version
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
-from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval.checks import check_counted, check_queries, counted_entry, section_entry, with_frequencies
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.progress import Progress
+from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sources.inputs import Inputs, is_model, load_inputs
-from metric_oracle.sources.token_states import Encoding
+from metric_oracle.sources.inputs import Inputs
 
 DEFAULT_METRICS = shown_in("score")
 # Document of a blank report that has no entry in a source: no entities, so F1 is 0, as in F1RadGraph and Yu et al.
@@ -43,15 +35,9 @@ EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # Settings of a search that the signature of a metric records.
 SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
-# R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
-_IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 
 _Pair = tuple[float, dict[str, float]] | None
-_NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
-
-
-def _ignore(*values: Any) -> None:
-    """Do nothing; it stands for a missing function that gets notes."""
+NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 
 def score_rows(
@@ -64,7 +50,7 @@ def score_rows(
     options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Progress | None = None,
-    pair_models: Mapping[str, PairModel] = _NO_MODELS,
+    pair_models: Mapping[str, PairModel] = NO_MODELS,
 ) -> Scores:
     """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
@@ -305,245 +291,3 @@ def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         **{name: settings[name] for name in SETTINGS if name in settings},
         **counted_entry(record, settings.get("idf"), index.counted.fingerprint),
     }
-
-
-# References and predictions
-
-
-def score(
-    references: Reports,
-    predictions: Reports,
-    metrics: Sequence[str] | None = None,
-    *,
-    system: str,
-    inner: bool = False,
-    files: Mapping[str, Any] | None = None,
-    predicted_files: Mapping[str, Any] | None = None,
-    prepared: tuple[Inputs | None, Inputs | None] = (None, None),
-    models: Mapping[str, Any] | None = None,
-    encoding: Encoding | None = None,
-    options: SearchOptions = DEFAULTS,
-    text: bool = False,
-    progress: Progress | None = None,
-    pair_models: Mapping[str, PairModel] = _NO_MODELS,
-    counted: Index | None = None,
-) -> Scores:
-    """Score a model's predictions against the reports, joined on ids; empty predictions are scored too.
-
-    The scores are in the order of the references. With `inner` only the ids that both have are scored; otherwise an id
-    that only one has is an error. The entry ``left_out`` of the signature has the number of reports left out, by
-    reason.
-
-    `files` and `predicted_files` are the sources of each side, keyed by the names of their arguments; a model among
-    `files` (a RadGraph archive, chexbert.pth) is run on both. `prepared` has the reports as they are stored in prepared
-    folders, see `indexes.prepared`, None for a side from a file. `models` are other keyword arguments of
-    `sources.inputs.load_inputs`, such as `uncertain`. Token weights of idf "tests" come from the references, those of
-    "corpus", and other document frequencies, from `counted`. The rest is as in `score_rows`.
-    """
-    own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
-    tell = models.get("tell", _ignore)
-    held = tuple(set() if side is None else set(side.attached) for side in prepared)
-    _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
-    names = None if metrics is None else [get_metric(name, for_scores=True).name for name in metrics]
-    records = [METRICS[name] for name in names or ()]
-    check_counted(counted, records, options.idf)
-    pair_models = with_pair_models(records, pair_models)
-    asked, answered, left_out = join_ids(references, predictions, inner, tell)
-    order = sorted(answered)  # so that sources in the order of the predictions still fit
-    queries, corpus = load_sides(
-        references,
-        predictions,
-        own,
-        predicted,
-        prepared=prepared,
-        places=(asked, order),
-        models=models,
-        encoding=encoding,
-    )
-    row_of = {prediction: row for row, prediction in enumerate(order)}
-    rows = np.array([row_of[i] for i in answered], np.int64)
-    usual = [name for name in DEFAULT_METRICS if all(map(corpus.has, METRICS[name].representations))]
-    built = [name for name in (usual if names is None else names) if METRICS[name].is_searched]
-    index = MemoryIndex(corpus, built, progress=silent if progress is None else progress)
-    scores = score_rows(
-        with_frequencies(index, counted, records, options.idf),
-        queries,
-        rows,
-        names,
-        system=system,
-        options=options,
-        text=text,
-        progress=progress,
-        pair_models=pair_models,
-    )
-    n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
-    if n_cut:
-        tell(f"cut off at the encoder's longest input: {n_cut:,} references")
-    noted = scores.signature.get("noted", {}).values()
-    n_cut = max((described.get("truncated_pairs", 0) for described in noted), default=0)
-    if n_cut:
-        tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
-    return replace(scores, signature={**scores.signature, "left_out": left_out})
-
-
-def load_sides(
-    references: Reports,
-    predictions: Reports,
-    files: dict[str, Any],
-    predicted_files: dict[str, Any],
-    *,
-    prepared: tuple[Inputs | None, Inputs | None],
-    places: tuple[Sequence[int], Sequence[int]],
-    models: Mapping[str, Any],
-    encoding: Encoding | None,
-) -> tuple[Inputs, Inputs]:
-    """Return the chosen references and predictions as Inputs with their sources; `score` describes the arguments.
-
-    `places` are the positions of the chosen reports in `references` and in `predictions`.
-    """
-    sides = [
-        ([reports.ids[i] for i in positions], [reports.texts[i] for i in positions])
-        for reports, positions in zip((references, predictions), places, strict=True)
-    ]
-    load: Callable[..., Inputs] = partial(load_inputs, **models)
-    shared = {name: files[name] for name in _models(files) if name not in predicted_files}
-    predicted = {name: value for name, value in files.items() if name not in shared}
-    shared = {name: model for name, model in shared.items() if not all(p and name in p.attached for p in prepared)}
-    both = load(*(first + second for first, second in zip(*sides, strict=True)), **shared).completed()
-    n = len(sides[0][0])
-    loaded_sides: list[Inputs] = []
-    for side, given, stored, chosen in zip(sides, (predicted, predicted_files), prepared, places, strict=True):
-        loaded = load(*side, encoding=encoding, **given).completed()
-        from_models = both.take(np.arange(n) if not loaded_sides else np.arange(n, len(both.ids))).attached
-        kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
-        loaded_sides.append(replace(loaded, attached={**from_models, **kept, **loaded.attached}))
-    # One section for both: `score` has compared them.
-    section = references.known_section if references.section else predictions.known_section
-    return replace(loaded_sides[0], section=section), loaded_sides[1]
-
-
-def _models(files: Mapping[str, Any]) -> list[str]:
-    """Return the names of those `files` that are a model to run, not a file of finished values."""
-    return [name for name, value in files.items() if is_model(name, value)]
-
-
-def _check_files(
-    metrics: Sequence[str] | None,
-    files: dict[str, Any],
-    predicted_files: dict[str, Any],
-    prepared_kinds: tuple[set[str], ...],
-    uncertain: str | None,
-    encoding: Encoding | None,
-) -> None:
-    """Raise InputError unless references and predictions have the sources of the metrics, None for the default ones.
-
-    `prepared_kinds` are the representations that each side has from a prepared folder. A source must be given for both
-    sides, whatever the metrics. With `uncertain` a CheXbert model gives labels too; `encoding` gives token states.
-    """
-    models = _models(files)
-    given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
-    # Token states of the references are made with the encoder of the predictions'.
-    is_encoded = encoding is not None
-    given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in prepared_kinds[1])}
-    for source in ATTACHED:
-        kind, name = source.name, source.arguments[0]
-        of_chexbert = kind == "labels" and uncertain is not None and "chexbert" in models
-        both = name in models or (of_chexbert and name not in files and name not in predicted_files)
-        sides = [
-            name in given_files or kind in kinds or both
-            for given_files, kinds in zip((files, predicted_files), prepared_kinds, strict=True)
-        ]
-        if any(sides) and not all(sides) and (name in files or name in predicted_files):
-            lacking = "references" if sides[1] else "predictions"
-            raise InputError(
-                source.plural, "must be given for both sides", f"none for the {lacking}", f"Add {source.both_sides}."
-            )
-        given |= {kind} if all(sides) else set()
-    for typed in metrics or ():
-        record = get_metric(typed, for_scores=True)
-        for kind in record.representations:
-            needs = REPRESENTATIONS[kind].source
-            if needs is not None and kind not in given and record.is_searched:
-                raise InputError(
-                    f"{needs.plural} of both sides",
-                    f"must be given for metric {record.name!r}",
-                    "none",
-                    f"Add {needs.both_sides}.",
-                )
-
-
-def join_ids(
-    references: Reports, predictions: Reports, inner: bool, tell: Callable[[str], None]
-) -> tuple[list[int], list[int], dict[str, int]]:
-    """Join references and predictions on ids.
-
-    Return the positions of the references and of the predictions of each pair, in the order of the references, and the
-    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, if texts
-    that are joined by their place differ in number, or, unless `inner` is true, if a report is left out for another
-    reason than a missing or empty reference. `tell` gets notes.
-    """
-    check_joined(references.ids_from, predictions.ids_from, tell)
-    if references.ids_from == predictions.ids_from == PLACE:
-        lengths = [reports.counts.get("rows", len(reports.ids)) for reports in (references, predictions)]
-        if lengths[0] != lengths[1]:
-            raise InputError(
-                "texts without ids",
-                "must be as many on both sides",
-                f"{lengths[0]} references and {lengths[1]} predictions",
-                "They belong together by their place: complete the shorter list, or pass ids.",
-            )
-    usable = set(references.ids)
-    unusable = {study: state for state, studies in references.states.items() for study in studies}
-    unusable = {study: state for study, state in unusable.items() if study not in usable}
-    missing = set(predictions.states.get("missing", ()))
-    keys = list(references.ids), list(predictions.ids)
-    if not set(keys[0]) & set(keys[1]):
-        plain = [[_IU_XRAY.sub(r"\1", key) for key in side] for side in keys]
-        if set(plain[0]) & set(plain[1]) and all(len(set(side)) == len(side) for side in plain):
-            tell("ids such as CXR1_IM-0001 are read as 1")
-            keys = plain[0], plain[1]
-            unusable, missing = (
-                {_IU_XRAY.sub(r"\1", key): state for key, state in unusable.items()},
-                {_IU_XRAY.sub(r"\1", key) for key in missing},
-            )
-    prediction_of = {key: i for i, key in enumerate(keys[1])}
-    answered = [i for i, key in enumerate(keys[0]) if key in prediction_of]
-    reference_ids = set(keys[0])
-    apart = {
-        "without a prediction": [key for key in keys[0] if key not in prediction_of and key not in missing],
-        "with a missing prediction": [key for key in keys[0] if key in missing],
-        "without a reference": [key for key in keys[1] if key not in reference_ids and key not in unusable],
-        "with a missing or empty reference": [key for key in keys[1] if key in unusable],
-    }
-    left_out = {what: len(ids) for what, ids in apart.items() if ids}
-    n_shared = len((reference_ids | unusable.keys()) & (prediction_of.keys() | missing))
-    n_fewer = min(len(reference_ids | unusable.keys()), len(prediction_of.keys() | missing))
-    if not answered or 2 * n_shared < n_fewer:
-        shown = " and ".join(
-            f"{shown_names(ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
-            for ids, source in zip(keys, (references.ids_from, predictions.ids_from), strict=True)
-        )
-        columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
-        of_images = f", or {option('metadata')} where the predictions are of images"
-        raise InputError(
-            "references and predictions",
-            "must share ids",
-            f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
-            f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
-        )
-    unscorable = "with a missing or empty reference"
-    if left_out.keys() - {unscorable} and not inner:
-        listed = " and ".join(f"{len(ids)} {what} ({shown_names(ids[:3])})" for what, ids in apart.items() if ids)
-        of_split = f" The references are of all splits: {option('split', 'test')} takes those of the tests."
-        hint = (
-            of_split if f", {ALL_SPLITS}, " in references.source and apart["without a prediction"] else ids_hint(*keys)
-        )
-        raise InputError(
-            f"{len(keys[0])} references and {len(keys[1])} predictions",
-            "must have the same ids",
-            listed,
-            f"Complete them, or pass {option('inner', True)} to score the ids that have both.{hint}",
-        )
-    if left_out:
-        tell("left out: " + ", ".join(f"{count:,} {what}" for what, count in left_out.items()))
-    return answered, [prediction_of[keys[0][i]] for i in answered], left_out

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.arguments import check_left_out
-from metric_oracle.errors import InputError
+from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
-from metric_oracle.retrieval.merge import BestRows, fall_back, merge
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings
 from metric_oracle.retrieval.search import joined_stages, search
@@ -67,31 +67,55 @@ def retrieve_part(
     return Results(pa.concat_tables(tables), {**searched.signature, "part": described})
 
 
-def merge_parts(paths: Sequence[str | Path]) -> Results:
-    """Merge the part files of one search, in any order.
+@called("merge")
+def merge(parts: Sequence[str | Path]) -> Results:
+    """Join the results of all parts of one search of a shard set, in any order.
 
-    Raise InputError if a part is missing, occurs twice, was altered, or belongs to another search.
+    Parameters
+    ----------
+    parts : sequence of path
+        Files of results of [`retrieve`][metric_oracle.retrieve] with the option `part`.
+
+    Returns
+    -------
+    Results
+        The result of a search of the whole set.
+
+    Raises
+    ------
+    InputError
+        If a part is missing, is given twice or belongs to another search.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index("train.csv", "SET", metrics="bleu", shard_rows=100)
+    >>> for part in ("1/2", "2/2"):
+    ...     found = mo.retrieve(index, "test.csv", "bleu", options=mo.SearchOptions(part=part))
+    ...     found.write(f"part-{part[0]}.parquet")
+    >>> mo.merge(["part-1.parquet", "part-2.parquet"]).table.num_rows
+    24
     """
-    if not paths:
+    if not parts:
         raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
-    parts = [(Path(path), read_part(path)) for path in paths]
-    parts.sort(key=lambda given: not given[1].table.num_rows)  # parts without rows last
-    _check(parts)
-    first, full = parts[0][1].signature, parts[0][1].table
+    read = [(Path(path), read_part(path)) for path in parts]
+    read.sort(key=lambda given: not given[1].table.num_rows)  # parts without rows last
+    _check(read)
+    first, full = read[0][1].signature, read[0][1].table
     if not full.num_rows:
-        _altered(parts[0][0])
+        _altered(read[0][0])
     ids = full["query_id"].filter(pa.array(full["rank"].to_numpy() == 1)).to_pylist()
     components = [name for name in full.column_names if name not in (*FIXED, *AFTER, "text")]
     higher = first["direction"] == "higher"
-    of_parts = [_best_rows(path, part.table, ids, components) for path, part in parts if part.table.num_rows]
-    merged, fallback = fall_back(merge(of_parts, first["k"], higher))
+    of_parts = [_best_rows(path, part.table, ids, components) for path, part in read if part.table.num_rows]
+    merged, fallback = fall_back(merge_best(of_parts, first["k"], higher))
     if merged.rows.shape[1] != first["k"]:
-        _altered(parts[0][0])
+        _altered(read[0][0])
     signature = {name: value for name, value in first.items() if name not in _OWN}
     signature |= {name: first[name] for name in ("environment",) if name in first}
     stages = [
         (part.signature["part"]["documents"], {n: part.signature[n] for n in _OWN[1:3] if n in part.signature})
-        for _, part in parts
+        for _, part in read
     ]
     table = listed(layout(ids, merged, fallback, bool(full["exact"][0].as_py())))
     return Results(table, signature | joined_stages(stages))

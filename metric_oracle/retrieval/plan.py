@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.kept import RESERVED
-from metric_oracle.errors import InputError, option
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
 from metric_oracle.progress import Progress, counter
+from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.exclusion import check_exclude
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import search
@@ -158,3 +160,62 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
     from metric_oracle.cluster import runner_of
 
     return runner_of(address, num_gpus, threads)
+
+
+@called("retrieve")
+def retrieve(
+    index: str | Path | Index,
+    queries: Given,
+    metric: str,
+    *,
+    k: int | None = None,
+    backend: choices.Backend | None = None,
+    threads: choices.Threads | None = None,
+    text: bool | None = None,
+    options: SearchOptions | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Find, for every test report, the k reports of the corpus that score best under a metric.
+
+    Parameters
+    ----------
+    index : path or Index
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, with their sources: [`reports`][metric_oracle.reading]. By default their section is that of the
+        index; another section is an error.
+    metric : str
+        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or
+        ``"composite"``, with its weights in ``options.weights``.
+    k, backend, threads, text : optional
+        The search options that are used most; they replace those of `options`.
+    options : SearchOptions, optional
+        All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions].
+    progress : function, optional
+        Called as ``progress("", done, total)`` with numbers of queries.
+
+    Returns
+    -------
+    Results
+        ``table`` has k rows for each query: best score first, equal scores by ascending row of the corpus.
+        ``signature`` contains everything that is needed to reproduce the result.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the test reports do not fit the index or lack what the metric reads.
+    BackendError
+        If the backend cannot be used here.
+    ExactnessError
+        If the result is not exact: a bound was lower than a score, or a score differs from the reference scorer's.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> mo.retrieve(index, ["small left effusion"], "rouge-l").table["text"].to_pylist()
+    ['small effusion']
+    """
+    planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
+    return planned.run(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)

@@ -20,7 +20,7 @@ from metric_oracle.metrics import Metric
 from metric_oracle.progress import Count
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.merge import BestRows, merge
+from metric_oracle.retrieval.merge import BestRows, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.search import SearchedShards, limit_of, search, searched_of
 from metric_oracle.sources.inputs import Inputs
@@ -102,7 +102,7 @@ def retrieve_remote(
         if not part.rows.shape[1]:
             return
         exact, stages[task.name] = is_exact, of_part
-        best = part if best is None else merge([best, part], k, record.higher_is_better)
+        best = part if best is None else merge_best([best, part], k, record.higher_is_better)
         limit = limit_of(best, k, limit, record.higher_is_better)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:

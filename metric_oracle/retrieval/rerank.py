@@ -13,7 +13,7 @@ prefix). The loss is not assumed but measured:
   pool of this size contains a best report with at least the probability `recall`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -21,20 +21,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
-from metric_oracle.errors import InputError, option
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Progress, silent
+from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval.checks import check_section, section_entry
+from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
+from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.inputs import Inputs
 
@@ -226,11 +231,13 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
     return {**entry, "asked_recall": pool.recall}
 
 
-def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], ErrorModel]) -> RerankPlan:
+def plan_rerank(
+    index: str | Path | Index, pool: Pool, crepe: str | Path | Mapping[str, Any] | ErrorModel
+) -> RerankPlan:
     """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
 
-    `open_model` returns the model; it is called after all other checks. Raise InputError if an option is wrong, or the
-    index lacks a representation that the prefix reads.
+    `crepe` is a checkpoint, which is opened after all other checks, or an opened model. Raise InputError if an option
+    is wrong, or the index lacks a representation that the prefix reads.
     """
     search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
     opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
@@ -254,7 +261,8 @@ def plan_rerank(index: str | Path | Index, pool: Pool, open_model: Callable[[], 
         )
     n_pool = opened.n_reports if pool.size is None else pool.size
     check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
-    return RerankPlan(opened, pool, search, open_model())
+    model = crepe if isinstance(crepe, ErrorModel) else open_crepe(crepe)["crepe"]
+    return RerankPlan(opened, pool, search, model)
 
 
 def _signature(
@@ -291,3 +299,95 @@ def _signature(
         "references": digest(queries),
         "pool": {**described, **({"audit": audited} if audited else {})},
     }
+
+
+@called("rerank")
+def rerank(
+    index: str | Path | Index,
+    queries: Given,
+    crepe: str | Path | Mapping[str, Any],
+    *,
+    pool: str = f"radcliq:{SIZE}",
+    k: int | None = None,
+    audit: choices.Count = 0,
+    recall: choices.Recall | None = None,
+    seed: choices.Seed = 0,
+    options: SearchOptions | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Find, for every test report, the k reports with the fewest errors as predicted by CREPE, in a pool of candidates.
+
+    No exact search exists for CREPE. The pool is therefore part of the result, and `audit` measures how often it misses
+    the best report.
+
+    Parameters
+    ----------
+    index : path or Index
+        Index or shard set.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        Test reports, see [`retrieve`][metric_oracle.retrieve].
+    crepe : path or dict
+        The checkpoint, see [`score`][metric_oracle.score].
+    pool : str, default "radcliq:200"
+        Candidates of each query: ``"METRIC:N"`` takes the N best reports under a metric; ``"composite:N"`` those under
+        ``options.weights``, such as weights fitted to scores of CREPE; ``"all"`` the whole corpus, which makes the
+        result exact. With `recall`, ``"METRIC"``.
+    k : int, optional
+        Reports returned for each query, by default 1.
+    audit : int, default 0
+        Number of queries, drawn at random, for which the whole corpus is scored. Their results are exact, and ``pool``
+        in the signature says how many of their best reports the pool misses.
+    recall : float, optional
+        Probability with which the pool should contain a best report; the audit then chooses the size of the pool.
+    seed : int, default 0
+        Seed of the draw.
+    options : SearchOptions, optional
+        `text`, and the options of the search for the pool.
+    progress : function, optional
+        Called as ``progress(step, done, total)`` with the step ("audit", "rerank") and numbers of queries.
+
+    Returns
+    -------
+    Results
+        Reports with the predicted errors of each category in the columns nA to nF; ``pool`` says which pool they come
+        from, and ``certified`` whether no report of the corpus can be better.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or pool, k or audit do not fit index and queries.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> best = mo.rerank("INDEX", "test.csv", "crepe-biomedbert", pool="bleu:200", audit=50)  # doctest: +SKIP
+    """
+    wanted = pool_of(pool, audit, recall, seed, chosen(options, k=k))
+    planned = plan_rerank(index, wanted, crepe)
+    return planned.run(loaded(queries, planned.index, progress), progress)
+
+
+def pool_of(pool: str, audit: int, recall: float | None, seed: int, options: SearchOptions) -> Pool:
+    """Return the pool that the arguments of `rerank` describe; raise InputError if one is wrong."""
+    name, size = read_pool(pool, recall is not None)
+    record = None if name is None else weighed(name, options.weights)
+    if record is None:
+        options.check_used(("k", "text"), "a pool that is the whole corpus")
+    return Pool(record, size, audit, recall, seed, replace(options, weights=None))
+
+
+def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
+    """Return the metric and the size in an argument such as "bleu:200"; both are None for "all", the whole corpus.
+
+    If `is_chosen`, an audit chooses the size: the argument is a metric alone or the default, and the size None. Another
+    size is returned for the caller to refuse. Raise InputError if a size is missing otherwise.
+    """
+    if pool == ALL:
+        return None, None
+    name, mark, size = str(pool).rpartition(":")
+    if mark and size.isdecimal():
+        # The audit chooses the size of the pool, so the size in the default value, which no user typed, is dropped.
+        return name, None if is_chosen and pool == f"radcliq:{SIZE}" else int(size)
+    if is_chosen:
+        return str(pool), None
+    raise InputError("pool", f"must be METRIC:N or {ALL}", shown_names([pool]), f"Pass radcliq:{SIZE}.")

@@ -23,7 +23,7 @@ from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.exclusion import Excluded, ResultLists
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
-from metric_oracle.retrieval.merge import BestRows, fall_back, merge
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
@@ -106,7 +106,7 @@ def search(
             limit=limit,
             checked=-(-CHECKED // n_parts),
         )
-        best = part if best is None else merge([best, part], k, record.higher_is_better)
+        best = part if best is None else merge_best([best, part], k, record.higher_is_better)
         limit = limit_of(best, k, limit, record.higher_is_better)
         stages.append((len(representation.row_ptr) - 1, of_part))
     if best is not None:
@@ -350,7 +350,7 @@ def _search(
     max_memory: float | None,
     answered: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Answer the n distinct queries block by block on a thread pool; kernels release the interpreter lock.
+    """BestRows the n distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
     `rounds` has the number of the first list of each round, and the arrays that its results are written to. `n_queries`
     is the number of queries, equal ones included, in which progress is reported. `answered` is called with the first

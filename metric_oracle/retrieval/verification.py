@@ -1,27 +1,31 @@
 """Check a result file: score every pair again with the plain scorer, and search some queries by brute force."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.errors import BackendError, ExactnessError, InputError
-from metric_oracle.findings.results import Results
+from metric_oracle.errors import BackendError, ExactnessError, InputError, called
+from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import Metric, get_metric
-from metric_oracle.progress import Count, Progress, counter
+from metric_oracle.progress import Count, Progress, counter, say
+from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -40,7 +44,7 @@ _LISTED = ("query_id", "rank", "row", "score", "n_ties", "fallback")
 ROOM = 1 << 26  # scores of a block of queries with all candidates, half a GB
 
 
-def verify(
+def _verify(
     index: Index,
     results: Results,
     queries: Inputs,
@@ -461,3 +465,75 @@ class _Check:
                 expected = [one for one in zip(range(1, self.k + 1), *lines, strict=True) if one[1] >= 0]
                 if sorted(listed[self.queries.ids[i]]) != expected:
                     _fail("the answers", self.queries.ids[i], "differ from those of a brute-force search")
+
+
+@called("verify")
+def verify(
+    index: str | Path | Index,
+    results: str | Path | Results,
+    queries: Given,
+    *,
+    sample: choices.Count = 20,
+    seed: choices.Seed = 0,
+    corpus_vectors: Any = None,
+    query_vectors: Any = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, int]:
+    """Check every column of a result file, and search a sample of its queries by brute force.
+
+    Parameters
+    ----------
+    index : path or Index
+        The index that the results were made with.
+    results : path or Results
+        Results of a search or of a baseline.
+    queries : path, container, AttachedReports, prepared folder or Inputs
+        The test reports that the results were made with, see [`retrieve`][metric_oracle.retrieve].
+    sample : int, default 20
+        Number of queries, drawn at random, that are searched by brute force.
+    seed : int, default 0
+        Seed of the draw.
+    corpus_vectors, query_vectors : optional
+        Image embeddings of the baseline "nearest", as in [`baseline`][metric_oracle.baseline], to find the nearest
+        images again. Without them only the scores are checked.
+    progress : function, optional
+        Called as ``progress(step, done, total)`` with numbers of pairs.
+    tell : function, optional
+        Called with a note on what could not be verified; by default it is a warning.
+
+    Returns
+    -------
+    dict of str to int
+        Number of ``pairs`` that were scored again and of ``queries`` that were searched.
+
+    Raises
+    ------
+    InputError
+        If the results belong to another index or to other queries.
+    BackendError
+        If the encoder gives other token states on this machine than where the results were computed.
+    ExactnessError
+        If a value of the results differs.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> results = mo.retrieve(index, ["small effusion"], "rouge-l")
+    >>> mo.verify(index, results, ["small effusion"])
+    {'pairs': 1, 'queries': 1}
+    """
+    index = opened(index)
+    results = results if isinstance(results, Results) else read_results(results)
+    batch = loaded(queries, index, keep=columns_of(results))
+    read = baselines.image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors})
+    vectors = None
+    if read:
+        baselines.check_image_vectors(read)
+        vectors = read["corpus_vectors"], read["query_vectors"]
+    checked = _verify(index, results, batch, sample=sample, seed=seed, vectors=vectors, progress=progress)
+    if vectors is None and results.signature.get("baseline") == "nearest":
+        say("not verified: which rows are nearest, for which both sides' image vectors must be given", tell)
+    return checked

@@ -10,9 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import choices
-from metric_oracle.api.attached import attached, read_joined
-from metric_oracle.api.given import Given, opened, say, section_of
-from metric_oracle.api.scoring import own_sources, shared_models
 from metric_oracle.arguments import check_in_range
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
@@ -35,11 +32,13 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import Metric
-from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval import pair_scores
+from metric_oracle.progress import Progress, say, silent
+from metric_oracle.reading import Given, attached, read_joined
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.expected_best import Array, expected_best, points
 from metric_oracle.samples.matrices import (
@@ -313,7 +312,7 @@ def best_of(
     ----------
     candidates : path, dict, table, Samples or AttachedReports
         Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reports], by text or by ids such as "50000001/0".
+        addition to the texts is attached by [`reports`][metric_oracle.reading], by text or by ids such as "50000001/0".
     references : path, container or AttachedReports
         Test reports. A model or an encoder that is attached to them serves both sides.
     metrics : str or sequence of str
@@ -380,16 +379,14 @@ def best_of(
         samples.section[1],
         ids_from=samples.ids_from,
     )
-    of_truth, of_samples, left_out = pair_scores.join_ids(
-        truth, firsts, inner, (lambda line: None) if tell is None else tell
-    )
+    of_truth, of_samples, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
     if len(of_samples) < 2:
         raise InputError(
             f"{len(of_samples)} studies have samples and a reference.", "One study has no interval; pass at least 2."
         )
     samples = _taken(samples, of_samples)
     texts = samples.distinct()
-    queries, corpus = pair_scores.load_sides(
+    queries, corpus = load_sides(
         truth,
         texts,
         dict(given_references.sources),

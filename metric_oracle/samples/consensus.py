@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, opened, say_wordless
 from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import called
@@ -21,8 +19,10 @@ from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
+from metric_oracle.reading import Given, attached, say_wordless
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.samples.matrices import (
@@ -290,7 +290,7 @@ def consensus(
     ----------
     candidates : path, dict, table, Samples or AttachedReports
         Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reports]: files by text or by ids such as
+        addition to the texts is attached by [`reports`][metric_oracle.reading]: files by text or by ids such as
         "50000001/0" (study, then sample), or a model, which runs once for each distinct text.
     metrics : str or sequence of str
         Names of metrics, for each of which a sample is chosen. Where lower is better, the least expected score wins.

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.api.given import names_of
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric, names_of
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions

@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 
 from metric_oracle import choices
-from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, section_of
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.joining import check_joined
 from metric_oracle.corpora.reports import Reports
@@ -42,7 +40,9 @@ from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
+from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
+from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sealed import write_json as write_sealed
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
@@ -137,7 +137,7 @@ def create_survey(
     Parameters
     ----------
     references : path, container or AttachedReports
-        Test reports; options for reading them are given to [`reports`][metric_oracle.reports].
+        Test reports; options for reading them are given to [`reports`][metric_oracle.reading].
     candidates : mapping
         Candidate type -> results of a search, of which the best report of each study is used, or a model's reports.
     out : str or path

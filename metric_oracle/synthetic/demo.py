@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle import api
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import install_command
 from metric_oracle.indexes.build import build_index
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.baselines import baseline
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import load_encoding
 from metric_oracle.synthetic import example
@@ -71,7 +74,7 @@ def find_encoder() -> str | None:
 
 
 def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
-    """Return the arguments of `metric_oracle.reports` for the graphs and labels of a side, "train" or "test".
+    """Return the arguments of `metric_oracle.reading` for the graphs and labels of a side, "train" or "test".
 
     `files` are the names and paths that `write_synthetic` returns. Beside them, this writes stand-ins for CheXbert's
     embeddings, which are among the arguments: sums of a random vector for each label and class.
@@ -91,9 +94,9 @@ def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
 
 def _search(folder: Path, queries: Inputs, metric: str) -> None:
     """Search the index in a folder, and score a random report for each query; the results are dropped."""
-    index = api.open_index(folder)
-    api.retrieve(index, queries, metric, text=False)
-    api.baseline(index, queries, "random", metric, draws=1, text=False)
+    index = open_index(folder)
+    retrieve(index, queries, metric, text=False)
+    baseline(index, queries, "random", metric, draws=1, text=False)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
@@ -132,9 +135,9 @@ def run_demo(
         step("making a synthetic corpus", None, None)
         files = {path.stem: path for path in example.write_example(folder, n_reports, n_tests, seed=seed).files}
         step("building the index", None, None)
-        corpus = api.reports(files["train"], **sources_of(files, "train"), tell=tell).load()
+        corpus = reports(files["train"], **sources_of(files, "train"), tell=tell).load()
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")
-        queries = api.reports(files["test"], **sources_of(files, "test"), tell=tell).load()
+        queries = reports(files["test"], **sources_of(files, "test"), tell=tell).load()
         # The report to show is of medium length.
         shown_row = int(np.argsort([len(text) for text in queries.texts])[n_tests * 2 // 3])
         runs = [(metric, index, queries, shown_row) for metric in METRICS]
@@ -150,12 +153,12 @@ def run_demo(
         _compile([(searched.folder, batch.take(np.array([row])), metric) for metric, searched, batch, row in runs])
         outcomes = []
         for metric, searched, batch, shown_query in runs:
-            shown = api.retrieve(searched, batch.take(np.array([shown_query])), metric).table
+            shown = retrieve(searched, batch.take(np.array([shown_query])), metric).table
             step(f"oracle under {metric}", None, None)
             begin = time.perf_counter()
-            scores = api.retrieve(searched, batch, metric, text=False).table["score"].to_numpy()
+            scores = retrieve(searched, batch, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
-            drawn = api.baseline(searched, batch, "random", metric, seed=seed, draws=1, text=False).table["score"]
+            drawn = baseline(searched, batch, "random", metric, seed=seed, draws=1, text=False).table["score"]
             outcomes.append(
                 MetricOutcome(
                     metric,

@@ -18,9 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle import choices
-from metric_oracle.api.attached import AttachedReports, attached
-from metric_oracle.api.given import Given, names_of, opened, say, say_wordless
-from metric_oracle.api.searching import loaded
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
@@ -32,19 +29,21 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.indexes.shards import is_set, not_one_index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, shown_in
-from metric_oracle.progress import Progress
+from metric_oracle.indexes.shards import is_set, not_one_index, opened
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
+from metric_oracle.progress import Progress, say
+from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_scores import join_ids, score_rows
+from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.sampled import sampled_means
+from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
@@ -143,10 +142,10 @@ def study(
     index : path or Index
         The corpus.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reports].
+        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reading].
     models : dict of str to reports, optional
         Name of a model -> the reports that it wrote for the test reports: a file, a container, a prepared folder, or
-        [`reports`][metric_oracle.reports] with sources, which must be files.
+        [`reports`][metric_oracle.reading] with sources, which must be files.
     metrics : str or sequence of str, optional
         Metrics of the study. Each has an oracle (a row) and a column. By default, those of the standard set that index,
         queries and models have the sources for.

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metric_oracle import api
 from metric_oracle.bench import timing as bench
 from metric_oracle.bench.plot import write_plot
 from metric_oracle.bench.view import bench_tables
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.kernels.rouge_l import cpu
+from metric_oracle.reading import reports
 from metric_oracle.retrieval import kernels
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
 from support.calls import Calls
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert:labels"]
@@ -33,12 +35,12 @@ def files(corpus):
 
 @pytest.fixture(scope="module")
 def index(corpus, files, tmp_path_factory):
-    return api.build_index(api.reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("bench") / "INDEX")
+    return build_index(reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("bench") / "INDEX")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.reports(corpus["test"], **files["test"]).load()
+    return reports(corpus["test"], **files["test"]).load()
 
 
 @pytest.fixture
@@ -170,8 +172,8 @@ def test_no_timing_where_the_reference_differs(corpus, index, no_gpu, monkeypatc
 def test_a_query_alone_is_answered_alike(index, queries, metric):
     for i in range(len(queries.ids)):
         one = bench.alone(queries, i)
-        expected = api.retrieve(index, queries.take(np.array([i])), metric, k=3).table
-        assert api.retrieve(index, one, metric, k=3).table.equals(expected)
+        expected = retrieve(index, queries.take(np.array([i])), metric, k=3).table
+        assert retrieve(index, one, metric, k=3).table.equals(expected)
         assert len(one.attached["labels"].values) == 1
         graphs = one.attached["radgraph"].values
         assert len(graphs.keys) == len(graphs.entity_ptr) - 1 == 1

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba import config, cuda, typeof
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS, get_metric
@@ -46,8 +46,8 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
     """Return the kernels and the types of their arguments, as the searches launch them; nothing runs."""
     folder = tmp_path_factory.mktemp("ptx")
     long_text = " ".join(["No", "acute", "disease", "heart"] * 40)
-    index = api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "index")
-    queries = api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
+    index = mo.build_index(mo.reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "index")
+    queries = mo.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
     queries.texts[0] = long_text  # more than one block of words
     held = [name for name in NUMBA_METRICS if name in index.metrics]  # what needs files of its own launches the same
     seen = {}

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import Results
@@ -43,12 +43,12 @@ def cases(iu_xray, tmp_path_factory):
         (folder / f"{name}.csv").write_text(
             "\n".join(",".join(row) for row in [["study_id", *rows[0][1:]], *(row for row in rows if row[0] in some)])
         )
-        reports = api.reports(
+        reports = mo.reports(
             {study: texts[uid] for study, uid in part}, chexbert_labels=folder / f"{name}.csv", uncertain="negative"
         )
-        api.build_index(reports, folder / name)
-    index, queries = api.open_index(folder / "INDEX"), api.reports(folder / "TESTS").load()
-    best = api.retrieve(index, queries, "bleu-2")
+        mo.build_index(reports, folder / name)
+    index, queries = mo.open_index(folder / "INDEX"), mo.reports(folder / "TESTS").load()
+    best = mo.retrieve(index, queries, "bleu-2")
     return read_cases([Results(best.table, {**best.signature, "metric": name}) for name in NAMES], index, queries)
 
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.metrics import METRICS
 from metric_oracle.tables.compare import compare
@@ -57,7 +57,7 @@ def test_tools_of_the_registry():
 
 
 def test_under_each_table(corpus, tmp_path):
-    scores = api.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="x")
+    scores = mo.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="x")
     refs = scores.signature["references"][:8]
     version = scores.signature["version"]
     assert short_signature(scores.signature) == f"bleu-2+rouge-l|refs:{refs}|v{version}"

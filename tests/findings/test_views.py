@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from metric_oracle import api
 from metric_oracle.bench.view import bench_tables
 from metric_oracle.commands.search import metric_record
 from metric_oracle.findings.cells import scientific
@@ -20,6 +19,11 @@ from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.interrater import agreement
 from metric_oracle.raters.names import agreement_cell
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.expectation import expectation
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.survey.export import status_table
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
 from metric_oracle.synthetic.view import demo_tables
@@ -33,8 +37,8 @@ WIDTHS = pytest.mark.parametrize("width", [60, 80, 100, 120])
 @pytest.fixture(scope="module")
 def world(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("views")
-    index = api.build_index(api.reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "I")
-    return index, api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
+    index = build_index(reports(corpus["train"], radgraph=corpus["train_graphs"]), folder / "I")
+    return index, reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
 
 
 def shown(width, *views):
@@ -58,7 +62,7 @@ def whole(text, tokens):
 def test_answers(world, width):
     index, queries = world
     for metric in ("bleu", "radgraph"):
-        results = api.retrieve(index, queries, metric, k=3)
+        results = retrieve(index, queries, metric, k=3)
         texts = dict(zip(queries.ids, queries.texts, strict=True))
         text = shown(width, answers_table(results, texts))
         for record in results.table.to_pylist():
@@ -78,7 +82,7 @@ def test_answers(world, width):
 
 def test_one_answer_of_one_query_is_what_a_person_reads_first(world):
     index, _ = world
-    results = api.retrieve(index, ["No acute cardiopulmonary process."], "rouge-l", k=2)
+    results = retrieve(index, ["No acute cardiopulmonary process."], "rouge-l", k=2)
     text = shown(80, answers_table(results, {"0": "No acute cardiopulmonary process."}))
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[:4] == ["rouge-l oracle", "", "0", "  No acute cardiopulmonary process."]
@@ -92,7 +96,7 @@ def test_one_answer_of_one_query_is_what_a_person_reads_first(world):
 @WIDTHS
 def test_expectation(world, width):
     index, queries = world
-    found = api.expectation(index, queries, "bleu")
+    found = expectation(index, queries, "bleu")
     text = shown(width, *found.shown())
     names = [name for name in found.table.column_names if name not in ("query_id", "n")]
     whole(text, [*names, *queries.ids])
@@ -103,16 +107,16 @@ def test_expectation(world, width):
 @WIDTHS
 def test_scores_and_info(world, corpus, width):
     index, _ = world
-    scores = api.score(corpus["test"], corpus["test"], ["bleu-1", "bleu-2:coco", "rouge-l"], system="a long name " * 9)
+    scores = score(corpus["test"], corpus["test"], ["bleu-1", "bleu-2:coco", "rouge-l"], system="a long name " * 9)
     text = shown(width, scores_table(scores))
     whole(text, [*scores.metrics, *(f"{np.mean(scores.table[name].to_numpy()):.4f}" for name in scores.metrics)])
-    varied = api.score(list("abcdef"), ["a", "b", "x", "d", "y", ""], ["rouge-l", "bleu-1"])
+    varied = score(list("abcdef"), ["a", "b", "x", "d", "y", ""], ["rouge-l", "bleu-1"])
     text = shown(width, scores_table(varied))
     for low, high, _ in varied.interval().values():
         assert f"[{low:.4f} {high:.4f}]" in text
     assert "†" not in text
-    assert "[1.0000 1.0000]†" in shown(width, scores_table(api.score(["a", "b"], ["a", "b"], "rouge-l")))
-    assert "†" in shown(width, scores_table(api.score(["a"], ["b"], "rouge-l")))
+    assert "[1.0000 1.0000]†" in shown(width, scores_table(score(["a", "b"], ["a", "b"], "rouge-l")))
+    assert "†" in shown(width, scores_table(score(["a"], ["b"], "rouge-l")))
     text = shown(width, info_table(index))
     assert index.fingerprint in re.sub(r"\s", "", text)
 
@@ -247,7 +251,7 @@ def test_table_of_one_wide_column_with_long_names():
 def test_the_mean_of_many_answers_stands_first(world):
     index, queries = world
     text = shown(
-        80, answers_table(api.retrieve(index, queries, "bleu"), dict(zip(queries.ids, queries.texts, strict=True)))
+        80, answers_table(retrieve(index, queries, "bleu"), dict(zip(queries.ids, queries.texts, strict=True)))
     )
     lines = text.splitlines()
     assert lines[0].strip() == "bleu-2 oracle"

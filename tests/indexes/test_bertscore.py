@@ -16,16 +16,20 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.errors import BackendError, IndexFormatError, InputError, in_terms_of_caller
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
@@ -141,10 +145,10 @@ def test_manifest(built, fake_encoder, tmp_path):
 
 @pytest.mark.parametrize("storage", ["float32", "float16"])
 def test_answers_of_an_opened_index(tmp_path, storage):
-    index = api.open_index(build(corpus(states=storage), tmp_path / "I").folder)
+    index = open_index(build(corpus(states=storage), tmp_path / "I").folder)
     for metric in ("bertscore", "bertscore:precision", "bertscore:recall"):
         got, expected = (
-            api.retrieve(index, queries(*QUERIES), metric, k=5, backend=backend) for backend in ("cpu", "reference")
+            retrieve(index, queries(*QUERIES), metric, k=5, backend=backend) for backend in ("cpu", "reference")
         )
         assert got.table.equals(expected.table)
         assert got.signature["idf"] == "off"
@@ -174,7 +178,7 @@ def test_building_within_a_limit(built, tmp_path):
     assert bertscore._block(n_tokens, 16, least) == bertscore.LEAST_BLOCK
     index = build(corpus(max_memory=least), tmp_path / "I")
     assert opened(index).states.tobytes() == opened(built).states.tobytes()
-    answers = [api.retrieve(some, queries(*QUERIES), "bertscore", k=5).table for some in (index, built)]
+    answers = [retrieve(some, queries(*QUERIES), "bertscore", k=5).table for some in (index, built)]
     assert answers[0].equals(answers[1])
 
 
@@ -230,7 +234,7 @@ def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part)
         build(corpus(progress=killed_at(part)), tmp_path / "I")
     assert (tmp_path / "I.building/encoding/states.raw").is_file()
     with pytest.raises(IndexFormatError, match=r"^index must be finished; got"):
-        api.open_index(tmp_path / "I.building")
+        open_index(tmp_path / "I.building")
     inputs = corpus(progress=lambda _, done, total: steps.append(done))
     same_files(build(inputs, tmp_path / "I"), built)
     assert steps == sorted(steps)
@@ -332,7 +336,7 @@ def test_states_cut_short(built, tmp_path):
     path.write_bytes(content[:-7])
     match = rf"^bertscore/states\.arrow must have {len(content)} bytes; got {len(content) - 7} in "
     with pytest.raises(IndexFormatError, match=match) as error:
-        api.open_index(folder)
+        open_index(folder)
     assert "\n" not in str(error.value)
 
 
@@ -342,7 +346,7 @@ def test_not_a_text(tmp_path):
     inputs = replace(corpus(), ids=list("abc"), texts=texts)
     index = build(inputs, tmp_path / "I")
     assert index.content["representations"]["bertscore"]["special_only"] == 1
-    table = api.retrieve(index, ["heart normal"], "bertscore", k=3).table
+    table = retrieve(index, ["heart normal"], "bertscore", k=3).table
     assert table["score"].to_pylist()[0] == 1.0
     assert {row["row"]: row["score"] for row in table.to_pylist()}[0] == 0.0
 
@@ -352,14 +356,14 @@ def test_not_a_text(tmp_path):
 
 def fails(error, match, index, *texts, metric="bertscore", encoder=None, **settings):
     with pytest.raises(error, match=match) as caught:
-        api.retrieve(index, queries(*texts, encoder=encoder), metric, options=api.SearchOptions(**settings))
+        retrieve(index, queries(*texts, encoder=encoder), metric, options=SearchOptions(**settings))
     assert "\n" not in str(caught.value)
 
 
 def test_encoder_elsewhere_and_another_one(built):
-    index = api.open_index(built.folder)
-    expected = api.retrieve(index, queries(*QUERIES), "bertscore")
-    got = api.retrieve(index, queries(*QUERIES, encoder="fake@elsewhere"), "bertscore")
+    index = open_index(built.folder)
+    expected = retrieve(index, queries(*QUERIES), "bertscore")
+    got = retrieve(index, queries(*QUERIES, encoder="fake@elsewhere"), "bertscore")
     assert got.table.equals(expected.table)
     hashes = [opened(index).description["encoder"]["sha256"][:12], "[0-9a-f]{12}"]
     match = (
@@ -378,7 +382,7 @@ def test_queries_without_words(built):
 
 
 def test_settings_of_a_metric_that_takes_none(tmp_path):
-    index = api.build_index(Reports(["a", "b"], ["heart", "lungs"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
+    index = build_index(Reports(["a", "b"], ["heart", "lungs"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
     match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="off")
     match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Leave out --idf, --rescale\.$"
@@ -419,26 +423,23 @@ def check_answers(index, asked, idf, **settings):
     """Compare the search with the plain scorer on its own items."""
     for metric in ("bertscore", "bertscore:precision", "bertscore:recall"):
         got, expected = (
-            api.retrieve(
-                index, queries(*asked), metric, k=7, backend=backend, options=api.SearchOptions(idf=idf, **settings)
-            )
+            retrieve(index, queries(*asked), metric, k=7, backend=backend, options=SearchOptions(idf=idf, **settings))
             for backend in ("cpu", "reference")
         )
         assert got.table.equals(expected.table)
         assert got.signature["idf"] == str(idf)
-        assert api.verify(index, got, queries(*asked), sample=100)["pairs"] == 7 * len(asked)
+        assert verify(index, got, queries(*asked), sample=100)["pairs"] == 7 * len(asked)
 
 
 @pytest.mark.parametrize("idf", ["off", "tests", "corpus"])
 def test_verify_takes_a_sample_with_the_weights_of_all_queries(built, idf):
-    results = api.retrieve(built, queries(*QUERIES), "bertscore", k=4, options=api.SearchOptions(idf=idf))
-    assert api.verify(built, results, queries(*QUERIES), sample=3)["queries"] == 3
+    results = retrieve(built, queries(*QUERIES), "bertscore", k=4, options=SearchOptions(idf=idf))
+    assert verify(built, results, queries(*QUERIES), sample=3)["queries"] == 3
 
 
 def test_idf_off_is_the_default(built):
     one, two = (
-        api.retrieve(built, queries(*QUERIES), "bertscore", k=3, options=api.SearchOptions(**s))
-        for s in ({}, {"idf": "off"})
+        retrieve(built, queries(*QUERIES), "bertscore", k=3, options=SearchOptions(**s)) for s in ({}, {"idf": "off"})
     )
     assert one.table.equals(two.table)
     assert one.signature == two.signature
@@ -512,9 +513,9 @@ def test_rescaled(built, tmp_path):
     for place, (metric, base) in enumerate(
         {"bertscore:precision": 0.25, "bertscore:recall": 0.5, "bertscore": 0.375}.items()
     ):
-        plain = api.retrieve(built, queries(*QUERIES), metric, k=4)
+        plain = retrieve(built, queries(*QUERIES), metric, k=4)
         for settings, is_rescaled in (({}, True), ({"rescale": True}, True), ({"rescale": False}, False)):
-            got = api.retrieve(index, queries(*QUERIES), metric, k=4, options=api.SearchOptions(**settings))
+            got = retrieve(index, queries(*QUERIES), metric, k=4, options=SearchOptions(**settings))
             assert got.signature["rescaled"] is is_rescaled
             assert got.table["row"].to_pylist() == plain.table["row"].to_pylist()
             expected = [(s - base) / (1 - base) if is_rescaled else s for s in plain.table["score"].to_pylist()]
@@ -536,9 +537,7 @@ def test_rescaling_without_a_baseline(built):
     )
     fails(InputError, match, built, "heart", rescale=True)
     assert (
-        api.retrieve(built, queries("heart"), "bertscore", options=api.SearchOptions(rescale=False)).signature[
-            "rescaled"
-        ]
+        retrieve(built, queries("heart"), "bertscore", options=SearchOptions(rescale=False)).signature["rescaled"]
         is False
     )
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.manifest import FORMAT_VERSION
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, get_metric
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
 from support import beside, write_corpus
 
 FORMATS = Path(__file__).parents[1] / "formats"
@@ -29,21 +32,21 @@ def make_index(folder, scratch):
     for option, path in {"reports": paths["test"], **beside(paths, "test")}.items():
         if isinstance(path, Path):
             (folder / "queries" / f"{option}{path.suffix}").write_bytes(path.read_bytes())
-    api.build_index(api.reports(paths["train"], encoder="fake", **beside(paths, "train")), folder / "I")
+    build_index(reports(paths["train"], encoder="fake", **beside(paths, "train")), folder / "I")
     (folder / "answers.json").write_text(json.dumps(answers(folder, SEARCHED), indent=1) + "\n", encoding="utf-8")
 
 
 def answers(folder, metrics):
     """Return what an index answers: row and score of the two best of each query, by metric."""
-    index = api.open_index(folder / "I")
+    index = open_index(folder / "I")
     files = {path.stem: path for path in (folder / "queries").iterdir()}
-    queries = api.reports(files.pop("reports"), uncertain="positive", **files).load()
-    tables = {metric: api.retrieve(index, queries, metric, k=2).table for metric in metrics}
+    queries = reports(files.pop("reports"), uncertain="positive", **files).load()
+    tables = {metric: retrieve(index, queries, metric, k=2).table for metric in metrics}
     return {metric: [table["row"].to_pylist(), table["score"].to_pylist()] for metric, table in tables.items()}
 
 
 def check(folder):
-    index = api.open_index(folder / "I")
+    index = open_index(folder / "I")
     assert index.manifest["format_version"] == FORMAT_VERSION
     index.verify_files()
     expected = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
@@ -53,7 +56,7 @@ def check(folder):
         del expected[metric]
         match = rf"^retrieve: metric must be one of .*; got '{metric}'\. Build an index with --metrics {metric}\.$"
         with pytest.raises(InputError, match=match):
-            api.retrieve(index, ["No effusion."], metric)
+            retrieve(index, ["No effusion."], metric)
     found = answers(folder, expected)
     for metric, (rows, scores) in expected.items():
         assert found[metric][0] == rows
@@ -78,6 +81,6 @@ def test_index_made_now(tmp_path):
 
 
 def test_every_representation_is_kept():
-    held = [api.open_index(folder / "I").content["representations"] for folder in FOLDERS]
+    held = [open_index(folder / "I").content["representations"] for folder in FOLDERS]
     with_files = {kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair)}
     assert set().union(*held) == with_files

@@ -16,14 +16,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
-from metric_oracle.corpora.reports import Reports
+import metric_oracle as mo
+from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.indexes.store import Strings, check_ids, read_arrays
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs, load_inputs
 from support.calls import Calls
@@ -36,7 +40,7 @@ PARTS = ["reports", "ngrams", "coco", "words", "temporal", "radgraph", "chexbert
 @pytest.fixture(scope="module")
 def inputs(corpus):
     """Return the corpus with all that belongs to it."""
-    reports = api.read_reports(corpus["train"])
+    reports = read_reports(corpus["train"])
     return load_inputs(
         reports.ids,
         reports.texts,
@@ -72,7 +76,7 @@ def everything(folder):
 
 
 def test_round_trip(inputs, built):
-    again = api.open_index(built.folder)
+    again = open_index(built.folder)
     assert again.fingerprint == built.fingerprint
     assert again.n_reports == len(inputs.ids)
     assert again.reports["study_id"].to_pylist() == inputs.ids
@@ -143,7 +147,7 @@ def test_chosen_metrics_only(inputs, tmp_path):
 def test_opening_reads_no_data_file(built, monkeypatch):
     monkeypatch.setattr(manifest.IndexFiles, "_compare", lambda *_: pytest.fail("read"))
     monkeypatch.setattr(index_module.Index, "_read", lambda *_: pytest.fail("read"))
-    api.open_index(built.folder)
+    open_index(built.folder)
 
 
 def test_a_copied_index_is_checked_once(copied, monkeypatch):
@@ -152,22 +156,22 @@ def test_a_copied_index_is_checked_once(copied, monkeypatch):
     for path in copied.rglob("*.arrow"):
         os.utime(path, ns=(1, 1))
     for _ in range(2):
-        api.retrieve(api.open_index(copied), ["No effusion."], "bleu")
+        retrieve(open_index(copied), ["No effusion."], "bleu")
         assert sorted(read) == ["ngrams/features.arrow", "reports.arrow"]  # what the search uses
 
 
 def test_index_that_another_takes_the_place_of(inputs, built, copied, tmp_path):
     queries = ["No acute process.", *inputs.texts[:3]]
-    wanted = api.retrieve(built, queries, "bleu", k=5)
-    index = api.open_index(copied)
+    wanted = retrieve(built, queries, "bleu", k=5)
+    index = open_index(copied)
     copied.rename(tmp_path / "old")
     other = plain(inputs.ids, inputs.texts[::-1])
     assert index_module.build_index(other, copied).fingerprint != built.fingerprint
     shutil.rmtree(tmp_path / "old")
-    found = api.retrieve(index, queries, "bleu", k=5)
+    found = retrieve(index, queries, "bleu", k=5)
     assert found.table.equals(wanted.table)
     assert found.signature == wanted.signature
-    assert api.retrieve(copied, queries, "bleu", k=5).table["row"] != wanted.table["row"]
+    assert retrieve(copied, queries, "bleu", k=5).table["row"] != wanted.table["row"]
 
 
 def test_offsets_that_lead_out_of_their_arrays(copied):
@@ -188,7 +192,7 @@ def test_offsets_that_lead_out_of_their_arrays(copied):
                 os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
                 match = rf"^{name.split('/')[0]} must be unchanged since the index was built; got a damaged file"
                 with pytest.raises(IndexFormatError, match=match):
-                    api.open_index(copied).representation(get_metric(metric))
+                    open_index(copied).representation(get_metric(metric))
                 seen.add(column)
         path.write_bytes(whole)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -198,13 +202,13 @@ def test_offsets_that_lead_out_of_their_arrays(copied):
 DAMAGED = """
 import os, sys
 import numpy as np
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.errors import ExactnessError, IndexFormatError
 from metric_oracle.indexes.store import map_file, read_arrays
 folder, name, metric, corpus, graphs = sys.argv[1:]
 path = f"{folder}/{name}"
 stat, whole = os.stat(path), open(path, "rb").read()
-queries = api.reports(corpus, radgraph=graphs).load()
+queries = mo.reports(corpus, radgraph=graphs).load()
 arrays = read_arrays(mapped := map_file(__import__("pathlib").Path(path)))
 start = np.frombuffer(mapped, np.uint8).ctypes.data
 rng = np.random.default_rng(0)
@@ -219,7 +223,7 @@ for column, values in arrays.items():
             file.write(damaged)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         try:
-            api.retrieve(folder, queries, metric, k=5)
+            mo.retrieve(folder, queries, metric, k=5)
         except IndexFormatError as error:
             assert "must be unchanged since the index was built; got a damaged file" in str(error)
             lines += 1
@@ -301,7 +305,7 @@ def test_bits_of_arrow_are_an_index_or_a_line(copied, name):
     for place in [*range(0, 300, 3), *range(len(whole) - 300, len(whole), 3)]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        index = api.open_index(copied)
+        index = open_index(copied)
         try:
             if name == "reports.arrow":
                 index.reports["study_id"].to_pylist()
@@ -320,12 +324,12 @@ def test_read_only_folder_opens(built, open_folder, request):
         os.utime(path, ns=(1, 1))
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = everything(folder)
-    api.retrieve(built, ["No effusion."], "bleu")  # compiled kernels lie in folders of the first user
+    retrieve(built, ["No effusion."], "bleu")  # compiled kernels lie in folders of the first user
     request.getfixturevalue("unprivileged")
     with pytest.raises(PermissionError):
         (folder / "x").write_text("")
-    index = api.open_index(folder)
-    assert api.retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
+    index = open_index(folder)
+    assert retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
     assert everything(folder) == before
 
 
@@ -353,10 +357,10 @@ def test_damaged_files_are_named(copied, name):
         path.write_bytes(content)
         os.utime(path, ns=(1, 1))
         with pytest.raises(IndexFormatError, match="^" + re.escape(text)):
-            use_all(api.open_index(copied))
+            use_all(open_index(copied))
     path.unlink()
     with pytest.raises(IndexFormatError, match=rf"^{name} must be in the index; got no such file in"):
-        api.open_index(copied)
+        open_index(copied)
 
 
 def test_byte_altered_behind_an_equal_time_is_found_by_verify_files(copied):
@@ -365,7 +369,7 @@ def test_byte_altered_behind_an_equal_time_is_found_by_verify_files(copied):
     content[-20] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    index = api.open_index(copied)
+    index = open_index(copied)
     with pytest.raises(IndexFormatError, match=r"^reports.arrow in .* does not have its checksum in manifest.json"):
         index.verify_files()
 
@@ -549,9 +553,7 @@ def test_labels_need_a_meaning_of_uncertain(corpus):
             rf"^build_index: uncertain must be positive, negative or blank where labels are given; got {uncertain!r}\."
         )
         with pytest.raises(InputError, match=match):
-            api.build_index(
-                api.reports(corpus["train"], chexbert_labels=corpus["train_labels"], uncertain=uncertain), "I"
-            )
+            build_index(mo.reports(corpus["train"], chexbert_labels=corpus["train_labels"], uncertain=uncertain), "I")
 
 
 @pytest.mark.parametrize("uncertain", ["positive", "negative", "blank"])
@@ -559,7 +561,7 @@ def test_an_index_says_what_uncertain_counts_as(inputs, tmp_path, uncertain):
     given = changed(inputs, "labels", settings={"uncertain": uncertain})
     index = index_module.build_index(given, tmp_path / "I", metrics=["chexbert:labels"])
     assert index.content["representations"]["labels"]["uncertain"] == uncertain
-    assert api.retrieve(index, given, "chexbert:labels").table.num_rows == len(inputs.ids)
+    assert retrieve(index, given, "chexbert:labels").table.num_rows == len(inputs.ids)
 
 
 def test_labels_without_ids_go_by_row(corpus, tmp_path):
@@ -607,11 +609,11 @@ def test_fingerprint_does_not_tell_the_container(corpus, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
-    reports = api.read_reports(corpus["train"])
+    reports = read_reports(corpus["train"])
     table = pa.table({"study_id": reports.ids, "impression": reports.texts})
     parquet.write_table(table, tmp_path / "train.parquet")
-    of_csv = api.build_index(corpus["train"], tmp_path / "csv")
-    of_parquet = api.build_index(tmp_path / "train.parquet", tmp_path / "parquet")
+    of_csv = build_index(corpus["train"], tmp_path / "csv")
+    of_parquet = build_index(tmp_path / "train.parquet", tmp_path / "parquet")
     assert of_csv.content["source"] != of_parquet.content["source"]
     assert of_csv.fingerprint == of_parquet.fingerprint
 
@@ -734,10 +736,10 @@ def test_more_features_than_ids(inputs, built, tmp_path, monkeypatch, metric, le
 
 
 def test_vocabulary_is_read_when_a_query_comes(built):
-    index = api.open_index(built.folder)
+    index = open_index(built.folder)
     opened = index.representation(get_metric("bleu"))
     assert "words" not in vars(opened)
-    api.retrieve(index, ["No effusion."], "bleu")
+    retrieve(index, ["No effusion."], "bleu")
     assert vars(opened)["words"] == sorted(opened.words)
 
 
@@ -856,7 +858,7 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
             if disk.count < n:
                 break
         if out.exists():
-            assert api.open_index(out).fingerprint == built.fingerprint
+            assert open_index(out).fingerprint == built.fingerprint
         else:
             state = tmp_path / "I.building/build.json"
             finished = list(json.loads(state.read_text())["done"]) if state.exists() else []
@@ -872,7 +874,7 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
 
 CHILD = """
 import os, signal, sys
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.indexes import build
 stop = sys.argv[1]
 write_json = build.sealed.write_json
@@ -882,8 +884,8 @@ def killed(path, content):
         os.kill(os.getpid(), signal.SIGKILL)
 build.sealed.write_json = killed
 print("ready", flush=True)
-reports = api.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
-api.build_index(reports, sys.argv[3])
+reports = mo.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
+mo.build_index(reports, sys.argv[3])
 """
 
 
@@ -897,8 +899,8 @@ def resume(corpus, out):
     """Finish a build and return the index and the parts that were built."""
     named = Calls()
     graphs, labels = corpus["train_graphs"], corpus["train_labels"]
-    index = api.build_index(
-        api.reports(corpus["train"], radgraph=graphs, chexbert_labels=labels, uncertain="positive"),
+    index = build_index(
+        mo.reports(corpus["train"], radgraph=graphs, chexbert_labels=labels, uncertain="positive"),
         out,
         progress=named,
     )
@@ -913,7 +915,7 @@ def test_sigkill_after_a_part(corpus, tmp_path):
         process.communicate()
         assert process.returncode == -signal.SIGKILL
         with pytest.raises(IndexFormatError, match=r"^index must be finished; got"):
-            api.open_index(tmp_path / f"{part}.building")
+            open_index(tmp_path / f"{part}.building")
         index, named = resume(corpus, tmp_path / part)
         assert index.fingerprint == wanted
         assert named == parts[parts.index(part) + 1 :]
@@ -930,7 +932,7 @@ def test_sigkill_at_some_moment(corpus, tmp_path):
         process.communicate()
         if not (tmp_path / str(n)).exists():
             assert resume(corpus, tmp_path / str(n))[0].fingerprint == wanted
-        api.open_index(tmp_path / str(n)).verify_files()
+        open_index(tmp_path / str(n)).verify_files()
 
 
 def killed_build(inputs, out, **arguments):
@@ -1024,7 +1026,7 @@ def test_build_killed_after_the_rename_is_cleaned(inputs, built, tmp_path, monke
         with pytest.raises(Killed):
             index_module.build_index(inputs, tmp_path / "I")
     assert {".lock", "build.json"} <= set(os.listdir(tmp_path / "I"))
-    assert api.open_index(tmp_path / "I").fingerprint == built.fingerprint
+    assert open_index(tmp_path / "I").fingerprint == built.fingerprint
     with pytest.raises(InputError, match=r"^out must be a new folder; got .*I, which exists\."):
         index_module.build_index(inputs, tmp_path / "I")
     assert set(everything(tmp_path / "I")) == set(everything(built.folder))
@@ -1060,10 +1062,10 @@ def test_power_cut(inputs, built, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert [os.listdir(cut) for cut in cuts] == [[], ["I"], ["I"]]
     for cut in cuts[1:]:
-        index = api.open_index(cut / "I")
+        index = open_index(cut / "I")
         index.verify_files()
         assert index.fingerprint == built.fingerprint
-        assert api.retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
+        assert retrieve(index, ["No effusion."], "bleu").table.num_rows == 1
     index = index_module.build_index(inputs, cuts[0] / "I")
     assert index.fingerprint == built.fingerprint
 
@@ -1105,16 +1107,16 @@ def test_build_that_ends_while_another_waits_for_the_lock(inputs, built, tmp_pat
 
 def test_corpus_without_anything_to_tokenize(tmp_path):
     reports = Reports(["a", "b"], ["", "..."], "test", {"missing": 3}, {})
-    index = api.build_index(reports, tmp_path / "I")
+    index = build_index(reports, tmp_path / "I")
     assert index.content["counts"] == {"reports": 2, "distinct_texts": 2, "missing": 3, "empty": 0, "tokenless": 0}
-    assert api.retrieve(index, ["x"], "bleu", k=2).table["score"].to_pylist() == [0.0, 0.0]
+    assert retrieve(index, ["x"], "bleu", k=2).table["score"].to_pylist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("what", ["text", "study_id", "distinct_id"])
 def test_damage_of_reports_that_kept_size_and_time(tmp_path, what):
     """One flipped bit that makes no UTF-8 of a text or an id, or an id of a text that is not there."""
     reports = {f"study{i}": f"Report{i} of the heart." for i in range(4)}
-    index = api.build_index(reports, tmp_path / "I", metrics="bleu")
+    index = build_index(reports, tmp_path / "I", metrics="bleu")
     path = tmp_path / "I/reports.arrow"
     raw, stat = bytearray(path.read_bytes()), path.stat()
     if what == "distinct_id":
@@ -1125,9 +1127,9 @@ def test_damage_of_reports_that_kept_size_and_time(tmp_path, what):
     path.write_bytes(raw)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     calls = [
-        lambda: api.retrieve(api.open_index(index.folder), ["heart"], "bleu", k=4).table,
-        lambda: api.score(index.folder, list(reports.values()), "bleu", inner=True),
-        lambda: api.score({"study2": "heart"}, index.folder, "bleu", inner=True, text=True),
+        lambda: retrieve(open_index(index.folder), ["heart"], "bleu", k=4).table,
+        lambda: score(index.folder, list(reports.values()), "bleu", inner=True),
+        lambda: score({"study2": "heart"}, index.folder, "bleu", inner=True, text=True),
     ]
     for call in calls:
         with pytest.raises(
@@ -1137,4 +1139,4 @@ def test_damage_of_reports_that_kept_size_and_time(tmp_path, what):
     with pytest.raises(
         DamagedIndexError, match=r"^reports\.arrow in .* does not have its checksum in manifest\.json: "
     ):
-        api.open_index(index.folder).verify_files()
+        open_index(index.folder).verify_files()

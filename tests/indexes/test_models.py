@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
@@ -50,7 +50,7 @@ def index(models, tmp_path_factory):
     archive, checkpoint, _ = models
     reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "made up", {}, {})
     out = tmp_path_factory.mktemp("index") / "I"
-    return api.build_index(api.reports(reports, radgraph=archive, chexbert=checkpoint, uncertain="positive"), out)
+    return mo.build_index(mo.reports(reports, radgraph=archive, chexbert=checkpoint, uncertain="positive"), out)
 
 
 def test_the_index_holds_what_the_models_say(index, models):
@@ -65,26 +65,26 @@ def test_the_index_holds_what_the_models_say(index, models):
 
 def test_a_report_finds_itself(index, models):
     archive, checkpoint, _ = models
-    queries = api.reports(TEXTS, radgraph=archive, chexbert=checkpoint, uncertain="positive").load()
-    answers = api.retrieve(index, queries, "chexbert").table
+    queries = mo.reports(TEXTS, radgraph=archive, chexbert=checkpoint, uncertain="positive").load()
+    answers = mo.retrieve(index, queries, "chexbert").table
     assert np.allclose(answers["score"].to_numpy(), 1, atol=1e-6)
     graphs = [graph["entities"].values() for graph in RadGraph(archive).annotate(TEXTS).values()]
     # Half for the entities, half for the relations of them, where there are any.
     own = [0.5 * bool(entities) + 0.5 * any(entity["relations"] for entity in entities) for entities in graphs]
     assert own == [0, 0, 0, 0, 0, 0.5, 1]
-    assert api.retrieve(index, queries, "radgraph").table["score"].to_pylist() == own
+    assert mo.retrieve(index, queries, "radgraph").table["score"].to_pylist() == own
 
 
 def test_another_model_is_refused(index, models):
     match = r"^retrieve: embeddings must come from the model of the index, sha256 [0-9a-f]{12}; got [0-9a-f]{12}\. Pass"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, api.reports(TEXTS, chexbert=models[2]).load(), "chexbert")
+        mo.retrieve(index, mo.reports(TEXTS, chexbert=models[2]).load(), "chexbert")
 
 
 def test_a_missing_model_is_one_line(tmp_path):
     archive, checkpoint = tmp_path / "radgraph.tar.gz", tmp_path / "chexbert.pth"
     match = rf"^reports: archive must be an existing \.tar\.gz file or folder; got {archive}\. Check the name\.$"
     with pytest.raises(InputError, match=match):
-        api.reports(TEXTS, radgraph=archive).load()
+        mo.reports(TEXTS, radgraph=archive).load()
     with pytest.raises(InputError, match=rf"^reports: there is no file {checkpoint}\. Check the name\.$"):
-        api.reports(TEXTS, chexbert=checkpoint).load()
+        mo.reports(TEXTS, chexbert=checkpoint).load()

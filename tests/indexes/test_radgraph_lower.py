@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.synthetic.corpus import synthesize
 
@@ -51,8 +51,8 @@ def sides(tmp_path_factory):
     for name, change in (("mixed", lambda some: some), ("lowered", lowered)):
         for side, some in (("c", corpus), ("t", tests)):
             (folder / f"{name}_{side}.json").write_text(json.dumps(change(some)))
-        index = api.build_index(api.reports(reports(90, "c"), radgraph=folder / f"{name}_c.json"), folder / name)
-        queries = api.reports(reports(25, "t"), radgraph=folder / f"{name}_t.json").load()
+        index = mo.build_index(mo.reports(reports(90, "c"), radgraph=folder / f"{name}_c.json"), folder / name)
+        queries = mo.reports(reports(25, "t"), radgraph=folder / f"{name}_t.json").load()
         found.append((index, queries, folder / f"{name}_t.json", folder / f"{name}_c.json"))
     return found
 
@@ -60,15 +60,15 @@ def sides(tmp_path_factory):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_answers_are_those_of_lowered_graphs(sides, variant):
     (index, queries, *_), (index_lowered, queries_lowered, *_) = sides
-    found = api.retrieve(index, queries, f"radgraph:{variant}-lower", k=7)
-    expected = api.retrieve(index_lowered, queries_lowered, f"radgraph:{variant}", k=7)
+    found = mo.retrieve(index, queries, f"radgraph:{variant}-lower", k=7)
+    expected = mo.retrieve(index_lowered, queries_lowered, f"radgraph:{variant}", k=7)
     for name in ("row", "score", "n_ties", "fallback"):
         assert found.table[name].to_pylist() == expected.table[name].to_pylist()
-    as_written = api.retrieve(index, queries, f"radgraph:{variant}", k=7).table["score"].to_numpy()
+    as_written = mo.retrieve(index, queries, f"radgraph:{variant}", k=7).table["score"].to_numpy()
     assert not np.array_equal(as_written, found.table["score"].to_numpy())
     assert "since July 2026 (b5ab8d0), tokens lower-cased" in found.signature["source"]
     assert found.signature["metric"] == f"radgraph:{variant}-lower"
-    slow = api.retrieve(index, queries, f"radgraph:{variant}-lower", k=7, backend="reference")
+    slow = mo.retrieve(index, queries, f"radgraph:{variant}-lower", k=7, backend="reference")
     assert slow.table.select(["row", "score", "n_ties"]).equals(found.table.select(["row", "score", "n_ties"]))
 
 
@@ -81,7 +81,7 @@ def test_scores_of_pairs(sides):
         made = {f"t{i}": graph for i, graph in enumerate(list(json.loads(other.read_text()).values())[:25])}
         path = other.with_name(f"{other.stem}_as_predicted.json")
         path.write_text(json.dumps(made))
-        return api.score(api.reports(truth, radgraph=one), api.reports(given, radgraph=path), names).table
+        return mo.score(mo.reports(truth, radgraph=one), mo.reports(given, radgraph=path), names).table
 
     found = scored(of_tests, of_corpus, [f"radgraph:{v}-lower" for v in VARIANTS])
     expected = scored(of_tests_lowered, of_corpus_lowered, [f"radgraph:{v}" for v in VARIANTS])

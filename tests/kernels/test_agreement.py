@@ -5,11 +5,13 @@ import csv
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.kernels.chexbert_labels import cpu
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
 from support import write_srr
 
 POSITIVE = {"positive": (1, 3), "negative": (1,), "blank": (1,)}
@@ -30,19 +32,19 @@ def reports(n):
 
 def check(corpus, tests, uncertain, folder, k):
     """Compare the best k of every test report with brute force; ties go to the lowest row."""
-    index = api.build_index(
-        api.reports(reports(len(corpus)), chexbert_labels=write(folder / "c.csv", corpus), uncertain=uncertain),
+    index = build_index(
+        mo.reports(reports(len(corpus)), chexbert_labels=write(folder / "c.csv", corpus), uncertain=uncertain),
         folder / "I",
         metrics=[*METRICS],
     )
-    queries = api.reports(
+    queries = mo.reports(
         reports(len(tests)), chexbert_labels=write(folder / "t.csv", tests), uncertain=uncertain
     ).load()
     for metric, labels in METRICS.items():
         places = [LABELS.index(label) for label in labels]
         sides = [np.isin(rows[:, places], POSITIVE[uncertain]) for rows in (tests, corpus)]
         share = (sides[0][:, None] == sides[1]).mean(axis=2)
-        table = api.retrieve(index, queries, metric, k=k).table
+        table = retrieve(index, queries, metric, k=k).table
         rows, scores = (table[name].to_numpy().reshape(len(tests), k) for name in ("row", "score"))
         expected = np.argsort(-share, axis=1, kind="stable")[:, :k]
         assert np.array_equal(rows, expected)
@@ -92,15 +94,15 @@ def check_srr(corpus, tests, folder, k):
     sides = {"c": corpus, "t": tests}
     files = {name: write_srr(folder / f"{name}.csv", [f"r{i}" for i in range(len(c))], c) for name, c in sides.items()}
     metrics = ["srr-bert", "srr-bert:agreement"]
-    index = api.build_index(api.reports(reports(len(corpus)), srr_labels=files["c"]), folder / "I", metrics=metrics)
-    queries = api.reports(reports(len(tests)), srr_labels=files["t"]).load()
+    index = build_index(mo.reports(reports(len(corpus)), srr_labels=files["c"]), folder / "I", metrics=metrics)
+    queries = mo.reports(reports(len(tests)), srr_labels=files["t"]).load()
     asked, held = (np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(len(c), -1) for c in (tests, corpus))
     expected = {
         "srr-bert": np.array([[f1_of(one, other) for other in held] for one in asked]),
         "srr-bert:agreement": (asked[:, None] == held).mean(axis=2),
     }
     for metric in metrics:
-        table = api.retrieve(index, queries, metric, k=k).table
+        table = retrieve(index, queries, metric, k=k).table
         rows, scores = (table[name].to_numpy().reshape(len(tests), k) for name in ("row", "score"))
         wanted = expected[metric]
         best = np.argsort(-np.round(wanted, 12), axis=1, kind="stable")[:, :k]
@@ -129,17 +131,17 @@ def test_labels_that_do_not_fit(tmp_path, fails):
     files = [write_srr(tmp_path / f"{name}.csv", ["r0", "r1", "r2"], classes) for name in "cd"]
     other = tmp_path / "other.csv"
     other.write_text("study_id,Edema (Present)\nr0,1\nr1,0\nr2,\n")
-    index = api.build_index(api.reports(reports(3), srr_labels=files[0]), tmp_path / "I", metrics=["srr-bert"])
+    index = build_index(mo.reports(reports(3), srr_labels=files[0]), tmp_path / "I", metrics=["srr-bert"])
     match = r"^retrieve: schema must be '42 labels, sha256 \w{12}' as in the index; got '1 labels, sha256 \w{12}'\."
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, api.reports(reports(3), srr_labels=other).load(), "srr-bert")
+        retrieve(index, mo.reports(reports(3), srr_labels=other).load(), "srr-bert")
     other.write_text("study_id,Edema (Present)\nr0,1\nr1,-1\nr2,\n")
     match = r"^reports: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. Write a column of 1"
     with pytest.raises(InputError, match=match):
-        api.reports(reports(3), srr_labels=other).load()
+        mo.reports(reports(3), srr_labels=other).load()
     match = r"^reports: SRR labels must be a table with a column for each label; got the list in memory\. Pass one"
     with pytest.raises(InputError, match=match):
-        api.reports(reports(3), srr_labels=[1, 2, 3]).load()
+        mo.reports(reports(3), srr_labels=[1, 2, 3]).load()
     (tmp_path / "r.csv").write_text("study_id,report\nr0,a b\n")
     fails("score", tmp_path / "r.csv", tmp_path / "r.csv", "-m", "srr-bert", match=(
         r"score: SRR labels of both sides must be given for metric 'srr-bert'; got none\. Add --srr-labels and "

@@ -9,13 +9,17 @@ import pytest
 from rich.console import Console
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.findings.views import answers_table
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.kernels.crg.reference import score
 from metric_oracle.kernels.crg.score import contribution, crg
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
 
@@ -98,9 +102,7 @@ def index_of(rows: np.ndarray, folder):
         writer.writerow(["study_id", *LABELS])
         writer.writerows([f"c{i}", *(("", "1", "0", "-1")[c] for c in row)] for i, row in enumerate(rows.tolist()))
     reports = Reports([f"c{i}" for i in range(len(rows))], [f"report {i}" for i in range(len(rows))], "made up", {}, {})
-    return api.build_index(
-        api.reports(reports, chexbert_labels=path, uncertain="positive"), folder / "I", metrics=["crg"]
-    )
+    return build_index(mo.reports(reports, chexbert_labels=path, uncertain="positive"), folder / "I", metrics=["crg"])
 
 
 def draw(rng: np.random.Generator, n: int, n_used: int) -> np.ndarray:
@@ -123,7 +125,7 @@ def test_the_best_contributions_are_the_greatest_crg_of_all_assignments(seed, tm
     tests[0, 0], tests[1, 0] = 1, 2  # both classes are there
     candidates, truth = (np.isin(rows[:, :13], (1, 3)) for rows in (corpus, tests))
     every = [data_set_crg(truth, candidates[list(chosen)]) for chosen in itertools.product(range(5), repeat=len(tests))]
-    results = api.retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg")
+    results = retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg")
     rows, scores = results.table["row"].to_numpy(), results.table["score"].to_numpy()
     assert data_set_crg(truth, candidates[rows]) == max(every)
     assert 1 / (2 - scores.mean()) == pytest.approx(float(max(every)), rel=1e-12)
@@ -135,7 +137,7 @@ def test_the_mean_of_any_answer_is_its_crg(tmp_path):
     rng = np.random.default_rng(9)
     corpus, tests = draw(rng, 30, 13), draw(rng, 17, 13)
     candidates, truth = (np.isin(rows[:, :13], (1, 3)) for rows in (corpus, tests))
-    table = api.retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg", k=30).table.to_pylist()
+    table = retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg", k=30).table.to_pylist()
     for rank in (1, 2, 15, 30):
         answers = [answer for answer in table if answer["rank"] == rank]
         mean = np.mean([answer["score"] for answer in answers])
@@ -150,7 +152,7 @@ def test_trivial_candidates_have_a_third(tmp_path):
     corpus = np.zeros((2, 14), np.uint8)
     corpus[0, 13], corpus[1, :13] = 1, 1
     index = index_of(corpus, tmp_path)
-    table = api.retrieve(index, inputs(tests, "t"), "crg", k=2).table.to_pylist()
+    table = retrieve(index, inputs(tests, "t"), "crg", k=2).table.to_pylist()
     for row in (0, 1):
         mean = np.mean([answer["score"] for answer in table if answer["row"] == row])
         assert 1 / (2 - mean) == pytest.approx(1 / 3, rel=1e-12)
@@ -164,7 +166,7 @@ def test_blank_and_negative_are_one_and_no_finding_does_not_count(tmp_path):
     index = index_of(corpus, tmp_path)
     tests = np.zeros((2, 14), np.uint8)
     tests[1, 0] = 1
-    table = api.retrieve(index, inputs(tests, "t"), "crg", k=4).table
+    table = retrieve(index, inputs(tests, "t"), "crg", k=4).table
     assert table["n_ties"].to_pylist() == [3, 3, 3, 1, 1, 3, 3, 3]
     assert table["row"].to_pylist() == [0, 1, 2, 3, 3, 0, 1, 2]
     assert table["score"].to_pylist()[:3] == [1.0, 1.0, 1.0]
@@ -174,9 +176,9 @@ def test_blank_and_negative_are_one_and_no_finding_does_not_count(tmp_path):
 def test_tests_of_one_class(tmp_path, value):
     corpus, tests = draw(np.random.default_rng(4), 20, 13), np.zeros((3, 14), np.uint8)
     tests[:, :13] = value
-    results = api.retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg", k=20)
+    results = retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg", k=20)
     assert np.isfinite(results.table["score"].to_numpy()).all()
-    slow = api.retrieve(api.open_index(tmp_path / "I"), inputs(tests, "t"), "crg", k=20, backend="reference")
+    slow = retrieve(open_index(tmp_path / "I"), inputs(tests, "t"), "crg", k=20, backend="reference")
     assert results.table.equals(slow.table)
 
 
@@ -184,13 +186,13 @@ def test_a_part_of_the_tests_with_the_counts_of_the_whole(tmp_path):
     rng = np.random.default_rng(6)
     corpus, tests = draw(rng, 40, 13), draw(rng, 9, 13)
     index = index_of(corpus, tmp_path)
-    whole = api.retrieve(index, inputs(tests, "t"), "crg", k=3)
-    part = api.retrieve(
-        index, inputs(tests[:4], "t"), "crg", k=3, options=api.SearchOptions(prevalence=whole.signature["prevalence"])
+    whole = retrieve(index, inputs(tests, "t"), "crg", k=3)
+    part = retrieve(
+        index, inputs(tests[:4], "t"), "crg", k=3, options=SearchOptions(prevalence=whole.signature["prevalence"])
     )
     assert part.table.equals(whole.table.slice(0, 12))
-    assert api.verify(index, part, inputs(tests[:4], "t"), sample=2) == {"pairs": 12, "queries": 2}
-    assert api.verify(index, whole, inputs(tests, "t"), sample=5) == {"pairs": 27, "queries": 5}
+    assert verify(index, part, inputs(tests[:4], "t"), sample=2) == {"pairs": 12, "queries": 2}
+    assert verify(index, whole, inputs(tests, "t"), sample=5) == {"pairs": 27, "queries": 5}
 
 
 @pytest.mark.parametrize(
@@ -214,9 +216,7 @@ def test_counts_that_cannot_be(tmp_path_factory, prevalence):
         r"Copy it from the signature of the whole test set, or leave it out\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(
-            index, inputs(np.ones((1, 14), np.uint8), "t"), "crg", options=api.SearchOptions(prevalence=prevalence)
-        )
+        retrieve(index, inputs(np.ones((1, 14), np.uint8), "t"), "crg", options=SearchOptions(prevalence=prevalence))
 
 
 def test_counts_of_other_types():
@@ -231,15 +231,15 @@ def test_counts_for_another_metric(tmp_path):
         r"^retrieve: prevalence must be left out for metric 'chexbert:labels'; got a value\. Leave out --prevalence\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(
-            index, inputs(np.ones((1, 14), np.uint8), "t"), "chexbert:labels", options=api.SearchOptions(prevalence={})
+        retrieve(
+            index, inputs(np.ones((1, 14), np.uint8), "t"), "chexbert:labels", options=SearchOptions(prevalence={})
         )
 
 
 def test_the_table_tells_the_crg_of_the_best_answers(tmp_path):
     rng = np.random.default_rng(1)
     corpus, tests = draw(rng, 9, 13), draw(rng, 5, 13)
-    results = api.retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg")
+    results = retrieve(index_of(corpus, tmp_path), inputs(tests, "t"), "crg")
     console = Console(width=150, record=True, file=io.StringIO())
     console.print(answers_table(results))
     best = 1 / (2 - results.table["score"].to_numpy().mean())

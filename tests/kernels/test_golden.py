@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.ngrams import TOKENIZERS, tokenize_bleu, tokenize_rouge
 from metric_oracle.kernels.bleu.reference import score as bleu
@@ -112,15 +112,15 @@ def test_the_plain_scorers(metric):
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
     reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "golden", {}, {})
-    return api.build_index(reports, tmp_path_factory.mktemp("golden") / "I")
+    return mo.build_index(reports, tmp_path_factory.mktemp("golden") / "I")
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_search(index, metric):
     """The whole ranking of every reference, on the CPU: each golden pair is in it with the published score."""
     values, tolerance = expected(metric)
-    table = api.retrieve(
-        index, api.reports(TEXTS, keep_empty=True), metric, k=len(TEXTS), text=False, backend="cpu"
+    table = mo.retrieve(
+        index, mo.reports(TEXTS, keep_empty=True), metric, k=len(TEXTS), text=False, backend="cpu"
     ).table
     rows, scores = (table[name].to_numpy().reshape(len(TEXTS), -1) for name in ("row", "score"))
     assert (np.sort(rows) == np.arange(len(TEXTS))).all()
@@ -134,7 +134,7 @@ def test_scores_of_predictions():
     """`score` joins pairs by id; a text may stand on either side any number of times."""
     names = [f"{i} {j}" for i, j, _ in PAIRS]
     predictions, references = (Reports(names, [TEXTS[pair[side]] for pair in PAIRS], "", {}, {}) for side in (0, 1))
-    table = api.score(references, predictions, METRICS).table
+    table = mo.score(references, predictions, METRICS).table
     assert table["query_id"].to_pylist() == names
     for metric in METRICS:
         values, tolerance = expected(metric)
@@ -196,7 +196,7 @@ def test_bert_score_gives_the_golden_values(tmp_path):
     sides = [Reports(names, [TEXTS[row[side]] for row in GOLDEN["bert_score"]], "", {}, {}) for side in (1, 0)]
     metrics = ("bertscore:precision", "bertscore:recall", "bertscore")
     references, predictions = sides
-    table = api.score(api.reports(references, encoder=model, layer=GOLDEN["layer"]), predictions, metrics).table
+    table = mo.score(mo.reports(references, encoder=model, layer=GOLDEN["layer"]), predictions, metrics).table
     found = np.stack([table[metric].to_numpy() for metric in metrics], axis=1)
     values = np.array([row[2:] for row in GOLDEN["bert_score"]])
     assert np.abs(found - values).max() < OF_BERT_SCORE

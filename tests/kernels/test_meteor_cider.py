@@ -15,7 +15,7 @@ import nltk
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import BackendError, ExactnessError
 from metric_oracle.indexes import stems
@@ -47,7 +47,7 @@ def test_the_published_values(name, request):
     pairs = GOLDEN["sets"][name]
     assert len(pairs) > 200
     sides = [reports(by_id[pair[side]] for pair in pairs) for side in (1, 0)]
-    table = api.score(*sides, METRICS).table
+    table = mo.score(*sides, METRICS).table
     found = np.stack([table[metric].to_numpy() for metric in METRICS], axis=1)
     values = np.array([pair[2:] for pair in pairs])
     assert np.abs(found - values).max() < 1e-12
@@ -94,17 +94,15 @@ def test_meteor_by_hand():
 
 def test_alignment_by_hand(tmp_path):
     """Words first, then stems, then synonyms, each from the end with the last free place."""
-    index = api.build_index(
-        reports(["w0 edemas new", "edema edemas", "w0 w0"]), tmp_path / "I", metrics=["meteor:nltk"]
-    )
-    table = api.retrieve(index, ["stable edema edemas w1"], "meteor:nltk", k=3).table
+    index = mo.build_index(reports(["w0 edemas new", "edema edemas", "w0 w0"]), tmp_path / "I", metrics=["meteor:nltk"])
+    table = mo.retrieve(index, ["stable edema edemas w1"], "meteor:nltk", k=3).table
     by_row = {row["row"]: row for row in table.to_pylist()}
     # "edemas" by word, "w1" by "new" (a synonym), "w0" takes "stable" (its stem is a synonym): 3 of 3, in order but for
     # "edema", which stands between the first two.
     assert by_row[0]["score"] == pytest.approx(meteor(3, 2, 3, 4))
     assert by_row[1]["score"] == meteor(2, 1, 2, 4)
     assert by_row[2]["score"] == meteor(2, 2, 2, 4)  # w1, the last place, then stable: no neighbours in order
-    plain = api.retrieve(index, ["stable edema edemas w1"], "meteor:nltk-stems", k=3).table.to_pylist()
+    plain = mo.retrieve(index, ["stable edema edemas w1"], "meteor:nltk-stems", k=3).table.to_pylist()
     assert [(row["row"], row["score"]) for row in plain] == [(1, meteor(2, 1, 2, 4)), (0, meteor(1, 1, 3, 4)), (2, 0.0)]
 
 
@@ -113,8 +111,8 @@ def test_cider_d_by_hand(tmp_path):
     a, b = (inverse_frequency(3, n) for n in (3, 2))
     ab, bb, unknown = inverse_frequency(3, 2), inverse_frequency(3, 1), inverse_frequency(3, 0)
     assert (a, b, bb) == (0.0, math.log(3) - math.log(2), math.log(3))
-    index = api.build_index(reports(texts), tmp_path / "I", metrics=["cider-d"])
-    table = api.retrieve(index, ["a b d"], "cider-d:corpus", k=3).table
+    index = mo.build_index(reports(texts), tmp_path / "I", metrics=["cider-d"])
+    table = mo.retrieve(index, ["a b d"], "cider-d:corpus", k=3).table
     by_row = {row["row"]: row["score"] for row in table.to_pylist()}
     ones = similarity(b * b, b * b, b * b + unknown**2)
     twos = similarity(ab * ab, ab * ab, ab * ab + unknown**2)
@@ -139,17 +137,17 @@ def test_equal_vectors_in_another_order_tie(metric, seed, tmp_path):
     orders = [rng.sample(blocks, 5) for _ in range(8)]
     twins = [f"{run} " + f" {run} ".join(order) + f" {run}" for order in orders]
     corpus = [text for twin in twins for text in (some(rng.randint(4, 40)), twin)]
-    index = api.build_index(reports(corpus), tmp_path / "I", metrics=["cider-d"])
+    index = mo.build_index(reports(corpus), tmp_path / "I", metrics=["cider-d"])
     asked = [some(50), f"{run} {blocks[0]} {run} {blocks[3]} {run}", twins[3]]
     for backend in ("cpu", "reference"):
-        table = api.retrieve(index, asked, metric, k=len(corpus), backend=backend, text=False).table.to_pylist()
+        table = mo.retrieve(index, asked, metric, k=len(corpus), backend=backend, text=False).table.to_pylist()
         for query in map(str, range(len(asked))):
             of_twins = [line for line in table if line["query_id"] == query and line["row"] % 2]
             assert len({line["score"] for line in of_twins}) == 1
             assert [line["row"] for line in of_twins] == sorted(line["row"] for line in of_twins)
             assert {line["n_ties"] for line in of_twins} == {len(twins)}
     if metric == "cider-d":
-        one = api.pairwise(twins, metric, [*asked, *twins])
+        one = mo.pairwise(twins, metric, [*asked, *twins])
         assert (one == one[0]).all()
 
 
@@ -167,7 +165,7 @@ def test_sums_do_not_depend_on_the_order():
 def test_weights_of_a_text_are_those_of_its_features(tmp_path):
     """N-grams that a collection does not have weigh as those of no text; a text of its own as its features do."""
     texts = ["a b", "a b a b a b", "b c . a", "", "c c c"]
-    index = api.build_index(reports(texts), tmp_path / "I", metrics=["cider-d"]).part("coco")
+    index = mo.build_index(reports(texts), tmp_path / "I", metrics=["cider-d"]).part("coco")
     counts = Counter(
         gram
         for words in map(tokenize_coco, texts)
@@ -186,9 +184,9 @@ def test_weights_of_a_text_are_those_of_its_features(tmp_path):
 
 
 def test_one_reference_weighs_nothing(tmp_path):
-    index = api.build_index(reports(["a b", "a c"]), tmp_path / "I", metrics=["cider-d"])
-    assert api.retrieve(index, ["a b"], "cider-d").table["score"].to_pylist() == [0.0]
-    assert api.score(reports(["a b"]), reports(["a b"]), "cider-d").table["cider-d"].to_pylist() == [0.0]
+    index = mo.build_index(reports(["a b", "a c"]), tmp_path / "I", metrics=["cider-d"])
+    assert mo.retrieve(index, ["a b"], "cider-d").table["score"].to_pylist() == [0.0]
+    assert mo.score(reports(["a b"]), reports(["a b"]), "cider-d").table["cider-d"].to_pylist() == [0.0]
 
 
 # Tied corpora of other shapes than those of `test_search.py`, and IU X-ray
@@ -208,12 +206,12 @@ def test_tied_corpora(tmp_path, metric, seed):
     corpus += rng.choices(corpus, k=50)
     edited = [" ".join(w for w in rng.choice(corpus).split() if rng.random() < 0.9) for _ in range(12)]
     asked = [*edited, *rng.choices(corpus, k=4), "nowhere", "", *(text() for _ in range(4))]
-    index = api.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
-    whole = api.retrieve(
-        index, api.reports(asked, keep_empty=True), metric, k=len(corpus), backend="reference", text=False
+    index = mo.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
+    whole = mo.retrieve(
+        index, mo.reports(asked, keep_empty=True), metric, k=len(corpus), backend="reference", text=False
     ).table
     for k in (1, 2, 7):
-        found = api.retrieve(index, api.reports(asked, keep_empty=True), metric, k=k, text=False).table
+        found = mo.retrieve(index, mo.reports(asked, keep_empty=True), metric, k=k, text=False).table
         for name in ("row", "score", "n_ties"):
             assert (
                 found[name].to_numpy().reshape(-1, k) == whole[name].to_numpy().reshape(len(asked), -1)[:, :k]
@@ -257,17 +255,17 @@ def test_iu_xray(section, iu_xray, tmp_path):
         )
         for split in ("train", "test")
     )
-    index = api.build_index(train, tmp_path / "I", metrics=["cider-d", "meteor:nltk"])
+    index = mo.build_index(train, tmp_path / "I", metrics=["cider-d", "meteor:nltk"])
     asked = test.texts[::8]
     expected = plain_cider(*([tuple(tokenize_coco(text)) for text in side] for side in (train.texts, asked)))
-    table = api.retrieve(index, asked, "cider-d", text=False).table
+    table = mo.retrieve(index, asked, "cider-d", text=False).table
     rows, scores = table["row"].to_numpy(), table["score"].to_numpy()
     assert np.abs(scores - expected.max(axis=1)).max() < 1e-9
     assert np.abs(scores - expected[np.arange(len(rows)), rows]).max() < 1e-9
     assert (np.abs(expected - scores[:, None]) < 1e-9).sum(axis=1).tolist() == table["n_ties"].to_pylist()
     some = test.texts[::80]
-    found = api.retrieve(index, some, "meteor:nltk", text=False).table
-    matrix = api.pairwise(train.texts, "meteor:nltk", some)
+    found = mo.retrieve(index, some, "meteor:nltk", text=False).table
+    matrix = mo.pairwise(train.texts, "meteor:nltk", some)
     assert found["row"].to_pylist() == matrix.argmax(axis=0).tolist()
     assert found["score"].to_pylist() == matrix.max(axis=0).tolist()
 
@@ -277,7 +275,7 @@ def test_iu_xray(section, iu_xray, tmp_path):
 
 @pytest.fixture
 def index(tmp_path):
-    return api.build_index(reports(["no edema", "new edema", "stable"]), tmp_path / "I", metrics=["bleu", "cider-d"])
+    return mo.build_index(reports(["no edema", "new edema", "stable"]), tmp_path / "I", metrics=["bleu", "cider-d"])
 
 
 def test_a_broken_bound_stops_the_search(index, monkeypatch):
@@ -286,14 +284,14 @@ def test_a_broken_bound_stops_the_search(index, monkeypatch):
 
     monkeypatch.setattr("metric_oracle.indexes.cider.WeightedBatch", too_tight)
     with pytest.raises(ExactnessError, match="the bound of a document must be at least its score"):
-        api.retrieve(index, ["no edema new", "new edema"], "cider-d:corpus")
+        mo.retrieve(index, ["no edema new", "new edema"], "cider-d:corpus")
 
 
 def test_no_nltk(index, monkeypatch):
     monkeypatch.setitem(sys.modules, "nltk.stem.porter", None)
     match = r'^retrieve: METEOR needs the Python package nltk, which is not installed\. Run: pip install "nltk>=\S+"$'
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, ["edema"], "meteor:nltk-stems")
+        mo.retrieve(index, ["edema"], "meteor:nltk-stems")
 
 
 def test_no_wordnet(index, monkeypatch):
@@ -306,4 +304,4 @@ def test_no_wordnet(index, monkeypatch):
         r"^retrieve: METEOR with synonyms must have WordNet where nltk finds it; got none\. Run .* meteor:nltk-stems\.$"
     )
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, ["edema"], "meteor:nltk")
+        mo.retrieve(index, ["edema"], "meteor:nltk")

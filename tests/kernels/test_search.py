@@ -25,7 +25,6 @@ import pytest
 from numba import config
 
 import metric_oracle as mo
-from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.findings.results import Results
@@ -34,10 +33,12 @@ from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
 from metric_oracle.metrics import composite as composite_of
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs, load_inputs
 from metric_oracle.sources.token_states import load_encoding

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
 from metric_oracle.kernels.temporal.cpu import Backend, MaskBatch, MaskCorpus, count_bits
@@ -36,9 +36,9 @@ def test_scores_are_those_of_the_published_tool():
 def test_search_equals_python_sets(tmp_path):
     texts = [text for text, _ in GOLDEN["texts"]] * 2
     corpus = Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
-    index = api.build_index(corpus, tmp_path / "I", metrics=["temporal"])
+    index = mo.build_index(corpus, tmp_path / "I", metrics=["temporal"])
     asked = ["no word", "stable", "new stable worse", "unchanged, unchanged", "improved but enlarged"]
-    results = api.retrieve(index, asked, "temporal", k=9)
+    results = mo.retrieve(index, asked, "temporal", k=9)
     words = [words_of(text) for text in texts]
     for q, text in enumerate(asked):
         scores = [score(candidate, words_of(text))[0] for candidate in words]

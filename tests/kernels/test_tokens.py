@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.findings.corpus_bleu import of_scores
@@ -74,7 +74,7 @@ def scores(sides):
         *(f"bleu-{order}{form}" for form in ("", ":coco") for order in (1, 2, 3, 4)), "rouge-l", "rouge-l:coco",
         "cider-d", "meteor:nltk-stems",
     ]  # fmt: skip
-    return api.score(reports(references), reports(candidates), metrics).table
+    return mo.score(reports(references), reports(candidates), metrics).table
 
 
 # Tokens
@@ -155,7 +155,7 @@ def test_pycocoevalcap_rouge_l_of_texts_with_single_blanks(one, other):
     tool = published("pycocoevalcap.rouge.rouge").Rouge()
     pair = ["a " + " ".join("".join(parts).replace(".", "").split(" ")).strip(" ") + " b" for parts in (one, other)]
     pair = [" ".join(filter(None, text.split(" "))) for text in pair]
-    ours = api.score([pair[1]], [pair[0]], "rouge-l:coco").table["rouge-l:coco"].to_pylist()
+    ours = mo.score([pair[1]], [pair[0]], "rouge-l:coco").table["rouge-l:coco"].to_pylist()
     assert ours == pytest.approx([tool.calc_score([pair[0].lower()], [pair[1].lower()])], abs=1e-12, rel=0)
 
 
@@ -196,8 +196,8 @@ def test_tools_that_take_tokens(sides, scores):
 def test_oracles_are_those_of_pycocoevalcap(sides, metric, tmp_path):
     """The best of all pairs by the tool, with its ties."""
     corpus, asked = sides[0], [text for text in sides[1][:24] if tokenize_coco(text)]
-    index = api.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
-    found = api.retrieve(index, asked, metric, text=False).table
+    index = mo.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
+    found = mo.retrieve(index, asked, metric, text=False).table
     truth = {q: [prepared(text)] for q, text in enumerate(asked)}
     matrix = np.empty((len(asked), len(corpus)))
     for row, candidate in enumerate(corpus):

@@ -9,7 +9,7 @@ import random
 import pyarrow.compute as pc
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 
 LEAST_NORMAL = 2.0**-1022
@@ -21,7 +21,7 @@ def reports(texts):
 
 def check(tmp_path, corpus, asked, metric):
     """Compare the search with the plain scorer on all pairs; return the number of scores below the normal ones."""
-    index = api.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
+    index = mo.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
     n_subnormal = 0
     # One query at a time and all together: the checks of a search differ.
     for queries in (*([text] for text in asked), asked):
@@ -36,7 +36,7 @@ def check(tmp_path, corpus, asked, metric):
 
 
 def search(index, queries, metric, k, backend):
-    return api.retrieve(index, api.reports(queries, keep_empty=True), metric, k=k, backend=backend, text=False).table
+    return mo.retrieve(index, mo.reports(queries, keep_empty=True), metric, k=k, backend=backend, text=False).table
 
 
 @pytest.mark.parametrize("metric", ["cider-d:corpus", "cider-d"])

@@ -12,7 +12,6 @@ from rich.console import Console
 from scipy import stats
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.findings.printed_tables import latex, markdown
@@ -618,7 +617,7 @@ def test_one_rater_has_no_agreement(tmp_path):
 def test_a_file_of_scores_gives_its_metrics_and_not_their_components(rated, tmp_path):
     ratings = read_ratings(rated.long, samples=rated.samples)
     sides = [Reports(ratings.pairs, texts, "", {}, {}) for texts in (ratings.references, ratings.predictions)]
-    made = api.score(*sides, ["bleu", "rouge-l"], system="x")
+    made = mo.score(*sides, ["bleu", "rouge-l"], system="x")
     for ending in ("parquet", "csv"):
         made.write(tmp_path / f"s.{ending}")
         found = align(rated.long, tmp_path / f"s.{ending}", resamples=100)

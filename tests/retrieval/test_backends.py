@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError
 from metric_oracle.kernels.rouge_l import cpu
@@ -17,7 +17,7 @@ TEXTS = ["no acute process", "no effusion", "stable edema", "no acute process", 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
     reports = Reports([f"r{i}" for i in range(5)], TEXTS, "made up", {}, {})
-    return api.build_index(reports, tmp_path_factory.mktemp("backends") / "I", metrics=["rouge-l", "bleu"])
+    return mo.build_index(reports, tmp_path_factory.mktemp("backends") / "I", metrics=["rouge-l", "bleu"])
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def abacus(monkeypatch):
 
 def test_a_backend_is_one_module_and_a_name(index, abacus):
     asked = ["no acute edema", "effusion"]
-    fast, made_up = (api.retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
+    fast, made_up = (mo.retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
     assert made_up.table.equals(fast.table)
     assert made_up.signature["backend"] == "abacus"
     assert abacus.seen == [2]
@@ -54,11 +54,11 @@ def test_a_backend_is_one_module_and_a_name(index, abacus):
 def test_a_metric_without_it(index, abacus):
     match = r'^retrieve: backend "abacus" is not usable: bleu-2 has no abacus kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, ["edema"], "bleu", backend="abacus")
+        mo.retrieve(index, ["edema"], "bleu", backend="abacus")
 
 
 def test_what_it_lacks_is_said(index, abacus, monkeypatch):
     monkeypatch.setattr(abacus, "broken", "two beads are missing")
     match = r'^retrieve: backend "abacus" is not usable: two beads are missing\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, ["edema"], "rouge-l", backend="abacus")
+        mo.retrieve(index, ["edema"], "rouge-l", backend="abacus")

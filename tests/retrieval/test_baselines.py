@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import BackendError, ExactnessError, InputError
@@ -83,7 +82,7 @@ def by_hand(world):
 @every_metric
 def test_expectation_is_the_mean_of_all_rows(world, by_hand, metric):
     matrix, rows = by_hand(metric)
-    found = api.expectation(*world, metric, quantiles=QUANTILES)
+    found = mo.expectation(*world, metric, quantiles=QUANTILES)
     error = found.signature["error"]
     in_float32 = {"bertscore", "sentences"} & set(get_metric(metric).representations)
     assert error < (1e-5 if in_float32 else 1e-12)
@@ -110,26 +109,26 @@ def test_expectation_is_the_mean_of_all_rows(world, by_hand, metric):
 
 def test_duplicates_weigh_as_rows(tmp_path):
     reports = Reports(["a", "b", "c", "d"], ["no effusion", "no effusion", "no effusion", "edema"], "test", {}, {})
-    index = api.build_index(reports, tmp_path / "I")
-    table = api.expectation(index, ["no effusion"], "rouge-l", quantiles=[0.25, 0.26]).table.to_pylist()[0]
+    index = mo.build_index(reports, tmp_path / "I")
+    table = mo.expectation(index, ["no effusion"], "rouge-l", quantiles=[0.25, 0.26]).table.to_pylist()[0]
     assert (table["mean"], table["q25"], table["q26"], table["n"]) == (0.75, 0.0, 1.0, 4)
     assert table["sd"] == pytest.approx(np.std([1, 1, 1, 0]), abs=1e-15)
 
 
 def test_a_corpus_of_one_report(tmp_path):
-    index = api.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I")
+    index = mo.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I")
     # pycocoevalcap's constants for two words of two: no trigram, and a reference longer by 1e-9.
     precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
     coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
     for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", coco)):
-        found = api.expectation(index, api.reports(["no effusion", "else", ""], keep_empty=True), metric)
-        score = api.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
+        found = mo.expectation(index, mo.reports(["no effusion", "else", ""], keep_empty=True), metric)
+        score = mo.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
         assert score == pytest.approx(same, rel=1e-12)
         for record, value in zip(found.table.to_pylist(), (score, 0.0, 0.0), strict=True):
             numbers = [record[name] for name in ("mean", "min", "q05", "q50", "q95", "max")]
             assert numbers == [value] * 6
             assert (record["sd"], record["n"]) == (0.0, 1)
-        drawn = api.baseline(index, ["no effusion"], "random", metric, draws=3).table
+        drawn = mo.baseline(index, ["no effusion"], "random", metric, draws=3).table
         assert drawn["row"].to_pylist() == [0, 0, 0]
         assert drawn["score"].to_pylist() == [score] * 3
 
@@ -137,11 +136,11 @@ def test_a_corpus_of_one_report(tmp_path):
 def test_queries_of_many_words(tmp_path):
     rng = np.random.default_rng(5)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 40, n)) for n in (0, 1, 2, 63, 64, 65, 66, 130, 300, 300, 301)]
-    index = api.build_index(Reports([str(i) for i in range(11)], texts, "test", {}, {}), tmp_path / "I")
-    queries = api.reports(texts[1:]).load()
+    index = mo.build_index(Reports([str(i) for i in range(11)], texts, "test", {}, {}), tmp_path / "I")
+    queries = mo.reports(texts[1:]).load()
     for metric in ("bleu", "bleu-4", "rouge-l"):
         matrix, _ = scored_by_hand((index, queries), metric)
-        found = api.expectation(index, queries, metric, quantiles=[i / 20 for i in range(21)]).table
+        found = mo.expectation(index, queries, metric, quantiles=[i / 20 for i in range(21)]).table
         assert np.abs(found["mean"].to_numpy() - matrix.mean(axis=1)).max() < 1e-14
         for p in range(0, 101, 5):
             expected = np.quantile(matrix, p / 100, axis=1, method="inverted_cdf").tolist()
@@ -155,21 +154,21 @@ def test_weights_and_baseline_of_bertscore(world, metric, settings, monkeypatch)
     states = index.representation(get_metric("bertscore"))
     monkeypatch.setitem(states.description, "baseline", (0.31, 0.32, 0.33))
     matrix, _ = scored_by_hand(world, metric, **settings)
-    found = api.expectation(*world, metric, options=api.SearchOptions(**settings))
+    found = mo.expectation(*world, metric, options=mo.SearchOptions(**settings))
     assert found.signature["idf"] == settings.get("idf", "off")
     assert found.signature["rescaled"]
     assert np.abs(found.table["mean"].to_numpy() - matrix.mean(axis=1)).max() <= found.signature["error"] + 1e-12
-    drawn = api.baseline(*world, "random", metric, options=api.SearchOptions(**settings))
+    drawn = mo.baseline(*world, "random", metric, options=mo.SearchOptions(**settings))
     expected = np.take_along_axis(matrix, _places(world, metric, drawn), axis=1)
     assert drawn.table["score"].to_pylist() == expected.ravel().tolist()
 
 
 def test_float16_states(corpus, fake_encoder, tmp_path):
     some = read_reports(corpus["train"])
-    index = api.build_index(api.reports(some, encoder="fake", states="float16"), tmp_path / "I", metrics=["bertscore"])
-    queries = api.reports(corpus["test"], encoder="fake").load()
+    index = mo.build_index(mo.reports(some, encoder="fake", states="float16"), tmp_path / "I", metrics=["bertscore"])
+    queries = mo.reports(corpus["test"], encoder="fake").load()
     matrix, _ = scored_by_hand((index, queries), "bertscore")
-    found = api.expectation(index, queries, "bertscore")
+    found = mo.expectation(index, queries, "bertscore")
     assert np.abs(found.table["mean"].to_numpy() - matrix.mean(axis=1)).max() <= found.signature["error"] + 1e-12
     assert np.abs(found.table["max"].to_numpy() - matrix.max(axis=1)).max() <= found.signature["error"]
 
@@ -178,7 +177,7 @@ def test_float16_states(corpus, fake_encoder, tmp_path):
 def test_bins(world, by_hand, bins):
     for metric in ("bleu", "radcliq:preprint", "chexbert:labels"):
         matrix, _ = by_hand(metric)
-        found = api.expectation(*world, metric, bins=bins)
+        found = mo.expectation(*world, metric, bins=bins)
         widths = np.diff(found.edges)
         assert len(found.counts) == len(widths) <= bins
         assert set(widths.tolist()) == {widths[0]}
@@ -187,17 +186,17 @@ def test_bins(world, by_hand, bins):
         if widths[0] > 2.0**-10:
             half = widths[0] / 2
             assert np.ceil(matrix.max() / half) - np.floor(matrix.min() / half) > bins
-    found = api.expectation(*world, "bleu", bins=128)
+    found = mo.expectation(*world, "bleu", bins=128)
     assert (found.edges[0], found.edges[-1], len(found.counts)) == (0.0, 1.0, 128)
 
 
 def test_the_answer_does_not_depend_on_threads_or_blocks(world, monkeypatch):
-    found = api.expectation(*world, "radgraph")
+    found = mo.expectation(*world, "radgraph")
     kernel = import_module("metric_oracle.kernels.radgraph.cpu").Backend
     monkeypatch.setattr(kernel, "capabilities", replace(kernel.capabilities, queries_at_once=1))
     for n in (1, 3):
         monkeypatch.setattr("metric_oracle.retrieval.expectation.n_threads", lambda n=n: n)
-        again = api.expectation(*world, "radgraph")
+        again = mo.expectation(*world, "radgraph")
         assert again.table.equals(found.table)
         assert again.edges.tolist() == found.edges.tolist()
         assert again.counts.tolist() == found.counts.tolist()
@@ -206,7 +205,7 @@ def test_the_answer_does_not_depend_on_threads_or_blocks(world, monkeypatch):
 def test_progress_adds_up_to_the_queries(world):
     for metric in ("bleu", "chexbert"):
         steps = Calls()
-        api.expectation(*world, metric, progress=steps)
+        mo.expectation(*world, metric, progress=steps)
         assert steps[0] == ("", 0, 14)
         assert steps == sorted(steps)
         assert steps[-1] == ("", 14, 14)
@@ -216,7 +215,7 @@ def test_progress_adds_up_to_the_queries(world):
 def test_expectations_are_written(world, tmp_path, ending):
     from pyarrow import csv, parquet
 
-    found = api.expectation(*world, "bleu")
+    found = mo.expectation(*world, "bleu")
     path = tmp_path / f"e{ending}"
     found.write(path)
     if ending == ".parquet":
@@ -251,13 +250,13 @@ def _places(world, metric, results):
 
 @every_metric
 def test_random_scores_are_the_reference_s(world, by_hand, metric, tmp_path):
-    results = api.baseline(*world, "random", metric, draws=5, seed=2)
+    results = mo.baseline(*world, "random", metric, draws=5, seed=2)
     table = results.table
     matrix, rows = by_hand(metric)
     assert table.column_names[:5] == list(FIXED)
     assert tuple(table.column_names[-4:]) == (*AFTER, "text")
-    assert table.column_names == api.retrieve(*world, metric).table.column_names
-    assert table.schema.equals(api.retrieve(*world, metric).table.schema)
+    assert table.column_names == mo.retrieve(*world, metric).table.column_names
+    assert table.schema.equals(mo.retrieve(*world, metric).table.schema)
     assert table["rank"].to_pylist() == [1, 2, 3, 4, 5] * 14
     assert table["query_id"].to_pylist() == [i for i in world[1].ids for _ in range(5)]
     drawn = table["row"].to_numpy()
@@ -270,19 +269,19 @@ def test_random_scores_are_the_reference_s(world, by_hand, metric, tmp_path):
     units = representation_of(world[0], get_metric(metric)).document_of_row
     assert table["n_ties"].to_pylist() == [int((units == units[row]).sum()) for row in drawn]
     results.write(tmp_path / "r.parquet")
-    assert api.verify(world[0], tmp_path / "r.parquet", world[1]) == {"pairs": 70, "queries": 0}
+    assert mo.verify(world[0], tmp_path / "r.parquet", world[1]) == {"pairs": 70, "queries": 0}
 
 
 def test_random_is_reproducible(world):
-    few, many = (api.baseline(*world, "random", "bleu", draws=n, seed=7).table for n in (3, 8))
-    again = api.baseline(*world, "random", "bleu", draws=3, seed=7)
-    other = api.baseline(*world, "random", "bleu", draws=3, seed=8)
+    few, many = (mo.baseline(*world, "random", "bleu", draws=n, seed=7).table for n in (3, 8))
+    again = mo.baseline(*world, "random", "bleu", draws=3, seed=7)
+    other = mo.baseline(*world, "random", "bleu", draws=3, seed=8)
     assert again.table.equals(few)
     assert (again.signature["seed"], again.signature["draws"], again.signature["baseline"]) == (7, 3, "random")
     assert other.table["row"].to_pylist() != few["row"].to_pylist()
     rows = many["row"].to_numpy().reshape(-1, 8)[:, :3]
     assert rows.ravel().tolist() == few["row"].to_pylist()
-    same = api.baseline(*world, "random", "rouge-l", draws=3, seed=7).table  # scores the same rows
+    same = mo.baseline(*world, "random", "rouge-l", draws=3, seed=7).table  # scores the same rows
     assert same["row"].to_pylist() == few["row"].to_pylist()
     assert rows[3].tolist() != rows[12].tolist()  # equal queries have draws of their own
 
@@ -290,8 +289,8 @@ def test_random_is_reproducible(world):
 @every_kernel
 def test_random_draws_approach_the_expectation(world, metric):
     draws = 400
-    scores = api.baseline(*world, "random", metric, draws=draws, seed=1, text=False).table["score"].to_numpy()
-    found = api.expectation(*world, metric).table
+    scores = mo.baseline(*world, "random", metric, draws=draws, seed=1, text=False).table["score"].to_numpy()
+    found = mo.expectation(*world, metric).table
     spread = np.sqrt((found["sd"].to_numpy() ** 2).sum() / draws) / 14
     assert spread > 0
     assert abs(scores.mean() - found["mean"].to_numpy().mean()) < 4 * spread
@@ -305,20 +304,20 @@ def test_the_most_frequent_report(world, by_hand, metric):
     rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0)
     texts = index.reports["text"].to_pylist()
     row = max(rows.tolist(), key=lambda row: (texts.count(texts[row]), -row))
-    results = api.baseline(index, queries, "most-frequent", metric)
+    results = mo.baseline(index, queries, "most-frequent", metric)
     matrix, _ = by_hand(metric)
     assert results.table["row"].to_pylist() == [row] * 14
     assert results.table["score"].to_pylist() == matrix[:, rows.tolist().index(row)].tolist()
     assert results.signature["baseline"] == "most-frequent"
-    assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+    assert mo.verify(index, results, queries) == {"pairs": 14, "queries": 0}
 
 
 @every_metric
 def test_identity(world, metric, tmp_path):
     index, queries = world
-    results = api.baseline(index, queries, "identity", metric)
+    results = mo.baseline(index, queries, "identity", metric)
     table = results.table
-    assert table.schema.equals(api.retrieve(index, queries, metric).table.schema)
+    assert table.schema.equals(mo.retrieve(index, queries, metric).table.schema)
     assert table["candidate_id"].to_pylist() == table["query_id"].to_pylist() == queries.ids
     assert table["text"].to_pylist() == queries.texts
     assert set(table["row"].to_pylist()) == {-1}
@@ -331,11 +330,11 @@ def test_identity(world, metric, tmp_path):
     assert len(rows) == 14
     assert table["score"].to_pylist() == np.diag(matrix).tolist()
     results.write(tmp_path / "i.csv")
-    assert api.verify(index, tmp_path / "i.csv", queries) == {"pairs": 14, "queries": 0}
+    assert mo.verify(index, tmp_path / "i.csv", queries) == {"pairs": 14, "queries": 0}
 
 
 def test_a_perfect_pair_has_the_published_minimum(world):
-    scores = api.baseline(*world, "identity", "radcliq").table
+    scores = mo.baseline(*world, "identity", "radcliq").table
     perfect = scores["radgraph"].to_numpy() == 1
     assert perfect.any()
     assert scores["score"].to_numpy()[perfect] == pytest.approx(-1.4407, abs=5e-5)
@@ -345,15 +344,15 @@ def test_identity_of_a_report_without_entities(world, tmp_path):
     graph = {"text": "c", "entities": {}}
     (tmp_path / "g.json").write_text(json.dumps({"q": graph}))
     query = Reports(["q"], ["c"], "test", {}, {})
-    answer = api.baseline(
-        world[0], api.reports(query, radgraph=tmp_path / "g.json"), "identity", "radgraph"
+    answer = mo.baseline(
+        world[0], mo.reports(query, radgraph=tmp_path / "g.json"), "identity", "radgraph"
     ).table.to_pylist()
     assert [(a["score"], a["row"]) for a in answer] == [(0.0, -1)]
 
 
 def test_results_without_text(world):
     for kind in ("random", "most-frequent", "identity"):
-        assert "text" not in api.baseline(*world, kind, "bleu", text=False).table.column_names
+        assert "text" not in mo.baseline(*world, kind, "bleu", text=False).table.column_names
 
 
 def test_distinct_pairs_are_scored_once(world, monkeypatch):
@@ -367,7 +366,7 @@ def test_distinct_pairs_are_scored_once(world, monkeypatch):
         return real(self, corpus, batch, query, unit)
 
     monkeypatch.setattr(cpu.Backend, "score_pairs", spy)
-    assert api.baseline(*world, "random", "bleu", draws=300).table.num_rows == 14 * 300
+    assert mo.baseline(*world, "random", "bleu", draws=300).table.num_rows == 14 * 300
     assert len(seen) == len(set(seen)) < 14 * 300
 
 
@@ -394,7 +393,7 @@ def vectors(world):
 def test_nearest(world, by_hand, vectors, metric):
     index, queries = world
     corpus_vectors, query_vectors = vectors
-    results = api.baseline(
+    results = mo.baseline(
         index, queries, "nearest", metric, corpus_vectors=corpus_vectors, query_vectors=query_vectors
     )  # fmt: skip
     rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0).tolist()
@@ -410,38 +409,38 @@ def test_nearest(world, by_hand, vectors, metric):
     assert results.table["score"].to_pylist() == [matrix[q, rows.index(row)] for q, row in enumerate(chosen)]
     assert results.signature["rows_with_vectors"] == sum(f"r{row}" in of_id for row in rows)
     with pytest.warns(UserWarning, match=r"^not verified: which rows are nearest, for which both sides' image vectors"):
-        assert api.verify(index, results, queries) == {"pairs": 14, "queries": 0}
+        assert mo.verify(index, results, queries) == {"pairs": 14, "queries": 0}
     given = {"corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
-    assert api.verify(index, results, queries, **given) == {"pairs": 14, "queries": 0}
+    assert mo.verify(index, results, queries, **given) == {"pairs": 14, "queries": 0}
     assert set(chosen) & set(range(20, 34))  # the lower one of two equal directions
 
 
 def test_rows_that_are_not_nearest(world, vectors):
     index, queries = world
     given = dict(zip(("corpus_vectors", "query_vectors"), vectors, strict=True))
-    right = api.baseline(index, queries, "nearest", "bleu", **given)
+    right = mo.baseline(index, queries, "nearest", "bleu", **given)
     order = np.random.default_rng(5).permutation(len(vectors[0].ids))
     moved = Vectors([vectors[0].ids[i] for i in order], vectors[0].values[order])
-    assert api.verify(index, right, queries, **{**given, "corpus_vectors": moved}) == {"pairs": 14, "queries": 0}
+    assert mo.verify(index, right, queries, **{**given, "corpus_vectors": moved}) == {"pairs": 14, "queries": 0}
     turned = Vectors(vectors[1].ids, vectors[1].values[::-1].copy())
-    other = api.baseline(index, queries, "nearest", "bleu", **{**given, "query_vectors": turned})
+    other = mo.baseline(index, queries, "nearest", "bleu", **{**given, "query_vectors": turned})
     assert other.table["row"].to_pylist() != right.table["row"].to_pylist()
     passed_off = Results(other.table, right.signature)
     with pytest.warns(UserWarning, match="not verified"):
-        api.verify(index, passed_off, queries)
+        mo.verify(index, passed_off, queries)
     match = r"^verify: the rows of query 't\d+' differ from those of baseline 'nearest'\."
-    check_refused(match, api.verify, index, passed_off, queries, **given, error=ExactnessError)
+    check_refused(match, mo.verify, index, passed_off, queries, **given, error=ExactnessError)
     match = r"^verify: query_vectors must be those that the rows were chosen by, SHA-256 [0-9a-f]{12}; got [0-9a-f]+"
-    check_refused(match, api.verify, index, other, queries, **given)
+    check_refused(match, mo.verify, index, other, queries, **given)
     old = {name: value for name, value in right.signature.items() if name != "vectors"}
     match = r"^verify: corpus_vectors must be those that the rows were chosen by, SHA-256 none; got [0-9a-f]{12}\. Pass"
-    check_refused(match, api.verify, index, Results(right.table, old), queries, **given)
+    check_refused(match, mo.verify, index, Results(right.table, old), queries, **given)
     match = r"^verify: query_vectors must be given for kind 'nearest'; got None\. Pass a file of embeddings\.$"
-    check_refused(match, api.verify, index, right, queries, corpus_vectors=vectors[0])
+    check_refused(match, mo.verify, index, right, queries, corpus_vectors=vectors[0])
     for kind, what in (("identity", "baseline 'identity'"), (None, "an oracle's answers")):
-        found = api.baseline(index, queries, kind, "bleu") if kind else api.retrieve(index, queries, "bleu")
+        found = mo.baseline(index, queries, kind, "bleu") if kind else mo.retrieve(index, queries, "bleu")
         match = rf"^verify: vectors must be left out for {what}; got a value\. Leave them out: only results of baseline"
-        check_refused(match, api.verify, index, found, queries, **given)
+        check_refused(match, mo.verify, index, found, queries, **given)
 
 
 def test_nearest_from_files(world, vectors, tmp_path):
@@ -449,14 +448,14 @@ def test_nearest_from_files(world, vectors, tmp_path):
         np.save(tmp_path / f"{name}.npy", side.values)
         (tmp_path / f"{name}.txt").write_text("\n".join(side.ids))
     np.savez(tmp_path / "query.npz", ids=np.array(vectors[1].ids), v=vectors[1].values)
-    from_files = api.baseline(
+    from_files = mo.baseline(
         *world,
         "nearest",
         "bleu",
         corpus_vectors=(tmp_path / "corpus.npy", tmp_path / "corpus.txt"),
         query_vectors=tmp_path / "query.npz",
     )
-    direct = api.baseline(*world, "nearest", "bleu", corpus_vectors=vectors[0], query_vectors=vectors[1])
+    direct = mo.baseline(*world, "nearest", "bleu", corpus_vectors=vectors[0], query_vectors=vectors[1])
     assert from_files.table.equals(direct.table)
     assert from_files.signature == direct.signature
 
@@ -498,15 +497,15 @@ def test_kind(world):
 def test_options_of_another_kind(world, kind, options):
     names = ", ".join(options)
     match = rf"^baseline: {names} must be left out for kind '{kind}'; got a value\. Leave out "
-    check_refused(match, api.baseline, *world, kind, "bleu", **options)
+    check_refused(match, mo.baseline, *world, kind, "bleu", **options)
 
 
 def test_nearest_without_files(world, vectors, tmp_path):
     np.savez(tmp_path / "v.npz", ids=np.array(vectors[0].ids), v=vectors[0].values)
     match = r"^baseline: corpus_vectors must be given for kind 'nearest'; got None\. Pass a file of embeddings\.$"
-    check_refused(match, api.baseline, *world, "nearest", "bleu", query_vectors=tmp_path / "v.npz")
+    check_refused(match, mo.baseline, *world, "nearest", "bleu", query_vectors=tmp_path / "v.npz")
     match = match.replace("corpus", "query")
-    check_refused(match, api.baseline, *world, "nearest", "bleu", corpus_vectors=tmp_path / "v.npz")
+    check_refused(match, mo.baseline, *world, "nearest", "bleu", corpus_vectors=tmp_path / "v.npz")
 
 
 def test_vectors_that_do_not_fit(world, vectors):
@@ -515,7 +514,7 @@ def test_vectors_that_do_not_fit(world, vectors):
 
     def refused(match, corpus=corpus, asked=asked, metric="bleu"):
         check_refused(
-            match, api.baseline, index, queries, "nearest", metric, corpus_vectors=corpus, query_vectors=asked
+            match, mo.baseline, index, queries, "nearest", metric, corpus_vectors=corpus, query_vectors=asked
         )  # fmt: skip
 
     fewer = Vectors(asked.ids[:-2], asked.values[:-2])
@@ -550,23 +549,23 @@ def test_number_of_bins(world, bins):
 @pytest.mark.parametrize("p", [-0.1, 1.001, float("nan"), True, "0.5", None])
 def test_quantiles(world, p):
     match = rf"^expectation: quantiles must be numbers from 0 to 1; got {p!r}\. Leave it out\.$"
-    check_refused(match, api.expectation, *world, "bleu", quantiles=[0.5, p])
+    check_refused(match, mo.expectation, *world, "bleu", quantiles=[0.5, p])
 
 
 def test_quantiles_that_are_equal(world):
     match = r"^expectation: quantiles must differ; got two that are called q05\. Leave one out\.$"
-    check_refused(match, api.expectation, *world, "bleu", quantiles=[0.05, 0.5, 0.05])
+    check_refused(match, mo.expectation, *world, "bleu", quantiles=[0.05, 0.5, 0.05])
 
 
 def test_no_quantiles(world):
-    found = api.expectation(*world, "bleu", quantiles=[])
+    found = mo.expectation(*world, "bleu", quantiles=[])
     assert found.table.column_names == ["query_id", "mean", "sd", "min", "max", "n"]
 
 
 def test_what_every_search_refuses(world):
     index, queries = world
-    calls = [lambda q, m, kind=kind, **o: api.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
-    calls.append(lambda q, m, **o: api.expectation(index, q, m, **o))
+    calls = [lambda q, m, kind=kind, **o: mo.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
+    calls.append(lambda q, m, **o: mo.expectation(index, q, m, **o))
     for call in calls:
         check_refused(r"^(baseline|expectation): there is no usable report in the", call, [], "bleu")
         check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
@@ -575,7 +574,7 @@ def test_what_every_search_refuses(world):
         )
         check_refused(
             r"^(baseline|expectation): idf must be left out for metric 'bleu-2'; got a value\. Leave out", call,
-            queries, "bleu", options=api.SearchOptions(idf="off"),
+            queries, "bleu", options=mo.SearchOptions(idf="off"),
         )  # fmt: skip
         narrow = changed(queries, "chexbert", values=np.ascontiguousarray(queries.attached["chexbert"].values[:, :3]))
         check_refused(
@@ -588,10 +587,10 @@ def test_what_every_search_refuses(world):
 
 
 def test_a_metric_that_the_index_lacks(tmp_path):
-    index = api.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
+    index = mo.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
     match = r"^(baseline|expectation): metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
-    check_refused(match, api.expectation, index, ["a"], "rouge-l")
-    check_refused(match, api.baseline, index, ["a"], "random", "rouge-l")
+    check_refused(match, mo.expectation, index, ["a"], "rouge-l")
+    check_refused(match, mo.baseline, index, ["a"], "random", "rouge-l")
 
 
 def test_altered_baselines(world):
@@ -604,16 +603,16 @@ def test_altered_baselines(world):
         table = results.table.set_column(at, column, pa.array(values, results.table[column].type))
         return Results(table, results.signature)
 
-    drawn = api.baseline(index, queries, "random", "bleu", draws=2)
-    same = api.baseline(index, queries, "identity", "bleu")
+    drawn = mo.baseline(index, queries, "random", "bleu", draws=2)
+    same = mo.baseline(index, queries, "identity", "bleu")
     score = r"^verify: the score of query 't\d+' and row -?\d+ must be .*; got .*\. The results were altered"
     check_refused(
-        score, api.verify, index, altered(drawn, "score", 3, 0.123), queries, error=ExactnessError
+        score, mo.verify, index, altered(drawn, "score", 3, 0.123), queries, error=ExactnessError
     )  # fmt: skip
-    check_refused(score, api.verify, index, altered(drawn, "row", 3, -1), queries, error=ExactnessError)
-    check_refused(score, api.verify, index, altered(same, "row", 3, 4), queries, error=ExactnessError)
+    check_refused(score, mo.verify, index, altered(drawn, "row", 3, -1), queries, error=ExactnessError)
+    check_refused(score, mo.verify, index, altered(same, "row", 3, 4), queries, error=ExactnessError)
     ranks = r"^verify: the answers of query 't1' must have the ranks 1 to 2, each once; got .*\. The results were cut"
-    check_refused(ranks, api.verify, index, altered(drawn, "rank", 3, 1), queries, error=ExactnessError)
+    check_refused(ranks, mo.verify, index, altered(drawn, "rank", 3, 1), queries, error=ExactnessError)
     for results, column in ((drawn, "candidate_id"), (same, "candidate_id"), (same, "text")):
         match = rf"^verify: {column} of query 't\d+' and row -?\d+ differs from that of the index\. The results we"
-        check_refused(match, api.verify, index, altered(results, column, 2, "x"), queries, error=ExactnessError)
+        check_refused(match, mo.verify, index, altered(results, column, 2, "x"), queries, error=ExactnessError)

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.api import build_index, retrieve
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
 from support import lacking
 
 # One impression of IU X-ray has a heading, which is said.

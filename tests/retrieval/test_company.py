@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.synthetic.corpus import synthesize
 from support import published
 
@@ -19,12 +19,12 @@ def of_states(tmp_path_factory):
     tests = {r.study_id: r.text for r in synthesize(200, seed=3, split="test", first_id=1)}
     tests = {name: text if text != "___" else "no change" for name, text in tests.items()}
     folder = tmp_path_factory.mktemp("states") / "I"
-    return api.build_index(api.reports(train, encoder=model, layer=1), folder, metrics="bertscore"), tests
+    return mo.build_index(mo.reports(train, encoder=model, layer=1), folder, metrics="bertscore"), tests
 
 
 def answers(index, tests, **options):
     """Return what a search lists, every float by its bits."""
-    table = api.retrieve(index, tests, "bertscore", k=2, text=False, **options).table
+    table = mo.retrieve(index, tests, "bertscore", k=2, text=False, **options).table
     columns = [table[name].to_pylist() for name in table.column_names]
     return [tuple(x.hex() if isinstance(x, float) else x for x in line) for line in zip(*columns, strict=True)]
 
@@ -40,5 +40,5 @@ def test_200_queries_have_one_set_of_bits(of_states, threads):
             some = {name: tests[name] for name in names[first : first + size]}
             apart += answers(index, some, threads=threads)
         assert apart == whole
-    found = api.retrieve(index, tests, "bertscore", k=2, text=False, threads=threads)
-    assert api.verify(index, found, tests, sample=200) == {"pairs": 400, "queries": 200}
+    found = mo.retrieve(index, tests, "bertscore", k=2, text=False, threads=threads)
+    assert mo.verify(index, found, tests, sample=200) == {"pairs": 400, "queries": 200}

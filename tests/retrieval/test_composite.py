@@ -9,12 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.metrics import get_metric
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite import cpu as composite_cpu
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.verification import verify
 
 TERMS = {
     "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -0.5},
@@ -60,12 +64,12 @@ def index(request, corpus, files, tmp_path_factory, fake_encoder):
     folder = tmp_path_factory.mktemp("index")
     (folder / "baseline.tsv").write_text("LAYER,P,R,F\n1,0.3,0.25,0.4\n")
     baseline = {"rescale_table": folder / "baseline.tsv"} if request.param else {}
-    return api.build_index(api.reports(corpus["train"], **files["train"], **baseline), folder / "I")
+    return build_index(reports(corpus["train"], **files["train"], **baseline), folder / "I")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.reports(corpus["test"], **files["test"]).load()
+    return reports(corpus["test"], **files["test"]).load()
 
 
 @pytest.mark.parametrize("metric", ["radcliq", "radcliq:v0", "radcliq:preprint"])
@@ -73,7 +77,7 @@ def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
     recorded = get_metric(metric).recorded
     path = write(tmp_path, terms=recorded["terms"], intercept=recorded["intercept"])
     own, published = (
-        api.retrieve(index, queries, m, k=9, options=api.SearchOptions(**w))
+        retrieve(index, queries, m, k=9, options=SearchOptions(**w))
         for m, w in (("composite", {"weights": path}), (metric, {}))
     )
     assert own.table.equals(published.table)
@@ -84,7 +88,7 @@ def test_radcliq_written_as_a_file_is_radcliq(index, queries, metric, tmp_path):
 
 def test_the_signature_has_the_weights_and_the_hash_of_the_file(index, queries, tmp_path):
     path = write(tmp_path)
-    signature = api.retrieve(index, queries, "composite", options=api.SearchOptions(weights=path)).signature
+    signature = retrieve(index, queries, "composite", options=SearchOptions(weights=path)).signature
     assert signature["metric"] == "composite"
     assert signature["direction"] == "lower"
     assert signature["options"] == {"terms": TERMS, "intercept": 1.5}
@@ -100,7 +104,7 @@ def test_the_reference_backend_agrees_on_another_file_in_the_same_index(index, q
         terms = {**TERMS, "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -sign * weight}}
         path = write(tmp_path, terms=terms)
         fast, slow = (
-            api.retrieve(index, queries, "composite", k=7, backend=b, options=api.SearchOptions(weights=path))
+            retrieve(index, queries, "composite", k=7, backend=b, options=SearchOptions(weights=path))
             for b in ("cpu", "reference")
         )
         assert fast.table.equals(slow.table)
@@ -119,8 +123,8 @@ COSINES = {
 @pytest.mark.parametrize(("metric", "k"), [("composite", 1), ("composite", 50), ("radcliq", 1)])
 def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monkeypatch, metric, k):
     """Of items that survive, and, where none is wrong among them, of the dropped ones that are scored."""
-    options = api.SearchOptions(k=k, weights=write(tmp_path, terms=COSINES) if metric == "composite" else None)
-    found = api.retrieve(index, queries, metric, options=options)
+    options = SearchOptions(k=k, weights=write(tmp_path, terms=COSINES) if metric == "composite" else None)
+    found = retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["cosine"] < 1e-3
     honest = composite_cpu.Backend._similarities
     for planted in (lambda x: x - 1e-3, lambda x: np.where(x > 0.9, 0.0, x)):
@@ -130,15 +134,15 @@ def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monk
         with pytest.raises(
             ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"
         ):
-            api.retrieve(index, queries, metric, options=options)
+            retrieve(index, queries, metric, options=options)
 
 
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("metric", ["composite", "radcliq", "radcliq:v0"])
 def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp_path, monkeypatch, metric, dropped):
     """Of all items, which are listed all the same; or of all that no query lists, where only the sample can tell."""
-    options = api.SearchOptions(threads=1, weights=write(tmp_path) if metric == "composite" else None)
-    found = api.retrieve(index, queries, metric, options=options)
+    options = SearchOptions(threads=1, weights=write(tmp_path) if metric == "composite" else None)
+    found = retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["bonus"] < 1e-3
     listed, honest = found.table["row"].to_numpy(), composite_cpu.Backend.bonuses
 
@@ -153,7 +157,7 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
 
     monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
-        api.retrieve(index, queries, metric, options=options)
+        retrieve(index, queries, metric, options=options)
 
 
 @pytest.mark.parametrize("k", [1, 5])
@@ -167,9 +171,7 @@ def test_items_that_are_dropped_wrongly_are_an_error(index, queries, tmp_path, m
 
     monkeypatch.setattr(composite_cpu.Backend, "_least", worst)
     with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got \d+ of "):
-        api.retrieve(
-            index, queries, "composite", k=k, options=api.SearchOptions(weights=write(tmp_path, terms=COSINES))
-        )
+        retrieve(index, queries, "composite", k=k, options=SearchOptions(weights=write(tmp_path, terms=COSINES)))
 
 
 def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, queries, monkeypatch):
@@ -182,7 +184,7 @@ def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, querie
         "_scores",
         lambda self, exact: sizes.append(len(exact["bertscore"])) or honest(self, exact),
     )
-    api.retrieve(index, alone, "radcliq", threads=1)
+    retrieve(index, alone, "radcliq", threads=1)
     n_listed, n_checked = sizes[:2]
     assert 64 - n_listed <= n_checked <= 64
     assert n_checked > 32
@@ -200,37 +202,37 @@ def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monk
         r'Use backend "cpu"\.$'
     )
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, queries, metric, backend="cuda", options=api.SearchOptions(**weights))
+        retrieve(index, queries, metric, backend="cuda", options=SearchOptions(**weights))
 
 
 @pytest.mark.parametrize("idf", ["off", "tests"])
 def test_results_are_verified_without_the_file(index, queries, tmp_path, idf):
     path = write(tmp_path)
-    results = api.retrieve(index, queries, "composite", k=3, options=api.SearchOptions(weights=path, idf=idf))
+    results = retrieve(index, queries, "composite", k=3, options=SearchOptions(weights=path, idf=idf))
     path.unlink()
     for ending in ("parquet", "csv", "jsonl"):
         results.write(tmp_path / f"r.{ending}")
-        assert api.verify(index, tmp_path / f"r.{ending}", queries, sample=4) == {"pairs": 36, "queries": 4}
+        assert verify(index, tmp_path / f"r.{ending}", queries, sample=4) == {"pairs": 36, "queries": 4}
 
 
 def test_other_weights_in_the_signature(index, queries, tmp_path):
-    results = api.retrieve(index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path)))
+    results = retrieve(index, queries, "composite", options=SearchOptions(weights=write(tmp_path)))
     options = json.loads(json.dumps(results.signature["options"]))
     options["terms"]["rouge-l"]["weight"] *= 2
     with pytest.raises(ExactnessError, match=r"^verify: the score of query '\d+' and row \d+ must be .*; got "):
-        api.verify(index, Results(results.table, {**results.signature, "options": options}), queries)
+        verify(index, Results(results.table, {**results.signature, "options": options}), queries)
     match = (
         r"^verify: weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; got"
     )
     for broken in (None, {}, {"terms": {}}, {"terms": {"bleu": 1}, "intercept": 0}, {"terms": 3, "intercept": 0}):
         with pytest.raises(InputError, match=match):
-            api.verify(index, Results(results.table, {**results.signature, "options": broken}), queries)
+            verify(index, Results(results.table, {**results.signature, "options": broken}), queries)
 
 
 def test_a_fitted_composite_is_searched(index, queries, tmp_path):
     from metric_oracle.raters.fit_composite import fit_composite
 
-    answers = api.retrieve(index, queries, "radcliq:v0", k=20).table
+    answers = retrieve(index, queries, "radcliq:v0", k=20).table
     rng = np.random.default_rng(0)
     names = ("radgraph", "bertscore", "chexbert", "bleu-2")
     lines = [",".join(["study_id", "errors", *names])]
@@ -240,9 +242,7 @@ def test_a_fitted_composite_is_searched(index, queries, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(lines))
     fit_composite(tmp_path / "pairs.csv").write(tmp_path / "weights.json")
     fast, slow = (
-        api.retrieve(
-            index, queries, "composite", k=4, backend=b, options=api.SearchOptions(weights=tmp_path / "weights.json")
-        )
+        retrieve(index, queries, "composite", k=4, backend=b, options=SearchOptions(weights=tmp_path / "weights.json"))
         for b in ("cpu", "reference")
     )
     assert fast.table.equals(slow.table)
@@ -351,21 +351,21 @@ def test_metrics_that_are_not_known(tmp_path):
 
 
 def test_parts_that_the_index_lacks(corpus, tmp_path):
-    index = api.build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
+    index = build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
     match = (
         r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'composite'\. Build an index with "
         r"--metrics bertscore,chexbert:labels,rouge-l and --encoder NAME\|FOLDER and --chexbert-labels FILE "
         r"--uncertain positive\|negative\|blank\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, corpus["test"], "composite", options=api.SearchOptions(weights=write(tmp_path)))
+        retrieve(index, corpus["test"], "composite", options=SearchOptions(weights=write(tmp_path)))
 
 
 def test_queries_without_a_part(index, corpus, tmp_path):
     with pytest.raises(
         InputError, match=r"^retrieve: queries must have labels each for metric 'composite'; got none\."
     ):
-        api.retrieve(index, corpus["test"], "composite", options=api.SearchOptions(weights=write(tmp_path)))
+        retrieve(index, corpus["test"], "composite", options=SearchOptions(weights=write(tmp_path)))
 
 
 def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
@@ -373,9 +373,7 @@ def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
     with pytest.raises(
         InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Leave out --idf"
     ):
-        api.retrieve(
-            index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path, terms=terms), idf="tests")
-        )
+        retrieve(index, queries, "composite", options=SearchOptions(weights=write(tmp_path, terms=terms), idf="tests"))
 
 
 def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, tmp_path):
@@ -387,9 +385,7 @@ def test_the_table_says_nothing_of_bounds_where_there_are_none(index, queries, t
         console = Console(width=150, record=True, file=io.StringIO())
         console.print(
             answers_table(
-                api.retrieve(
-                    index, queries, "composite", options=api.SearchOptions(weights=write(tmp_path, terms=terms))
-                )
+                retrieve(index, queries, "composite", options=SearchOptions(weights=write(tmp_path, terms=terms)))
             )
         )
         assert ("pairs skipped" in console.export_text()) == expected

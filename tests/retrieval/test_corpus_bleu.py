@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle import api
 from metric_oracle.choices import LEGACY
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.tables.compare import compare
 from support import published
 
@@ -33,7 +33,7 @@ def test_the_published_values(name, request):
         by_id = dict(zip(read.ids, read.texts, strict=True))
     assert len(pairs) > 200
     truth, candidates = (reports(by_id[pair[side]] for pair in pairs) for side in (1, 0))
-    table = api.score(truth, candidates, NAMES).table
+    table = score(truth, candidates, NAMES).table
     expected = json.loads((GOLDEN / "corpus_bleu.json").read_text(encoding="utf-8"))["sets"][name]
     assert [of_scores(table, metric) for metric in NAMES] == pytest.approx(expected, abs=1e-12)
     assert max(abs(of_scores(table, m) - np.mean(table[m].to_numpy())) for m in NAMES) > 0.01  # no mean of sentences
@@ -63,7 +63,7 @@ def systems():
             for text in texts
         ]
         changed[5], changed[6] = "", "xyz"  # no token; no match
-        found[name] = api.score(reports(texts), reports(changed), ["bleu-4:coco", "bleu-2"], system=name)
+        found[name] = score(reports(texts), reports(changed), ["bleu-4:coco", "bleu-2"], system=name)
     return found
 
 

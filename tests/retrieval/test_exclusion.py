@@ -10,11 +10,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.cli import app
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.findings.views import answers_table
 from metric_oracle.retrieval import exclusion
+from metric_oracle.retrieval.plan import plan
 
 
 def corpus(n: int, seed: int = 0) -> pl.DataFrame:
@@ -93,10 +93,10 @@ def test_same_needs_rows_of_the_index(index):
 
 def test_options_are_checked_before_the_queries_are_read(index):
     with pytest.raises(InputError, match="exclude must be among self, text, same, subject_id; got 'patient'"):
-        api.plan(index, "bleu", mo.SearchOptions(exclude=["self", "patient"]))
+        plan(index, "bleu", mo.SearchOptions(exclude=["self", "patient"]))
     for least in ("high", float("nan"), True):
         with pytest.raises(InputError, match="min_score must be a number"):
-            api.plan(index, "bleu", mo.SearchOptions(min_score=least))
+            plan(index, "bleu", mo.SearchOptions(min_score=least))
     with pytest.raises(InputError, match="exclude must be left out"):
         mo.baseline(index, ["small effusion"], "identity", "bleu", options=mo.SearchOptions(exclude="self"))
 
@@ -244,7 +244,7 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         ),
     ):
         with pytest.raises(InputError, match=match):
-            api.plan(index, "bleu", mo.SearchOptions(where=where))
+            plan(index, "bleu", mo.SearchOptions(where=where))
     for metric, match in (
         ("bleu-1+bleu-1", "metric must be a sum of different metrics with .*; got 'bleu-1\\+bleu-1'"),
         ("bleu-1+sentences", "metric must be a sum of different metrics with the same better direction"),
@@ -255,12 +255,12 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         ("bleu-1+", "metric must be one of those that oracle metrics lists; got ''"),
     ):
         with pytest.raises(InputError, match=match):
-            api.plan(index, metric)
+            plan(index, metric)
     with pytest.raises(InputError, match='where must be left out with backend "reference"'):
-        api.plan(index, "bleu", mo.SearchOptions(where="bleu-2>0.5", backend="reference"))
+        plan(index, "bleu", mo.SearchOptions(where="bleu-2>0.5", backend="reference"))
     for metric, where in (("bleu", "bleu-2>0.5"), ("bleu-1+bleu-2", ())):
         with pytest.raises(InputError, match='backend must be "cpu" or "auto" for a sum of metrics and for conditions'):
-            api.plan(index, metric, mo.SearchOptions(where=where, backend="cuda"))
+            plan(index, metric, mo.SearchOptions(where=where, backend="cuda"))
 
 
 def test_the_command_takes_several_conditions(index):

@@ -12,7 +12,8 @@ from fractions import Fraction
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.api import build_index, retrieve
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.synthetic.corpus import write_synthetic
 
 N_TRAIN, N_TEST = 900, 60

@@ -13,8 +13,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from metric_oracle.api import build_index, expectation, retrieve
 from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.expectation import expectation
+from metric_oracle.retrieval.plan import retrieve
 from support.sequences import subsequence
 
 # One impression of IU X-ray has a heading, which is said.

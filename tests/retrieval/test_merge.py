@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.merge import BestRows, fall_back, merge, side_by_side
+from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best, side_by_side
 from support import examples
 
 
@@ -45,9 +45,9 @@ def test_merged_lists_are_the_list_of_the_whole(drawn):
     scores, cuts, k, higher = drawn
     whole = listed(scores, np.arange(scores.shape[1]), k, higher)
     parts = [listed(scores[:, rows], rows, k, higher) for rows in cuts]
-    assert equal(merge(parts, k, higher), whole)
-    assert equal(reduce(lambda one, other: merge([one, other], k, higher), parts), whole)
-    assert equal(merge(parts[::-1], k, higher), whole)  # the order of the parts says nothing
+    assert equal(merge_best(parts, k, higher), whole)
+    assert equal(reduce(lambda one, other: merge_best([one, other], k, higher), parts), whole)
+    assert equal(merge_best(parts[::-1], k, higher), whole)  # the order of the parts says nothing
 
 
 def test_the_reserve_comes_first_where_nothing_matches():
@@ -57,7 +57,7 @@ def test_the_reserve_comes_first_where_nothing_matches():
     first, second = parts
     second = BestRows(**{**vars(second), "reserve": reserve})
     for some in ([first, second], [second, first]):
-        found, fallback = fall_back(merge(some, 3, True))
+        found, fallback = fall_back(merge_best(some, 3, True))
         assert found.rows.tolist() == [[3, 0, 1], [1, 0, 2]]
         assert found.scores.tolist() == [[0, 0, 0], [0.5, 0, 0]]
         assert found.ties.tolist() == [[4, 4, 4], [1, 3, 3]]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
@@ -21,8 +21,11 @@ from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows
-from metric_oracle.retrieval.pair_scores import score as score_sides
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.scoring import score, score_sides
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.compare import compare
 from support import beside
@@ -46,12 +49,12 @@ def sides(corpus, side):
 @pytest.fixture(scope="module")
 def index(corpus, fake_encoder, tmp_path_factory):
     out = tmp_path_factory.mktemp("pairs") / "I"
-    return api.build_index(api.reports(corpus["train"], encoder="bert", **sides(corpus, "train")), out)
+    return build_index(mo.reports(corpus["train"], encoder="bert", **sides(corpus, "train")), out)
 
 
 @pytest.fixture(scope="module")
 def queries(corpus):
-    return api.reports(corpus["test"], **sides(corpus, "test")).load()
+    return mo.reports(corpus["test"], **sides(corpus, "test")).load()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def column(scores, name):
 
 
 def test_scores_are_the_plain_scorers(index, queries, rows, scores, corpus):
-    training = api.reports(corpus["train"], **sides(corpus, "train")).load()
+    training = mo.reports(corpus["train"], **sides(corpus, "train")).load()
     texts = [training.texts[row] for row in rows]
     for place, (candidate, reference) in enumerate(zip(texts, queries.texts, strict=True)):
         expected = bleu.score(tuple(tokenize_coco(candidate)), tuple(tokenize_coco(reference)), order=4, coco=True)
@@ -128,7 +131,7 @@ def test_radcliq_needs_no_column_of_its_parts(index, queries, rows, scores):
 
 @pytest.mark.parametrize("metric", sorted(SEARCHED))
 def test_scores_are_those_of_the_search(index, queries, metric):
-    results = api.retrieve(index, queries, metric)
+    results = retrieve(index, queries, metric)
     winners = results.table["row"].to_numpy()
     scores = score_rows(index, queries, winners, [metric], system="oracle")
     assert column(scores, metric) == results.table["score"].to_pylist()
@@ -145,22 +148,20 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
         for split in ("train+val", "test")
     )
     with pytest.warns(UserWarning, match=r"marks that count as words of the reports: 1 with a heading \(Findings:\)$"):
-        index = api.build_index(train, tmp_path / "I", metrics=["bleu", "rouge-l"])
+        index = build_index(train, tmp_path / "I", metrics=["bleu", "rouge-l"])
     for metric in ("bleu-2", "rouge-l"):
-        results = api.retrieve(index, test, metric)
+        results = retrieve(index, test, metric)
         chosen = reports(results.table["text"].to_pylist(), test.ids)
-        scores = api.score(test, chosen, [metric])
+        scores = score(test, chosen, [metric])
         assert column(scores, "query_id") == test.ids
         assert column(scores, metric) == results.table["score"].to_pylist()
 
 
 @pytest.mark.parametrize("idf", ["tests", "corpus"])
 def test_idf_is_that_of_the_search(index, queries, idf):
-    results = api.retrieve(index, queries, "bertscore", options=api.SearchOptions(idf=idf))
+    results = retrieve(index, queries, "bertscore", options=SearchOptions(idf=idf))
     rows = results.table["row"].to_numpy()
-    scores = score_rows(
-        index, queries, rows, ["bertscore", "radcliq"], system="oracle", options=api.SearchOptions(idf=idf)
-    )
+    scores = score_rows(index, queries, rows, ["bertscore", "radcliq"], system="oracle", options=SearchOptions(idf=idf))
     assert column(scores, "bertscore") == results.table["score"].to_pylist()
     assert column(scores, "radcliq.bertscore") == column(scores, "bertscore")
     assert scores.signature["metrics"]["bertscore"]["idf"] == scores.signature["metrics"]["radcliq"]["idf"] == idf
@@ -182,8 +183,8 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
     np.savez(tmp_path / "e.npz", ids=np.array(["a", "b"]), embeddings=np.eye(2, dtype=np.float32))
     files = {"radgraph": graph_files, "chexbert": tmp_path / "e.npz"}
     corpus = reports(["edema", "clear", " ", "edema"], "abcd")
-    index = api.build_index(api.reports(corpus, encoder="bert", **files), tmp_path / "I")
-    queries = api.reports(reports(["edema"] * 4, "abde"), **files).load()
+    index = build_index(mo.reports(corpus, encoder="bert", **files), tmp_path / "I")
+    queries = mo.reports(reports(["edema"] * 4, "abde"), **files).load()
     queries = changed(queries, "radgraph", of_row=np.array([0, 1, 0, -1]))
     scores = score_rows(index, queries, [0, 1, 2, 3], system="x")
     assert column(scores, "radgraph") == [0.5, 0.0, 0.0, None]  # no relation, so half; no entity; blank; no graph
@@ -205,9 +206,9 @@ def test_blank_and_lacking_sides(graph_files, tmp_path):
 
 
 def test_nothing_to_score_is_null_without_components(graph_files, tmp_path):
-    index = api.build_index(api.reports(reports(["edema", "clear"], "ab"), radgraph=graph_files), tmp_path / "I")
-    graphs = api.reports(reports(["edema"], "a"), radgraph=graph_files).load().attached["radgraph"].values
-    queries = replace(api.reports(["edema"]).load(), attached={"radgraph": Attachment(graphs, np.array([-1]))})
+    index = build_index(mo.reports(reports(["edema", "clear"], "ab"), radgraph=graph_files), tmp_path / "I")
+    graphs = mo.reports(reports(["edema"], "a"), radgraph=graph_files).load().attached["radgraph"].values
+    queries = replace(mo.reports(["edema"]).load(), attached={"radgraph": Attachment(graphs, np.array([-1]))})
     scores = score_rows(index, queries, [0], ["radgraph"], system="x")
     assert scores.table.to_pydict() == {"query_id": ["0"], "radgraph": [None]}
     assert scores.table.schema.field("radgraph").type == pa.float64()
@@ -217,17 +218,17 @@ def test_blank_prediction_is_rescaled_as_bert_score_does(tmp_path):
     table = tmp_path / "baseline.tsv"
     table.write_text("LAYER,P,R,F\n1,0.5,0.5,0.75\n")
     predictions = reports(["", "clear lungs"])
-    scores = api.score(
-        api.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table), predictions, ["bertscore"]
+    scores = score(
+        mo.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table), predictions, ["bertscore"]
     )
     assert column(scores, "bertscore")[0] == -3.0  # (0 - 0.75) / (1 - 0.75)
     assert column(scores, "bertscore")[1] == 1.0
     assert scores.signature["metrics"]["bertscore"]["rescaled"] is True
-    raw = api.score(
-        api.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table),
+    raw = score(
+        mo.reports(reports(["clear lungs"] * 2), encoder="bert", rescale_table=table),
         predictions,
         ["bertscore"],
-        options=api.SearchOptions(rescale=False),
+        options=SearchOptions(rescale=False),
     )
     assert column(raw, "bertscore")[0] == 0.0
 
@@ -244,7 +245,7 @@ def test_columns_and_default_metrics(index, queries, rows):
     assert [scores.table.schema.field(name).type for name in names] == [pa.large_string()] + [pa.float64()] * (
         len(names) - 1
     )
-    plain = api.reports(list(queries.texts)).load()
+    plain = mo.reports(list(queries.texts)).load()
     assert score_rows(index, plain, rows, system="x").metrics == ["bleu-2", "bleu-4", "rouge-l", "bertscore"]
 
 
@@ -274,7 +275,7 @@ def test_signature(index, queries, rows, scores):
 def test_systems_of_different_size_have_equal_signatures():
     references = reports(["clear lungs", "edema"])
     signatures = [
-        api.score(api.reports(references, encoder="bert"), reports(texts), ["bleu", "bertscore"]).signature
+        score(mo.reports(references, encoder="bert"), reports(texts), ["bleu", "bertscore"]).signature
         for texts in (["clear", "clear"], ["no edema in the lungs", "heart"])
     ]
     assert signatures[0] == signatures[1]
@@ -286,7 +287,7 @@ def test_systems_of_different_size_have_equal_signatures():
 def test_what_the_encoder_cuts_off_is_told():
     told = []
     references, predictions = reports(["clear " * 40, "clear"]), reports(["edema " * 30, "edema"])
-    scores = api.score(api.reports(references, encoder="bert", tell=told.append), predictions, ["bertscore"])
+    scores = score(mo.reports(references, encoder="bert", tell=told.append), predictions, ["bertscore"])
     assert scores.signature["metrics"]["bertscore"]["truncated_queries"] == 1
     assert told[-1] == "cut off at the encoder's longest input: 1 references"
     assert any(re.match("1 of 2 distinct texts are longer than the 26 tokens that bert takes", line) for line in told)
@@ -295,7 +296,7 @@ def test_what_the_encoder_cuts_off_is_told():
 def test_join_on_ids_in_any_order():
     references = reports(["a b", "c d", "e f"], ["1", "2", "3"])
     predictions = reports(["e f", "x", "c d"], ["3", "1", "2"])
-    scores = api.score(references, predictions, ["rouge-l"], text=True)
+    scores = score(references, predictions, ["rouge-l"], text=True)
     assert scores.table.select(["query_id", "rouge-l", "prediction"]).to_pydict() == {
         "query_id": ["1", "2", "3"], "rouge-l": [0.0, 1.0, 1.0], "prediction": ["x", "c d", "e f"],
     }  # fmt: skip
@@ -312,9 +313,9 @@ def test_labels_without_ids_lie_in_the_order_of_the_predictions(tmp_path):
         lines = [",".join(map(str, classes[row])) for row in rows]
         (tmp_path / f"{name}.csv").write_text("\n".join([",".join(LABELS), *lines]) + "\n")
     ids = list("abcd")
-    scores = api.score(
-        api.reports(reports(ids, ids), chexbert_labels=tmp_path / "r.csv", uncertain="negative"),
-        api.reports(
+    scores = score(
+        mo.reports(reports(ids, ids), chexbert_labels=tmp_path / "r.csv", uncertain="negative"),
+        mo.reports(
             reports([ids[row] for row in order], [ids[row] for row in order]), chexbert_labels=tmp_path / "p.csv"
         ),
         ["chexbert:agreement", "bleu"],
@@ -329,7 +330,7 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
     wanted = score_rows(index, queries, rows, system="x")
     # The corpus reports under the ids of the tests, with files that have these ids.
     predictions = reports([train.texts[row] for row in rows][::-1], queries.ids[::-1])
-    from_index = api.reports(corpus["train"], **sides(corpus, "train")).load()
+    from_index = mo.reports(corpus["train"], **sides(corpus, "train")).load()
     graphs = json.loads(corpus["train_graphs"].read_text())
     keys = list(graphs)
     of_test = json.loads(corpus["test_graphs"].read_text())
@@ -348,8 +349,8 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
         [*row[:at], q, *row[at + 1 :]] for q, r in zip(queries.ids, rows, strict=True) for row in [of_id[train.ids[r]]]
     ]
     (tmp_path / "p.csv").write_text("\n".join(",".join(row) for row in [header, *chosen]) + "\n")
-    scores = api.score(
-        api.reports(
+    scores = score(
+        mo.reports(
             corpus["test"],
             encoder="bert",
             radgraph=corpus["test_graphs"],
@@ -357,7 +358,7 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
             uncertain="negative",
             chexbert_labels=corpus["test_labels"],
         ),
-        api.reports(
+        mo.reports(
             predictions, radgraph=tmp_path / "p.json", chexbert=tmp_path / "p.npz", chexbert_labels=tmp_path / "p.csv"
         ),
         system="x",
@@ -370,11 +371,11 @@ def test_files_of_both_sides(corpus, index, queries, tmp_path):
 def test_files_of_one_side(corpus):
     references = reports(["a"])
     for name, option in (("radgraph", "graphs"), ("chexbert", "embeddings"), ("chexbert_labels", "labels")):
-        given = api.reports(references, **{name: "x.json"})
+        given = mo.reports(references, **{name: "x.json"})
         for sides, lacking in (((given, references), "predictions"), ((references, given), "references")):
             match = f"^score: {option} must be given for both sides; got none for the {lacking}. Add --"
             with pytest.raises(InputError, match=match):
-                api.score(*sides)
+                score(*sides)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +397,7 @@ def test_files_of_one_side(corpus):
 )
 def test_metrics_that_lack_something(metric, match):
     with pytest.raises(InputError, match=f"^score: {match}"):
-        api.score(reports(["a"]), reports(["a"]), [metric])
+        score(reports(["a"]), reports(["a"]), [metric])
 
 
 def test_ids_on_one_side():
@@ -408,9 +409,9 @@ def test_ids_on_one_side():
         r"reference \('8'\)\. Complete them, or pass --inner to score the ids that have both\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.score(references, predictions)
+        score(references, predictions)
     told = []
-    scores = api.score(api.reports(references, tell=told.append), predictions, inner=True)
+    scores = score(mo.reports(references, tell=told.append), predictions, inner=True)
     assert column(scores, "query_id") == ["1", "2", "3"]
     counts = {
         "without a prediction": 3, "with a missing prediction": 1, "without a reference": 2,
@@ -428,14 +429,14 @@ def test_no_id_in_common():
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):
-            api.score(reports(["a"], ["1"]), reports(["a"], ["x"]), inner=inner)
+            score(reports(["a"], ["1"]), reports(["a"], ["x"]), inner=inner)
 
 
 def test_iu_xray_ids_of_r2gen():
     told = []
     references = reports(["a b", "c d"], ["4", "3030"], empty=["5"])
     predictions = reports(["c d", "a b", "x"], ["CXR3030_IM-1405", "CXR4_IM-2050", "CXR5_IM-2117"])
-    scores = api.score(api.reports(references, tell=told.append), predictions, ["rouge-l"], inner=True)
+    scores = score(mo.reports(references, tell=told.append), predictions, ["rouge-l"], inner=True)
     assert scores.table.to_pydict()["rouge-l"] == [1.0, 1.0]
     assert column(scores, "query_id") == ["4", "3030"]
     assert scores.signature["left_out"] == {"with a missing or empty reference": 1}
@@ -457,19 +458,19 @@ def test_arguments_of_rows(index, queries, rows):
     for settings in ({"idf": "off"}, {"rescale": False}):
         match = rf"^{next(iter(settings))} must be left out without BERTScore among the metrics; got a value"
         with pytest.raises(InputError, match=match):
-            score_rows(index, queries, rows, ["bleu"], system="x", options=api.SearchOptions(**settings))
+            score_rows(index, queries, rows, ["bleu"], system="x", options=SearchOptions(**settings))
     with pytest.raises(InputError, match=r"^queries must have a graph each for metric 'radgraph'; got none"):
-        score_rows(index, api.reports(queries.texts).load(), rows, ["radgraph"], system="x")
+        score_rows(index, mo.reports(queries.texts).load(), rows, ["radgraph"], system="x")
 
 
 def test_encoder_options_need_an_encoder():
-    with pytest.raises(InputError, match=r"^reports: encoder must be given with --layer; got None\. Add --encoder"):
-        api.score(api.reports(reports(["a"]), layer=3), reports(["a"]))
+    with pytest.raises(InputError, match=r"^reports: encoder must be given with layer; got None\. Add encoder=NAME"):
+        score(mo.reports(reports(["a"]), layer=3), reports(["a"]))
 
 
 def test_progress_names_the_steps(corpus):
     steps, told = Calls(), []
-    api.score(api.reports(corpus["test"], tell=told.append), read_reports(corpus["test"]), progress=steps)
+    score(mo.reports(corpus["test"], tell=told.append), read_reports(corpus["test"]), progress=steps)
     assert steps.steps == ["ngrams", "words", "ngrams", "words"]
     assert [line.partition(":")[0] for line in told] == ["references", "predictions"]
 

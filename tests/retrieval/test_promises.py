@@ -6,7 +6,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import ExactnessError
@@ -35,7 +35,7 @@ def index(tmp_path_factory):
     rng = random.Random(9)
     texts = [" ".join(rng.choices(WORDS, k=rng.randrange(1, 12))) for _ in range(90)]
     reports = Reports([f"r{i}" for i in range(90)], texts, "test", {}, {})
-    return api.build_index(reports, tmp_path_factory.mktemp("index") / "I", metrics=["bleu"])
+    return mo.build_index(reports, tmp_path_factory.mktemp("index") / "I", metrics=["bleu"])
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def test_max_memory_has_room_for_every_thread(index, queries, monkeypatch, threa
 
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", release)
-    limited = api.retrieve(index, queries, "bleu", k=2, threads=threads, options=api.SearchOptions(max_memory=1.0))
+    limited = mo.retrieve(index, queries, "bleu", k=2, threads=threads, options=mo.SearchOptions(max_memory=1.0))
     assert bool(released) == releases
-    assert limited.table.equals(api.retrieve(index, queries, "bleu", k=2, threads=threads).table)
+    assert limited.table.equals(mo.retrieve(index, queries, "bleu", k=2, threads=threads).table)
 
 
 def test_nearest_keeps_what_rounding_cannot_tell_apart(index, queries):
@@ -69,7 +69,7 @@ def test_nearest_keeps_what_rounding_cannot_tell_apart(index, queries):
     values *= np.sign(values.sum())
     vectors = Vectors([f"r{i}" for i in range(90)], np.stack([rng.permutation(values) for _ in range(90)]))
     asked = Vectors(["0", "1"], np.ones((2, 61), np.float32) * np.float32([[1], [3]]))
-    found = api.baseline(index, queries[:2], "nearest", "bleu", corpus_vectors=vectors, query_vectors=asked)
+    found = mo.baseline(index, queries[:2], "nearest", "bleu", corpus_vectors=vectors, query_vectors=asked)
 
     def unit(vector):
         return (vector / np.linalg.norm(vector.astype(np.float64))).astype(np.float32).astype(float).tolist()
@@ -96,7 +96,7 @@ def test_a_hundred_pairs_are_checked_evenly_spread(index, queries, monkeypatch):
     reference = import_module("metric_oracle.kernels.bleu.reference")
     real, checked = reference.score, []
     monkeypatch.setattr(reference, "score", lambda *pair, **options: (checked.append(pair), real(*pair, **options))[1])
-    table = api.retrieve(index, queries, "bleu", k=10, threads=1).table
+    table = mo.retrieve(index, queries, "bleu", k=10, threads=1).table
     assert len(checked) == 100
     words = [tuple(text.split()) for text in queries]
     of_query = [words.index(query) for _, query in checked]
@@ -121,7 +121,7 @@ def test_the_sample_is_scored_while_the_search_goes_on(index, queries, monkeypat
 
     monkeypatch.setattr(module._Expected, "of", note)
     monkeypatch.setattr("metric_oracle.kernels.bleu.cpu.Backend.search", search_and_note)
-    api.retrieve(index, queries, "bleu", k=k, threads=1)
+    mo.retrieve(index, queries, "bleu", k=k, threads=1)
     blocks = [event for event in events if isinstance(event, int)]
     pairs = [event for event in events if isinstance(event, tuple)]
     n = min(100, 50 * k)
@@ -146,4 +146,4 @@ def test_one_wrong_score_among_fifty_answers_is_found(index, queries, monkeypatc
         ExactnessError,
         match=r"^retrieve: bleu-2 of row \d+ must be .*, as the plain scorer computes it; .*\. This is a def",
     ):
-        api.retrieve(index, queries, "bleu")
+        mo.retrieve(index, queries, "bleu")

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import binomtest
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.errors import InputError
 from metric_oracle.findings.results import read_results
@@ -68,7 +67,7 @@ def queries():
 
 def rerank(index, queries, model, pool, k=1):
     pool = replace(pool, options=mo.SearchOptions(k=k))
-    return plan_rerank(index, pool, lambda: model).run(queries)
+    return plan_rerank(index, pool, model).run(queries)
 
 
 def brute(model, reference, rows, k):
@@ -279,7 +278,7 @@ def crepe(tmp_path_factory):
 
 
 def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe):
-    found = api.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="all", k=10)
+    found = mo.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="all", k=10)
     model = Crepe(crepe, device="cpu")
     wanted = [row for text in TESTS.values() for row in brute(model, text, range(len(CORPUS)), 10)]
     table = found.table.to_pylist()
@@ -296,7 +295,7 @@ def test_the_command(oracle, tmp_path, index, queries, crepe, ending):
         "rerank", index.folder, tests, "--crepe", crepe, "--pool", "rouge-l:4", "-k", "2", "--audit", "3", "--out", out
     )
     assert (code, shown) == (0, ""), err
-    wanted = api.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="rouge-l:4", k=2, audit=3)
+    wanted = mo.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="rouge-l:4", k=2, audit=3)
     found = read_results(out)
     assert found.table.to_pylist() == wanted.table.to_pylist()
     assert found.components == wanted.components

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.retrieval import sampled
 from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
@@ -35,8 +35,8 @@ def worlds(tmp_path_factory):
     for seed, (n, n_queries) in enumerate([(700, 64), (1031, 50), (611, 37)]):
         rng = random.Random(seed)
         corpus = made_up(rng, n, [])
-        index = api.build_index(api.reports(corpus, encoder="fake"), folder / str(seed), metrics=["bertscore"])
-        queries = api.reports(made_up(rng, n_queries, corpus[:20])).load(index)
+        index = mo.build_index(mo.reports(corpus, encoder="fake"), folder / str(seed), metrics=["bertscore"])
+        queries = mo.reports(made_up(rng, n_queries, corpus[:20])).load(index)
         found.append((index, replace(queries, kept={})))
     return found
 
@@ -95,15 +95,13 @@ def test_small_or_precise_is_exact(worlds, tmp_path):
     index, queries = worlds[0]
     assert estimate(index, queries, error=1e-6) is None
     assert estimate(index, queries.take(np.arange(sampled.GROUPS - 1))) is None
-    small = api.build_index(api.reports(queries.texts, encoder="fake"), tmp_path / "small", metrics=["bertscore"])
+    small = mo.build_index(mo.reports(queries.texts, encoder="fake"), tmp_path / "small", metrics=["bertscore"])
     assert estimate(small, queries) is None
 
 
 def test_sets_of_shards(worlds, exact, tmp_path):
     index, queries = worlds[0]
     texts = index.take("text", np.arange(index.n_reports)).to_pylist()
-    shards = api.build_index(
-        api.reports(texts, encoder="fake"), tmp_path / "set", metrics=["bertscore"], shard_rows=300
-    )
+    shards = mo.build_index(mo.reports(texts, encoder="fake"), tmp_path / "set", metrics=["bertscore"], shard_rows=300)
     found = estimate(shards, queries)
     assert abs(found.means.mean() - exact[0].mean()) <= 3 * found.standard_error

@@ -11,17 +11,20 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import store
+from metric_oracle.indexes.shards import open_index
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import pool
+from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.exclusion import ResultLists
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.result_table import fill_zeros, most_frequent_row, put_most_frequent_first
 from metric_oracle.sources.inputs import Inputs
 from support import beside
@@ -44,12 +47,12 @@ def files(corpus):
 
 @pytest.fixture(scope="module")
 def index(corpus, files, tmp_path_factory, fake_encoder):
-    return api.build_index(api.reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("index") / "I")
+    return build_index(mo.reports(corpus["train"], **files["train"]), tmp_path_factory.mktemp("index") / "I")
 
 
 @pytest.fixture(scope="module")
 def queries(corpus, files):
-    return api.reports(corpus["test"], **files["test"]).load()
+    return mo.reports(corpus["test"], **files["test"]).load()
 
 
 # Answers
@@ -57,8 +60,8 @@ def queries(corpus, files):
 
 @pytest.mark.parametrize("metric", SEARCHED)
 def test_every_metric_equals_the_reference_backend(index, queries, metric):
-    fast = api.retrieve(index, queries, metric, k=7, threads=2)
-    slow = api.retrieve(index, queries, metric, k=7, backend="reference")
+    fast = retrieve(index, queries, metric, k=7, threads=2)
+    slow = retrieve(index, queries, metric, k=7, backend="reference")
     assert fast.table.equals(slow.table)
     shares = fast.signature.pop("stages", {"scored": 1.0})
     fast.signature.pop("closest_call", None)
@@ -71,7 +74,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     released, held = [], [1.0e9]
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
-    free = api.retrieve(index, queries, "radcliq", k=3)
+    free = retrieve(index, queries, "radcliq", k=3)
     kernel = import_module("metric_oracle.retrieval.composite.cpu")
     find = kernel.Backend.search
 
@@ -80,7 +83,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
         return find(*arguments, **options)
 
     monkeypatch.setattr(kernel.Backend, "search", growing)
-    limited = api.retrieve(index, queries, "radcliq", k=3, threads=1, options=api.SearchOptions(max_memory=1.5))
+    limited = retrieve(index, queries, "radcliq", k=3, threads=1, options=SearchOptions(max_memory=1.5))
     assert limited.table.equals(free.table)
     assert len(queries.ids) > 8  # three blocks
     assert released == pytest.approx([1.3e9])
@@ -91,7 +94,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     )
     held[0] = 0.9e9
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries, "bleu", options=api.SearchOptions(max_memory=0.1))
+        retrieve(index, queries, "bleu", options=SearchOptions(max_memory=0.1))
 
 
 def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
@@ -155,7 +158,7 @@ def test_what_a_batched_backend_would_ignore(index, queries, monkeypatch, given)
         r"once; got a value\. Leave out .*\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries, "bleu", options=api.SearchOptions(backend="cuda", **given))
+        retrieve(index, queries, "bleu", options=SearchOptions(backend="cuda", **given))
 
 
 def test_limit_of_memory_that_is_none(index, queries):
@@ -175,7 +178,7 @@ def test_mapped_pages_are_given_back_and_come_again(index):
 def test_progress_adds_up_to_the_queries(index, queries):
     for metric in ("bleu", "chexbert"):
         steps = Calls()
-        api.retrieve(index, queries, metric, progress=steps)
+        retrieve(index, queries, metric, progress=steps)
         n = len(queries.ids)
         assert steps[0] == ("", 0, n)
         assert steps == sorted(steps)
@@ -183,11 +186,9 @@ def test_progress_adds_up_to_the_queries(index, queries):
 
 
 def test_corpus_of_one_report(tmp_path):
-    index = api.build_index(reports("No effusion."), tmp_path / "I")
+    index = build_index(reports("No effusion."), tmp_path / "I")
     for metric in LEXICAL:
-        table = api.retrieve(
-            index, api.reports(["No effusion.", "else", ""], keep_empty=True), metric
-        ).table.to_pylist()
+        table = retrieve(index, mo.reports(["No effusion.", "else", ""], keep_empty=True), metric).table.to_pylist()
         assert [answer["row"] for answer in table] == [0, 0, 0]
         assert table[0]["score"] > 0
         assert [answer["score"] for answer in table[1:]] == [0.0, 0.0]
@@ -195,23 +196,23 @@ def test_corpus_of_one_report(tmp_path):
 
 
 def test_corpus_of_one_text(tmp_path):
-    index = api.build_index(reports(*["No pleural effusion today."] * 9), tmp_path / "I")
+    index = build_index(reports(*["No pleural effusion today."] * 9), tmp_path / "I")
     for metric in LEXICAL:
-        table = api.retrieve(index, ["No pleural effusion today.", "xyz"], metric, k=9).table.to_pylist()
+        table = retrieve(index, ["No pleural effusion today.", "xyz"], metric, k=9).table.to_pylist()
         assert [answer["row"] for answer in table] == [*range(9)] * 2
         assert {answer["n_ties"] for answer in table} == {9}
-    assert api.retrieve(index, ["xyz"], "bleu", k=9).table["score"].to_pylist() == [0.0] * 9
+    assert retrieve(index, ["xyz"], "bleu", k=9).table["score"].to_pylist() == [0.0] * 9
 
 
 def test_report_of_50_000_words(tmp_path):
     rng = random.Random(0)
     texts = [" ".join(f"w{rng.randrange(5000)}" for _ in range(length)) for length in (50_000, 49_000, 3, 40)]
-    index = api.build_index(reports(*texts), tmp_path / "I")
+    index = build_index(reports(*texts), tmp_path / "I")
     for metric in LEXICAL:
-        table = api.retrieve(index, texts, metric, text=False).table
+        table = retrieve(index, texts, metric, text=False).table
         assert table["row"].to_pylist() == [0, 1, 2, 3]
         assert table["n_ties"].to_pylist() == [1, 1, 1, 1]
-    second = api.retrieve(index, texts[:1], "rouge-l", k=2, text=False).table.to_pylist()[1]
+    second = retrieve(index, texts[:1], "rouge-l", k=2, text=False).table.to_pylist()[1]
     lcs = subsequence(texts[0].split(), texts[1].split())
     assert second["row"] == 1
     assert (second["precision"], second["recall"]) == (lcs / 49_000, lcs / 50_000)
@@ -219,7 +220,7 @@ def test_report_of_50_000_words(tmp_path):
 
 def test_a_report_without_words(index):
     for text in ("", " ", "...", "\x00", "\u202e"):
-        table = api.retrieve(index, api.reports([text], keep_empty=True), "rouge-l", k=2).table.to_pylist()
+        table = retrieve(index, mo.reports([text], keep_empty=True), "rouge-l", k=2).table.to_pylist()
         assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
 
 
@@ -257,9 +258,9 @@ def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_pat
     (tmp_path / "g.json").write_text(json.dumps({"x2": graph, "x3": graph}))
     (tmp_path / "q.json").write_text(json.dumps({"q": {"text": "c", "entities": {"1": {**entity, "tokens": "heart"}}}}))
     corpus = Reports(["x0", "x1", "x2", "x3"], ["a b", "a b", "a b", "a b"], "test", {}, {})
-    index = api.build_index(api.reports(corpus, radgraph=tmp_path / "g.json"), tmp_path / "I")
+    index = build_index(mo.reports(corpus, radgraph=tmp_path / "g.json"), tmp_path / "I")
     query = Reports(["q"], ["c"], "test", {}, {})
-    answer = api.retrieve(index, api.reports(query, radgraph=tmp_path / "q.json"), "radgraph").table.to_pylist()
+    answer = retrieve(index, mo.reports(query, radgraph=tmp_path / "q.json"), "radgraph").table.to_pylist()
     assert [(a["row"], a["score"], a["fallback"]) for a in answer] == [(2, 0.0, True)]
 
 
@@ -271,7 +272,7 @@ def test_k(index, queries, k):
     rule = r"^retrieve: k must be an int from 1 to 120 \(reports that bleu-2 can score\)"
     match = rf"{rule}; got {k!r}\. Choose another number\.$"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries, "bleu", k=k)
+        retrieve(index, queries, "bleu", k=k)
 
 
 @pytest.mark.parametrize("threads", [0, -3, True])
@@ -283,8 +284,8 @@ def test_threads(index, queries, threads):
 
 def test_more_threads_than_any_machine_has(index, queries):
     for metric in ("bleu", "chexbert"):
-        table = api.retrieve(index, queries, metric, threads=10**12).table
-        assert table.equals(api.retrieve(index, queries, metric, threads=1).table)
+        table = retrieve(index, queries, metric, threads=10**12).table
+        assert table.equals(retrieve(index, queries, metric, threads=1).table)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ def test_unknown_metric(index, queries, metric, hint):
         InputError,
         match=rf"^retrieve: metric must be one of those that oracle metrics lists; got '{metric}'\. {hint}$",
     ):
-        api.retrieve(index, queries, metric)
+        retrieve(index, queries, metric)
 
 
 def test_unknown_backend(index, queries):
@@ -317,7 +318,7 @@ def test_unknown_backend(index, queries):
 def test_a_metric_without_cuda_kernels(index, queries):
     match = r'^retrieve: backend "cuda" is not usable: crg has no CUDA kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, queries, "crg", backend="cuda")
+        retrieve(index, queries, "crg", backend="cuda")
 
 
 @pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph", "chexbert", "chexbert:labels", "bertscore"])
@@ -326,7 +327,7 @@ def test_no_gpu(index, queries, metric, monkeypatch):
         monkeypatch.setattr(_device, "lacking", lambda library, reason=reason: reason)
         match = rf'^retrieve: backend "cuda" is not usable: {reason}\. Use "cpu", or "auto"\.$'
         with pytest.raises(BackendError, match=match):
-            api.retrieve(index, queries, metric, backend="cuda")
+            retrieve(index, queries, metric, backend="cuda")
 
 
 def test_a_gpu_that_fails(index, queries, monkeypatch):
@@ -336,15 +337,15 @@ def test_a_gpu_that_fails(index, queries, monkeypatch):
     monkeypatch.setattr(cuda.Backend, "lacking", lambda self: "")
     monkeypatch.setattr(cuda.Backend, "search", fail)
     with pytest.raises(BackendError, match=r"^retrieve: the GPU must last; got less\. Use another\.$"):
-        api.retrieve(index, queries, "bleu", backend="cuda")
+        retrieve(index, queries, "bleu", backend="cuda")
 
 
 def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, Inputs([], []), "bleu")
+        retrieve(index, Inputs([], []), "bleu")
     with pytest.raises(InputError, match=r"^retrieve: there is no usable report in the"):
-        api.retrieve(index, [], "bleu")
+        retrieve(index, [], "bleu")
 
 
 @pytest.mark.parametrize("value", [5, b"x"])
@@ -354,7 +355,7 @@ def test_queries_that_are_no_texts(index, value):
         r"Convert it to text, or pass None for a missing report\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, ["a", value], "bleu")
+        retrieve(index, ["a", value], "bleu")
 
 
 NEEDS = [
@@ -368,7 +369,7 @@ NEEDS = [
 def test_queries_without_what_the_metric_reads(index, queries, metric, kind, what, option):
     match = rf"^retrieve: queries must have {what} each for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, queries.texts, metric)
+        retrieve(index, queries.texts, metric)
     ids = ["Small effusion on the left", *queries.ids[1:]]
     for lacking in (1, 3, 4):
         of_row = queries.attached[kind].of_row.copy()
@@ -379,7 +380,7 @@ def test_queries_without_what_the_metric_reads(index, queries, metric, kind, wha
             rf"\({re.escape(shown)}\)\. Add them to the file or leave these queries out\.$"
         )
         with pytest.raises(InputError, match=match):
-            api.retrieve(index, changed(replace(queries, ids=ids), kind, of_row=of_row), metric)
+            retrieve(index, changed(replace(queries, ids=ids), kind, of_row=of_row), metric)
 
 
 def test_uncertain_of_another_meaning(index, queries):
@@ -388,7 +389,7 @@ def test_uncertain_of_another_meaning(index, queries):
             rf"^retrieve: uncertain must be 'positive' as in the index; got {uncertain!r}\. Pass the same value or bui"
         )
         with pytest.raises(InputError, match=match):
-            api.retrieve(index, changed(queries, "labels", settings={"uncertain": uncertain}), "chexbert:labels")
+            retrieve(index, changed(queries, "labels", settings={"uncertain": uncertain}), "chexbert:labels")
 
 
 def test_graphs_of_another_schema(index, queries):
@@ -397,14 +398,14 @@ def test_graphs_of_another_schema(index, queries):
         r"^retrieve: the queries' graphs must have the index's label schema 'radgraph'; got 'radgraph-xl'\. Annotate bo"
     )
     with pytest.raises(InputError, match=match):
-        api.retrieve(index, changed(queries, "radgraph", values=graphs), "radgraph")
+        retrieve(index, changed(queries, "radgraph", values=graphs), "radgraph")
 
 
 def test_embeddings_of_another_width(index, queries):
     narrow = np.ascontiguousarray(queries.attached["chexbert"].values[:, :3])
     match = r"^retrieve: embeddings must have the index's width 7; got 3\. Encode queries and corpus with one model\.$"
     with pytest.raises(BackendError, match=match):
-        api.retrieve(index, changed(queries, "chexbert", values=narrow), "chexbert")
+        retrieve(index, changed(queries, "chexbert", values=narrow), "chexbert")
 
 
 def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
@@ -413,15 +414,15 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
     values[2, 1] = np.nan
     np.savez(path, ids=np.array(queries.ids), v=values)
     with pytest.raises(InputError, match=r"^retrieve: every vector must be finite; got row 3 \(id '\d+'\)"):
-        api.retrieve(index, api.reports(corpus["test"], chexbert=path), "chexbert")
+        retrieve(index, mo.reports(corpus["test"], chexbert=path), "chexbert")
 
 
 def test_faiss_is_not_needed(index, queries, corpus, oracle, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr("metric_oracle.sources.availability.find_spec", lambda name: None if name == "faiss" else True)
-    fresh = api.open_index(index.folder)
-    assert api.retrieve(fresh, queries, "chexbert").table.num_rows == 12
-    assert api.retrieve(fresh, queries, "bleu").table.num_rows == 12
+    fresh = open_index(index.folder)
+    assert retrieve(fresh, queries, "chexbert").table.num_rows == 12
+    assert retrieve(fresh, queries, "bleu").table.num_rows == 12
     given = ["--chexbert", corpus["test_embeddings"]]
     code, out, err = oracle("retrieve", index.folder, corpus["test"], "-m", "chexbert", *given)
     assert (code, out.count("\n"), err.count("\n")) == (0, 12, 1), err
@@ -459,7 +460,7 @@ def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
         r"^retrieve: .*bleu-2.* of row \d+ must .*\. This is a defect: please report it with the index fingerprint\.$"
     )
     with pytest.raises(ExactnessError, match=match):
-        api.retrieve(index, queries, "bleu")
+        retrieve(index, queries, "bleu")
 
 
 def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
@@ -474,6 +475,6 @@ def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
 
     monkeypatch.setattr(cpu.Backend, "search", broken)
     with pytest.raises(KeyboardInterrupt):
-        api.retrieve(index, [f"a b {i}" for i in range(32 * 40)], "bleu", threads=2)
+        retrieve(index, [f"a b {i}" for i in range(32 * 40)], "bleu", threads=2)
     assert len(begun) < 40
     assert threading.active_count() < 40

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import api
 from metric_oracle.errors import BackendError, ExactnessError, IndexFormatError, InputError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
@@ -25,19 +24,19 @@ K = 3
 
 @pytest.fixture(scope="module")
 def index(corpus, tmp_path_factory):
-    return api.build_index(
-        api.reports(corpus["train"], radgraph=corpus["train_graphs"]), tmp_path_factory.mktemp("index") / "I"
+    return mo.build_index(
+        mo.reports(corpus["train"], radgraph=corpus["train_graphs"]), tmp_path_factory.mktemp("index") / "I"
     )
 
 
 @pytest.fixture(scope="module")
 def queries(corpus):
-    return api.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
+    return mo.reports(corpus["test"], radgraph=corpus["test_graphs"]).load()
 
 
 @pytest.fixture(scope="module", params=["bleu", "rouge-l", "radgraph"])
 def results(index, queries, request):
-    return api.retrieve(index, queries, request.param, k=K)
+    return mo.retrieve(index, queries, request.param, k=K)
 
 
 def changed(results, column, change):
@@ -52,17 +51,17 @@ def changed(results, column, change):
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
 def test_right_results(index, queries, results, tmp_path, ending):
     results.write(tmp_path / f"r{ending}")
-    assert api.verify(index, tmp_path / f"r{ending}", queries) == {"pairs": 12 * K, "queries": 12}
+    assert mo.verify(index, tmp_path / f"r{ending}", queries) == {"pairs": 12 * K, "queries": 12}
 
 
 @pytest.mark.parametrize(("sample", "n"), [(0, 0), (5, 5), (10**9, 12)])
 def test_sample(index, queries, results, sample, n):
-    assert api.verify(index, results, queries, sample=sample)["queries"] == n
+    assert mo.verify(index, results, queries, sample=sample)["queries"] == n
 
 
 def test_order_of_lines_does_not_count(index, queries, results):
     table = results.table.take(list(range(results.table.num_rows))[::-1])
-    api.verify(index, Results(table, results.signature), queries)
+    mo.verify(index, Results(table, results.signature), queries)
 
 
 @pytest.mark.parametrize("name", ["sample", "seed"])
@@ -85,13 +84,13 @@ SCORE = (
 )
 def test_changed_score(index, queries, results, change):
     with pytest.raises(ExactnessError, match=SCORE):
-        api.verify(index, changed(results, "score", lambda scores: scores.__setitem__(7, change(scores[7]))), queries)
+        mo.verify(index, changed(results, "score", lambda scores: scores.__setitem__(7, change(scores[7]))), queries)
 
 
 @pytest.mark.parametrize("row", [-1, -120, 120, 10**12])
 def test_row_outside_the_index(index, queries, results, row):
     with pytest.raises(ExactnessError, match=SCORE):
-        api.verify(index, changed(results, "row", lambda rows: rows.__setitem__(4, row)), queries)
+        mo.verify(index, changed(results, "row", lambda rows: rows.__setitem__(4, row)), queries)
 
 
 @pytest.mark.parametrize("sample", [0, 20])
@@ -101,7 +100,7 @@ def test_changed_row(index, queries, results, sample):
         if other.table["row"].equals(results.table["row"]):
             continue
         with pytest.raises(ExactnessError, match=SCORE + r"|^verify: \w+ of query '\d+' and row \d+ (must|differs)"):
-            api.verify(index, other, queries, sample=sample)
+            mo.verify(index, other, queries, sample=sample)
 
 
 RANKED = r"^verify: the answers of query '\d+' must be 3 different rows, ordered by score, then by row, and are not\. "
@@ -113,14 +112,14 @@ def test_changed_order(index, queries, results):
         ranks[0], ranks[2] = ranks[2], ranks[0]
 
     with pytest.raises(ExactnessError, match=RANKED):
-        api.verify(index, changed(results, "rank", swap), queries, sample=0)
+        mo.verify(index, changed(results, "rank", swap), queries, sample=0)
 
 
 @pytest.mark.parametrize("rows", [[0, 1], [0, 1, 2, 2], [0, 0, 2]])
 def test_answers_lost_or_doubled(index, queries, results, rows):
     table = results.table.take([*rows, *range(3, results.table.num_rows)])
     with pytest.raises(ExactnessError, match=CUT):
-        api.verify(index, Results(table, results.signature), queries, sample=0)
+        mo.verify(index, Results(table, results.signature), queries, sample=0)
 
 
 BRUTE = r"^verify: the answers of query '\d+' differ from those of a brute-force search\. The results were altered"
@@ -129,7 +128,7 @@ BRUTE = r"^verify: the answers of query '\d+' differ from those of a brute-force
 def test_changed_ties(index, queries, results):
     one = rf"{BRUTE}|^verify: n_ties of query '\d+' and row \d+ must be \d+; got \d+\. The results were altered"
     with pytest.raises(ExactnessError, match=one):
-        api.verify(index, changed(results, "n_ties", lambda ties: ties.__setitem__(5, ties[5] + 1)), queries)
+        mo.verify(index, changed(results, "n_ties", lambda ties: ties.__setitem__(5, ties[5] + 1)), queries)
 
 
 def test_one_row_listed_twice_is_found_without_a_search(index, queries, results):
@@ -137,7 +136,7 @@ def test_one_row_listed_twice_is_found_without_a_search(index, queries, results)
     place = twice.column_names.index("rank")
     twice = twice.set_column(place, "rank", results.table["rank"])
     with pytest.raises(ExactnessError, match=RANKED):
-        api.verify(index, Results(twice, results.signature), queries, sample=0)
+        mo.verify(index, Results(twice, results.signature), queries, sample=0)
 
 
 def test_ties_of_the_last_score_are_no_fewer_than_the_rows_of_its_reports(index, queries, results):
@@ -147,19 +146,19 @@ def test_ties_of_the_last_score_are_no_fewer_than_the_rows_of_its_reports(index,
         ties[:K] = [0 if score == scores[-1] else n for score, n in zip(scores, ties, strict=False)]
 
     with pytest.raises(ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be \d+; got 0\. "):
-        api.verify(index, changed(results, "n_ties", none), queries, sample=0)
+        mo.verify(index, changed(results, "n_ties", none), queries, sample=0)
 
 
 def test_rows_of_a_listed_text_tie_whether_they_are_listed_or_not(tmp_path):
     """Of three rows of one text two are listed: three tie, which is known without a search."""
-    given = api.build_index(["small effusion", "clear", "small effusion", "small effusion"], tmp_path / "I")
-    asked = api.reports(["small effusion"]).load()
-    found = api.retrieve(given, asked, "bleu", k=2)
+    given = mo.build_index(["small effusion", "clear", "small effusion", "small effusion"], tmp_path / "I")
+    asked = mo.reports(["small effusion"]).load()
+    found = mo.retrieve(given, asked, "bleu", k=2)
     assert found.table["n_ties"].to_pylist() == [3, 3]
-    assert api.verify(given, found, asked, sample=0)["pairs"] == 2
+    assert mo.verify(given, found, asked, sample=0)["pairs"] == 2
     fewer = changed(found, "n_ties", lambda ties: ties.__setitem__(slice(None), [2, 2]))
     with pytest.raises(ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be 3; got 2"):
-        api.verify(given, fewer, asked, sample=0)
+        mo.verify(given, fewer, asked, sample=0)
 
 
 def test_ties_above_the_last_score_are_counted_without_a_search(index, queries, results):
@@ -173,19 +172,19 @@ def test_ties_above_the_last_score_are_counted_without_a_search(index, queries, 
             with pytest.raises(
                 ExactnessError, match=r"^verify: n_ties of query '\d+' and row \d+ must be \d+; got \d+"
             ):
-                api.verify(index, other, queries, sample=0)
+                mo.verify(index, other, queries, sample=0)
     assert found > 3
 
 
 def test_fallback_invented(index, queries, results):
     match = r"^verify: fallback of query '\d+' and row \d+ must be False; got True\. The results were altered"
     with pytest.raises(ExactnessError, match=match):
-        api.verify(index, changed(results, "fallback", lambda flags: flags.__setitem__(1, True)), queries, sample=0)
+        mo.verify(index, changed(results, "fallback", lambda flags: flags.__setitem__(1, True)), queries, sample=0)
 
 
 def test_best_answer_left_out(index, queries, results):
     """Every listed pair is right, but a better one is not listed."""
-    wide = api.retrieve(index, queries, results.signature["metric"], k=K + 1).table
+    wide = mo.retrieve(index, queries, results.signature["metric"], k=K + 1).table
     lines = wide.to_pylist()
     # Where the best is alone with its score, no count of ties tells that it was there.
     lost = {line["query_id"] for line in lines if line["rank"] == 1 == line["n_ties"]}
@@ -195,7 +194,7 @@ def test_best_answer_left_out(index, queries, results):
     table = wide.take(keep)
     table = table.set_column(1, "rank", pa.array([*range(1, K + 1)] * 12))
     with pytest.raises(ExactnessError, match=BRUTE):
-        api.verify(index, Results(table, results.signature), queries)
+        mo.verify(index, Results(table, results.signature), queries)
 
 
 @pytest.mark.parametrize("column", ["candidate_id", "text"])
@@ -203,21 +202,21 @@ def test_changed_candidate(index, queries, results, column):
     other = changed(results, column, lambda values: values.__setitem__(4, "Other"))
     match = rf"^verify: {column} of query '\d+' and row \d+ differs from that of the index\. The results were al"
     with pytest.raises(ExactnessError, match=match):
-        api.verify(index, other, queries, sample=0)
+        mo.verify(index, other, queries, sample=0)
 
 
 def test_results_without_text(index, queries, results):
-    api.verify(index, Results(results.table.drop_columns(["text"]), results.signature), queries)
+    mo.verify(index, Results(results.table.drop_columns(["text"]), results.signature), queries)
 
 
 def test_other_index(index, queries, results, corpus, tmp_path):
-    other = api.build_index(corpus["test"], tmp_path / "I")
+    other = mo.build_index(corpus["test"], tmp_path / "I")
     match = (
         rf"^verify: results must belong to this index, fingerprint {other.fingerprint[:12]}; got "
         rf"{index.fingerprint[:12]}\. Pass the index that they were made with\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.verify(other, results, queries)
+        mo.verify(other, results, queries)
 
 
 def test_altered_index(index, queries, results, tmp_path):
@@ -229,7 +228,7 @@ def test_altered_index(index, queries, results, tmp_path):
     path.write_bytes(content)
     name = path.relative_to(folder)
     with pytest.raises(IndexFormatError, match=rf"^verify: {name} in .* does not have its checksum"):
-        api.verify(folder, results, queries)
+        mo.verify(folder, results, queries)
 
 
 def test_other_queries(index, results, corpus):
@@ -238,7 +237,7 @@ def test_other_queries(index, results, corpus):
         r"\('\d+', '\d+', '\d+'\)\. Pass the queries that they were made with\.$"
     )
     with pytest.raises(InputError, match=match):
-        api.verify(index, results, api.reports(corpus["train"], radgraph=corpus["train_graphs"]))
+        mo.verify(index, results, mo.reports(corpus["train"], radgraph=corpus["train_graphs"]))
 
 
 def test_queries_with_other_texts(index, queries, results):
@@ -248,24 +247,24 @@ def test_queries_with_other_texts(index, queries, results):
         r"^verify: results must be of these queries, SHA-256 \w{12}; got \w{12}: other texts under the same ids\. Pass"
     )
     with pytest.raises(InputError, match=match):
-        api.verify(index, results, turned)
+        mo.verify(index, results, turned)
     before = {name: value for name, value in results.signature.items() if name != "references"}  # of version 0.1
     with pytest.raises(ExactnessError, match=SCORE):
-        api.verify(index, Results(results.table, before), turned)
+        mo.verify(index, Results(results.table, before), turned)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 11])
 def test_lines_lost_at_the_end(index, queries, results, kept):
     match = rf"^verify: results must answer every query; got none for {12 - kept} of 12 \('\d+'.*\)\. The file was cut,"
     with pytest.raises(InputError, match=match):
-        api.verify(index, Results(results.table.slice(0, kept * K), results.signature), queries)
+        mo.verify(index, Results(results.table.slice(0, kept * K), results.signature), queries)
 
 
 @pytest.mark.parametrize("k", [None, 0, "3", True, 2.0])
 def test_signature_with_another_k(index, queries, results, k):
     match = rf"^verify: k in the signature must be an int of at least 1; got {k!r}\. Retrieve again\.$"
     with pytest.raises(InputError, match=match):
-        api.verify(index, Results(results.table, {**results.signature, "k": k}), queries)
+        mo.verify(index, Results(results.table, {**results.signature, "k": k}), queries)
 
 
 @pytest.mark.parametrize("baseline", [None, "random"])
@@ -275,7 +274,7 @@ def test_signature_with_a_huge_k_takes_no_memory(index, queries, results, baseli
     with pytest.raises(
         ExactnessError, match=r"^verify: the answers of query '\d+' must have the ranks 1 to 10{9}, each once; got "
     ):
-        api.verify(index, Results(results.table, signature), queries)
+        mo.verify(index, Results(results.table, signature), queries)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
@@ -285,15 +284,15 @@ def test_signature_with_another_baseline(index, queries, results, baseline):
     with pytest.raises(
         InputError, match=r"^verify: baseline in the signature must be one of random, most-frequent, id"
     ):
-        api.verify(index, Results(results.table, signature), queries)
+        mo.verify(index, Results(results.table, signature), queries)
 
 
 def test_signature_with_another_metric(index, queries, results):
     match = r"^verify: metric must be one of .*; got 'bluu'\. Did you mean 'bleu'\?$"
     with pytest.raises(InputError, match=match):
-        api.verify(index, Results(results.table, {**results.signature, "metric": "bluu"}), queries)
+        mo.verify(index, Results(results.table, {**results.signature, "metric": "bluu"}), queries)
     with pytest.raises(ExactnessError, match=SCORE):
-        api.verify(index, Results(results.table, {**results.signature, "metric": "bleu-3"}), queries)
+        mo.verify(index, Results(results.table, {**results.signature, "metric": "bleu-3"}), queries)
 
 
 # Every column, of oracles and baselines, under every family of metrics
@@ -314,17 +313,17 @@ def whole(corpus, tmp_path_factory, fake_encoder):
         names = {"radgraph": "graphs", "chexbert": "embeddings", "chexbert_labels": "labels"}
         return {option: corpus[f"{side}_{name}"] for option, name in names.items()} | {"uncertain": "positive"}
 
-    index = api.build_index(api.reports(corpus["train"], encoder="fake", **files("train")), folder / "I")
-    batch = api.reports(corpus["test"], **files("test")).load()
+    index = mo.build_index(mo.reports(corpus["train"], encoder="fake", **files("train")), folder / "I")
+    batch = mo.reports(corpus["test"], **files("test")).load()
     return index, batch.take(np.arange(5)[::-1])
 
 
 def made(whole, metric, kind):
     index, batch = whole
     if kind == "oracle":
-        return api.retrieve(index, batch, metric, k=K)
+        return mo.retrieve(index, batch, metric, k=K)
     options = {"draws": 4, "seed": 3} if kind == "random" else {}
-    return api.baseline(index, batch, kind, metric, **options)
+    return mo.baseline(index, batch, kind, metric, **options)
 
 
 def other(value):
@@ -343,7 +342,7 @@ def test_every_altered_value_is_found(whole, metric, kind):
     results = made(whole, metric, kind)
     calls = []
     n = len(batch.ids) if kind == "oracle" else 0
-    found = api.verify(index, results, batch, progress=lambda *call: calls.append(call))
+    found = mo.verify(index, results, batch, progress=lambda *call: calls.append(call))
     assert found == {"pairs": results.table.num_rows, "queries": n}
     assert calls == sorted(calls)
     assert calls[0][:2] == ("pairs", 0)
@@ -354,7 +353,7 @@ def test_every_altered_value_is_found(whole, metric, kind):
         altered = changed(results, column, lambda values: values.__setitem__(line, other(values[line])))  # noqa: B023
         errors = (ExactnessError, InputError) if column == "query_id" else ExactnessError
         with pytest.raises(errors, match=r"^verify: ") as caught:
-            api.verify(index, altered, batch, sample=100 if column == "n_ties" else 0)
+            mo.verify(index, altered, batch, sample=100 if column == "n_ties" else 0)
         if isinstance(caught.value, ExactnessError):
             assert re.search(r"query '\d+'", str(caught.value))
         assert not any(text in str(caught.value) for text in (*batch.texts, *index.reports["text"].to_pylist()))
@@ -362,16 +361,16 @@ def test_every_altered_value_is_found(whole, metric, kind):
         with pytest.raises(
             ExactnessError, match=r"^verify: the components of query '\d+' and row -?\d+ must be .*; got "
         ):
-            api.verify(index, Results(results.table.drop_columns([column]), results.signature), batch, sample=0)
+            mo.verify(index, Results(results.table.drop_columns([column]), results.signature), batch, sample=0)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_every_one_of_equal_queries_is_compared(tmp_path, place):
     """Another row of the tie has the same score: only a search says that it is not the first."""
-    index = api.build_index(["no effusion", "edema", "no effusion now", "no effusion"], tmp_path / "I", metrics="bleu")
-    results = api.retrieve(index, {"a": "no effusion", "b": "no effusion", "c": "no effusion"}, "bleu")
+    index = mo.build_index(["no effusion", "edema", "no effusion now", "no effusion"], tmp_path / "I", metrics="bleu")
+    results = mo.retrieve(index, {"a": "no effusion", "b": "no effusion", "c": "no effusion"}, "bleu")
     assert results.table["row"].to_pylist() == [0, 0, 0]
-    assert api.verify(index, results, dict.fromkeys("abc", "no effusion")) == {"pairs": 3, "queries": 3}
+    assert mo.verify(index, results, dict.fromkeys("abc", "no effusion")) == {"pairs": 3, "queries": 3}
     changes = {"row": 3, "candidate_id": index.reports["study_id"][3].as_py()}
     altered = results
     for column, value in changes.items():
@@ -379,7 +378,7 @@ def test_every_one_of_equal_queries_is_compared(tmp_path, place):
     with pytest.raises(
         ExactnessError, match=rf"^verify: the answers of query '{'abc'[place]}' differ from those of a brute"
     ):
-        api.verify(index, altered, dict.fromkeys("abc", "no effusion"))
+        mo.verify(index, altered, dict.fromkeys("abc", "no effusion"))
 
 
 def test_texts_in_a_column_of_numbers_are_not_shown(whole):
@@ -389,29 +388,29 @@ def test_texts_in_a_column_of_numbers_are_not_shown(whole):
         place = results.table.column_names.index(column)
         table = results.table.set_column(place, column, results.table["text"])
         with pytest.raises(ExactnessError, match=r"must be \d\.\d+; got str\. The results were altered"):
-            api.verify(index, Results(table, results.signature), batch)
+            mo.verify(index, Results(table, results.signature), batch)
 
 
 def test_rows_of_one_baseline_under_the_name_of_another(whole):
     index, batch = whole
-    drawn = api.baseline(index, batch, "random", "bleu", draws=1)
+    drawn = mo.baseline(index, batch, "random", "bleu", draws=1)
     match = r"^verify: the rows of query '\d+' differ from those of baseline 'most-frequent'\. The results were alt"
     with pytest.raises(ExactnessError, match=match):
-        api.verify(index, Results(drawn.table, {**drawn.signature, "baseline": "most-frequent"}), batch)
-    other = api.baseline(index, batch, "random", "bleu", draws=1, seed=1)
+        mo.verify(index, Results(drawn.table, {**drawn.signature, "baseline": "most-frequent"}), batch)
+    other = mo.baseline(index, batch, "random", "bleu", draws=1, seed=1)
     match = r"^verify: the rows of query '\d+' differ from those of baseline 'random'\. The results were altered"
     with pytest.raises(ExactnessError, match=match):
-        api.verify(index, Results(drawn.table, {**drawn.signature, "seed": 1}), batch)
-    assert api.verify(index, other, batch)["pairs"] == 5
+        mo.verify(index, Results(drawn.table, {**drawn.signature, "seed": 1}), batch)
+    assert mo.verify(index, other, batch)["pairs"] == 5
     match = r"^verify: seed in the signature must be an int of at least 0; got 'x'\. Make the baseline again\.$"
     with pytest.raises(InputError, match=match):
-        api.verify(index, Results(drawn.table, {**drawn.signature, "seed": "x"}), batch)
+        mo.verify(index, Results(drawn.table, {**drawn.signature, "seed": "x"}), batch)
 
 
 def test_draws_are_checked_whatever_the_order_of_the_queries(whole):
     index, batch = whole
     drawn = made(whole, "bleu-2", "random")
-    assert api.verify(index, drawn, batch.take(np.array([3, 0, 4, 1, 2])))["pairs"] == 20
+    assert mo.verify(index, drawn, batch.take(np.array([3, 0, 4, 1, 2])))["pairs"] == 20
 
 
 # Token states
@@ -422,7 +421,7 @@ def test_states_are_made_once_for_all_queries(whole, monkeypatch):
     results = made(whole, "bertscore", "oracle")
     encode, calls = bertscore.encode, []
     monkeypatch.setattr(bertscore, "encode", lambda *call: (calls.append(call), encode(*call))[1])
-    assert api.verify(index, results, batch)["queries"] == 5
+    assert mo.verify(index, results, batch)["queries"] == 5
     assert len(calls) == 1
 
 
@@ -445,18 +444,18 @@ def test_other_states_are_not_the_fault_of_the_file(whole, monkeypatch, fake_enc
     with pytest.raises(
         BackendError, match=begin + r"\(in the same environment\)\. The file is not to blame: verify it"
     ):
-        api.verify(index, results, batch)
+        mo.verify(index, results, batch)
     monkeypatch.setattr(fake_encoder, "environment", {"device": "cuda", "torch": "3"})
     with pytest.raises(
         BackendError, match=begin + r"\(device 'cpu' then, 'cuda' now; torch 'none' then, '3' now\)\. The"
     ):
-        api.verify(index, results, batch)
+        mo.verify(index, results, batch)
 
 
 def test_order_of_the_queries_does_not_change_what_is_known_of_their_states(whole):
     index, batch = whole
     results = made(whole, "bertscore", "oracle")
-    assert api.verify(index, results, batch.take(np.array([4, 2, 0, 1, 3])))["queries"] == 5
+    assert mo.verify(index, results, batch.take(np.array([4, 2, 0, 1, 3])))["queries"] == 5
 
 
 # The search by brute force
@@ -549,12 +548,12 @@ def test_errors_of_the_self_check_name_query_and_row_and_no_text(index, queries,
         r"^retrieve: bleu-2 of row \d+ must be \(.*\) for query '\d+', as the plain .*; got \(.*\)\. This is a defect"
     )
     with pytest.raises(ExactnessError, match=match) as caught:
-        api.retrieve(index, queries, "bleu", k=2)
+        mo.retrieve(index, queries, "bleu", k=2)
     assert not any(text in str(caught.value) for text in (*queries.texts, *index.reports["text"].to_pylist()))
 
 
 def test_a_difference_ends_the_command_with_code_1(oracle, corpus, index, queries, tmp_path):
-    results = api.retrieve(index, queries, "bleu", k=K)
+    results = mo.retrieve(index, queries, "bleu", k=K)
     changed(results, "score", lambda scores: scores.__setitem__(7, 0.125)).write(tmp_path / "r.parquet")
     code, out, err = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"])
     assert (code, out) == (1, "")

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from metric_oracle import api
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
@@ -22,6 +21,7 @@ from metric_oracle.raters.failure_modes import failure_modes
 from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.ratings import CATEGORIES, read_ratings
+from metric_oracle.reading import reports
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sealed import read_json, seal
 from metric_oracle.survey import log as survey_log
@@ -421,7 +421,7 @@ def test_the_export_has_what_was_typed(tmp_path, is_balanced):
         assert np.array_equal(again.counts[row, 1], typed["ben"][place, i][:, ::-1])
     for path in (tmp_path / "E").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    asked, answered = (api.reports(tmp_path / f"E/pairs_{side}.csv").load() for side in ("references", "candidates"))
+    asked, answered = (reports(tmp_path / f"E/pairs_{side}.csv").load() for side in ("references", "candidates"))
     assert dict(zip(asked.ids, asked.texts, strict=True)) == dict(zip(rated.pairs, rated.references, strict=True))
     assert dict(zip(answered.ids, answered.texts, strict=True)) == dict(
         zip(rated.pairs, rated.predictions, strict=True)

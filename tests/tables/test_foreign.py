@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.foreign import read_foreign
 
@@ -26,7 +26,7 @@ def files(tmp_path_factory):
     for name, best in (("a", 0.9), ("b", 0.5)):
         rows = [f"{key},report {i % 4} here" for i, key in enumerate(REPORTS)]
         (folder / f"{name}.csv").write_text("study_id,report\n" + "\n".join(rows))
-        scores = api.score(folder / "test.csv", folder / f"{name}.csv", ["bleu", "rouge-l"], system=name)
+        scores = score(folder / "test.csv", folder / f"{name}.csv", ["bleu", "rouge-l"], system=name)
         scores.write(folder / f"{name}.parquet")
         green = np.round(best * rng.random(30), 2)
         values[name] = green

@@ -12,12 +12,19 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from metric_oracle import api, sealed
+import metric_oracle as mo
+from metric_oracle import sealed
 from metric_oracle.corpora.vectors import read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sampled
+from metric_oracle.retrieval.baselines import baseline
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.expectation import expectation
+from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.scoring import score
+from metric_oracle.retrieval.verification import verify
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_steps
 from metric_oracle.tables.study import (
@@ -49,9 +56,9 @@ def world(tmp_path_factory, fake_encoder):
         side: {"radgraph": paths[f"{side}_graphs"], "chexbert": paths[f"{side}_embeddings"]}
         for side in ("train", "test", *MODELS)
     }
-    index = api.build_index(api.reports(paths["train"], encoder="fake", **files["train"]), folder / "I")
-    queries = api.reports(paths["test"], **files["test"]).load()
-    models = {name: api.reports(paths[name], **files[name]) for name in MODELS}
+    index = build_index(mo.reports(paths["train"], encoder="fake", **files["train"]), folder / "I")
+    queries = mo.reports(paths["test"], **files["test"]).load()
+    models = {name: mo.reports(paths[name], **files[name]) for name in MODELS}
     return index, queries, models, paths
 
 
@@ -114,11 +121,11 @@ def test_test_reports_are_encoded_once(world, fake_encoder, monkeypatch):
         call()
         return len(batches)
 
-    once = batches_of(lambda: api.retrieve(index, queries, "bertscore"))
+    once = batches_of(lambda: retrieve(index, queries, "bertscore"))
     assert once > 1
     metrics = ("bertscore", "radcliq", "rouge-l")
     assert batches_of(lambda: study.study(index, queries, metrics=metrics)) == once
-    predictions = batches_of(lambda: api.retrieve(index, models["fair"].data, "bertscore"))
+    predictions = batches_of(lambda: retrieve(index, models["fair"].data, "bertscore"))
     given = {"fair": models["fair"]}
     assert batches_of(lambda: study.study(index, queries, given, metrics=metrics)) == once + predictions
 
@@ -126,12 +133,12 @@ def test_test_reports_are_encoded_once(world, fake_encoder, monkeypatch):
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_parts(world, systems, metric):
     index, queries, _, _ = world
-    oracle = api.retrieve(index, queries, metric).table
+    oracle = retrieve(index, queries, metric).table
     # Where nothing matches, the most frequent report answers for RadGraph, and has 0 too.
     assert systems[oracle_name(metric)].table[metric].to_pylist() == oracle["score"].to_pylist()
-    own = api.baseline(index, queries, "identity", metric).table["score"]
+    own = baseline(index, queries, "identity", metric).table["score"]
     assert systems[IDENTITY].table[metric].to_pylist() == own.to_pylist()
-    mean = api.expectation(index, queries, metric)
+    mean = expectation(index, queries, metric)
     values = systems[RANDOM].table[metric].to_numpy()
     assert values == pytest.approx(mean.table["mean"].to_numpy(), abs=1e-12 + 2 * mean.signature["error"])
 
@@ -140,10 +147,10 @@ def test_a_set_of_shards_gives_the_study_of_its_index(world, tmp_path):
     _, _, _, paths = world
     found = []
     for rows in (None, 130):
-        index = api.build_index(paths["train"], tmp_path / f"I{rows}", metrics="bleu,rouge-l,cider-d", shard_rows=rows)
-        queries = api.reports(paths["test"]).load()
+        index = build_index(paths["train"], tmp_path / f"I{rows}", metrics="bleu,rouge-l,cider-d", shard_rows=rows)
+        queries = mo.reports(paths["test"]).load()
         metrics = ["bleu-2", "rouge-l", "cider-d:corpus"]
-        found.append(study.study(index, queries, {"fair": api.reports(paths["fair"])}, metrics=metrics))
+        found.append(study.study(index, queries, {"fair": mo.reports(paths["fair"])}, metrics=metrics))
     one, other = found
     assert list(one) == list(other)
     for name in one:
@@ -211,11 +218,11 @@ def test_composite_of_other_rows_is_described_by_itself(world, tmp_path):
     graphs = json.loads(paths["train_graphs"].read_text())
     some = dict(list(graphs.items())[: len(graphs) // 2])
     (tmp_path / "graphs.json").write_text(json.dumps(some))
-    index = api.build_index(
-        api.reports(paths["train"], radgraph=tmp_path / "graphs.json"), tmp_path / "I", metrics=["radcliq:preprint"]
+    index = build_index(
+        mo.reports(paths["train"], radgraph=tmp_path / "graphs.json"), tmp_path / "I", metrics=["radcliq:preprint"]
     )
     found = study.study(index, queries, metrics=("bleu", "radgraph", "radcliq:preprint"))
-    mean = api.expectation(index, queries, "radcliq:preprint").table["mean"]
+    mean = expectation(index, queries, "radcliq:preprint").table["mean"]
     assert found[RANDOM].table["radcliq:preprint"].to_pylist() == mean.to_pylist()
 
 
@@ -285,11 +292,11 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     assert "has no ids (CSV of one column without header)" in err
     assert "Pass --model-ids FILE with one id per row, in the same order." in err
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
-    fails(match, world, {"m": api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
-    written = api.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
+    fails(match, world, {"m": mo.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
+    written = mo.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
     assert written.read(predictions=True)[0].ids == list(queries.ids)
-    found = api.score(
-        api.reports(tmp_path / "annotation.json", split="val"),
+    found = score(
+        mo.reports(tmp_path / "annotation.json", split="val"),
         written,
         ["bleu"],
     )
@@ -303,14 +310,14 @@ def test_models_that_cannot_be(world, tmp_path):
         r"^study: model 'short' has no prediction for 39 of 40 test reports \('50000301', "
         r"'50000302', '50000303'\)\. Complete its file, or pass --inner to leave these reports out\.$"
     )
-    fails(match, world, {"short": api.reports(short)}, metrics=("bleu",))
+    fails(match, world, {"short": mo.reports(short)}, metrics=("bleu",))
     match = r"^study: models must have names that no other row has; got 'identity'\. Choose another name\.$"
-    fails(match, world, {"identity": api.reports(short)}, metrics=("bleu",))
+    fails(match, world, {"identity": mo.reports(short)}, metrics=("bleu",))
     match = (
         r"^study: models must have names that give different file names; got 'a b', whose file name 'a-b' is empty or "
         r"taken\. Choose another name\.$"
     )
-    fails(match, world, {"a b": api.reports(short), "a-b": api.reports(short)}, metrics=("bleu",))
+    fails(match, world, {"a b": mo.reports(short), "a-b": mo.reports(short)}, metrics=("bleu",))
 
 
 def test_models_without_a_report_in_common(world, tmp_path):
@@ -318,7 +325,7 @@ def test_models_without_a_report_in_common(world, tmp_path):
     for name in ("50000300", "50000301"):
         path = tmp_path / f"{name}.csv"
         path.write_text(f"study_id,report\n{name},No effusion.\n")
-        models[f"m{name}"] = api.reports(path)
+        models[f"m{name}"] = mo.reports(path)
     match = r"^study: no test report is predicted by every model; there are 40\. Leave a model out\.$"
     fails(match, world, models, metrics=("bleu",), inner=True)
 
@@ -330,7 +337,7 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
     with np.load(paths["train_embeddings"]) as arrays:
         np.savez(tmp_path / "some.npz", ids=arrays["ids"][100:], embeddings=arrays["embeddings"][100:])
     files = {"radgraph": tmp_path / "graphs.json", "chexbert": tmp_path / "some.npz"}
-    index = api.build_index(api.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
+    index = build_index(mo.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
     match = r"^study: the index has no report that every metric can score\. Name fewer metrics with --metrics\.$"
     with pytest.raises(InputError, match=match):
         study.study(index, queries, metrics=("radgraph", "chexbert"))
@@ -399,8 +406,8 @@ def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
     assert not [*tmp_path.glob("study.*")]
     for metric in ("bleu-2", "radgraph"):
         reports = read_results(out / f"{metric}-oracle-reports.parquet")
-        assert reports.table.equals(api.retrieve(index, queries, metric).table)
-        assert api.verify(index, reports, queries)["queries"] == 20
+        assert reports.table.equals(retrieve(index, queries, metric).table)
+        assert verify(index, reports, queries)["queries"] == 20
         assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
     kept = sealed.read_json(out / STEPS, "")
     tables = [f"table.{ending}" for ending in ("md", "tex", "csv", "csv.signature.json", "png")]
@@ -456,9 +463,9 @@ def test_the_same_texts_under_other_ids_are_scored_again(world, tmp_path):
     found = []
     for of_file in (given.ids, ids):
         path = write(tmp_path / "fair.csv", zip(of_file, given.texts, strict=True))
-        made = study.study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"], out=tmp_path / "study")
+        made = study.study(index, queries, {"fair": mo.reports(path)}, metrics=["rouge-l"], out=tmp_path / "study")
         found.append(made["fair"].values("rouge-l"))
-    alone = study.study(index, queries, {"fair": api.reports(path)}, metrics=["rouge-l"])["fair"].values("rouge-l")
+    alone = study.study(index, queries, {"fair": mo.reports(path)}, metrics=["rouge-l"])["fair"].values("rouge-l")
     assert found[0].tolist() != found[1].tolist() == alone.tolist()
 
 
@@ -522,14 +529,14 @@ def test_a_record_of_a_study_names_nothing_outside_of_its_folder(world, tmp_path
 KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.tables.study import compare_study, study
 from metric_oracle.tables.study_folder import write_study
 index, test, graphs, model, model_graphs, out, seconds = sys.argv[1:]
-opened, queries = api.open_index(index), api.reports(test, radgraph=graphs).load()
+opened, queries = mo.open_index(index), mo.reports(test, radgraph=graphs).load()
 if float(seconds):
     threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
-models = {"fair": api.reports(Path(model), radgraph=Path(model_graphs))}
+models = {"fair": mo.reports(Path(model), radgraph=Path(model_graphs))}
 systems = study(opened, queries, models, metrics=("bleu", "radgraph"), out=Path(out))
 write_study(systems, compare_study(systems), Path(out))
 os._exit(0)
@@ -564,10 +571,10 @@ def test_a_study_that_is_killed_goes_on(world, tmp_path):
 def test_default_metrics_are_those_that_everything_allows(world):
     """The index holds CheXbert, BERTScore and all; what the tests or a model lack is not asked for."""
     index, queries, models, paths = world
-    bare = api.reports(paths["test"]).load()
-    found = study.study(index, bare, {"fair": api.reports(paths["fair"])})
+    bare = mo.reports(paths["test"]).load()
+    found = study.study(index, bare, {"fair": mo.reports(paths["fair"])})
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "bertscore"]
-    some = {"fair": api.reports(paths["fair"], radgraph=paths["fair_graphs"]), "weak": models["weak"]}
+    some = {"fair": mo.reports(paths["fair"], radgraph=paths["fair_graphs"]), "weak": models["weak"]}
     found = study.study(index, queries, some)
     assert found["fair"].metrics == ["bleu-2", "rouge-l", "radgraph", "bertscore"]
 
@@ -575,14 +582,14 @@ def test_default_metrics_are_those_that_everything_allows(world):
 def test_inner_and_order_and_labels(world, tmp_path):
     _, _, _, paths = world
     given = {"chexbert_labels": paths["train_labels"], "uncertain": "positive"}
-    index = api.build_index(api.reports(paths["train"], **given), tmp_path / "I")
-    queries = api.reports(paths["test"], chexbert_labels=paths["test_labels"], uncertain="positive").load()
+    index = build_index(mo.reports(paths["train"], **given), tmp_path / "I")
+    queries = mo.reports(paths["test"], chexbert_labels=paths["test_labels"], uncertain="positive").load()
     texts = dict(zip(queries.ids, queries.texts, strict=True))
     short = write(tmp_path / "short.csv", {study: texts[study] for study in queries.ids[5:]})
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
     labels = {"chexbert_labels": paths["test_labels"]}
-    models = {"short": api.reports(short, **labels), "lines": api.reports(lines, **labels, ids=paths["test"])}
+    models = {"short": mo.reports(short, **labels), "lines": mo.reports(lines, **labels, ids=paths["test"])}
     metrics = ("bleu", "chexbert:labels", "crg")
     found = study.study(index, queries, models, metrics=metrics, inner=True)
     assert found["short"].table["query_id"].to_pylist() == queries.ids[5:]
@@ -596,10 +603,10 @@ def test_inner_and_order_and_labels(world, tmp_path):
 
 def test_an_index_may_stand_for_predictions(world, systems, tmp_path):
     index, queries, _, paths = world
-    built = api.build_index(
-        api.reports(paths["fair"], radgraph=paths["fair_graphs"]), tmp_path / "fair", metrics=["bleu", "radgraph"]
+    built = build_index(
+        mo.reports(paths["fair"], radgraph=paths["fair_graphs"]), tmp_path / "fair", metrics=["bleu", "radgraph"]
     )
-    found = study.study(index, queries, {"fair": api.reports(built.folder)})
+    found = study.study(index, queries, {"fair": mo.reports(built.folder)})
     assert found["fair"].metrics == ["bleu-2", "radgraph"]
     for metric in found["fair"].metrics:
         assert found["fair"].table[metric].to_pylist() == systems["fair"].table[metric].to_pylist()
@@ -613,8 +620,8 @@ def test_a_degenerate_cell_is_marked_and_the_table_goes_on(world, tmp_path):
     same = write(tmp_path / "same.csv", dict.fromkeys(queries.ids, "stable"))
     copy = write(tmp_path / "copy.csv", dict(zip(queries.ids, queries.texts, strict=True)))
     models = {
-        "same": api.reports(same, radgraph=tmp_path / "graphs.json"),
-        "copy": api.reports(copy, radgraph=paths["test_graphs"]),
+        "same": mo.reports(same, radgraph=tmp_path / "graphs.json"),
+        "copy": mo.reports(copy, radgraph=paths["test_graphs"]),
     }
     table = compare_study(study.study(index, queries, models, metrics=("bleu", "rouge-l", "radgraph")))
     cell = table.cells["same", "radgraph"]
@@ -626,9 +633,9 @@ def test_a_degenerate_cell_is_marked_and_the_table_goes_on(world, tmp_path):
 
 def test_results_and_baselines_go_into_a_table_as_they_are(world, tmp_path):
     index, queries, _, paths = world
-    api.retrieve(index, queries, "bleu", k=3).write(tmp_path / "oracle.csv")
-    api.baseline(index, queries, "random", "bleu").write(tmp_path / "random.jsonl")
-    api.score(paths["test"], paths["fair"], ["bleu"]).write(tmp_path / "fair.parquet")
+    retrieve(index, queries, "bleu", k=3).write(tmp_path / "oracle.csv")
+    baseline(index, queries, "random", "bleu").write(tmp_path / "random.jsonl")
+    score(paths["test"], paths["fair"], ["bleu"]).write(tmp_path / "fair.parquet")
     rows = {name: tmp_path / f"{name}" for name in ("oracle.csv", "random.jsonl", "fair.parquet")}
     table = study.compare(rows, random="random.jsonl", oracles={"bleu": "oracle.csv"})
     assert table.cells["oracle.csv", "bleu-2"].share == pytest.approx(1)
@@ -636,7 +643,7 @@ def test_results_and_baselines_go_into_a_table_as_they_are(world, tmp_path):
 
 
 def test_an_index_without_a_metric_of_a_study(world, tmp_path):
-    index = api.build_index(world[3]["test"], tmp_path / "I", metrics=["temporal"])
+    index = build_index(world[3]["test"], tmp_path / "I", metrics=["temporal"])
     match = (
         r"^study: index, test reports and models allow no metric of a study\. Build the "
         r"index for one of bleu-2, .*\.$"

@@ -6,12 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.errors import InputError
 from metric_oracle.findings.results import Scores, read_results
 from metric_oracle.kernels.crg.score import contribution, crg
-from metric_oracle.retrieval.expectation import read_expectation
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.baselines import baseline
+from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.expectation import expectation, read_expectation
+from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.crg import score_crg
@@ -24,16 +28,16 @@ N_LABELS = 13
 def files(corpus, tmp_path_factory):
     """Return files of `score`, `retrieve` and each baseline on one index, and the oracle's scores."""
     folder = tmp_path_factory.mktemp("rows")
-    index = api.build_index(corpus["train"], folder / "I")
-    queries = api.reports(corpus["test"]).load()
+    index = build_index(corpus["train"], folder / "I")
+    queries = reports(corpus["test"]).load()
     made = {
-        "random": api.baseline(index, queries, "random", "bleu", draws=4, seed=2),
-        "random-rouge": api.baseline(index, queries, "random", "rouge-l", draws=4, seed=2),
-        "one": api.baseline(index, queries, "random", "bleu", draws=1),
-        "identity": api.baseline(index, queries, "identity", "bleu"),
-        "oracle": api.retrieve(index, queries, "bleu", k=3),
-        "model": api.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="model"),
-        "chance": api.expectation(index, queries, "bleu"),
+        "random": baseline(index, queries, "random", "bleu", draws=4, seed=2),
+        "random-rouge": baseline(index, queries, "random", "rouge-l", draws=4, seed=2),
+        "one": baseline(index, queries, "random", "bleu", draws=1),
+        "identity": baseline(index, queries, "identity", "bleu"),
+        "oracle": retrieve(index, queries, "bleu", k=3),
+        "model": mo.score(corpus["test"], corpus["test"], ["bleu", "rouge-l"], system="model"),
+        "chance": expectation(index, queries, "bleu"),
     }
     paths = {}
     for place, (name, result) in enumerate(made.items()):
@@ -75,7 +79,7 @@ def test_the_exact_expectation_is_a_row(files):
 
 def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
     path = tmp_path / "report_scores.csv"
-    scores = api.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
+    scores = mo.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
     scores.write(path, published_names=True)
     match = (
         r"Write it again with oracle score\. A table with columns of its own, such as published names, "
@@ -115,10 +119,10 @@ def test_the_order_of_a_file_says_nothing(tmp_path):
 
     def scores(model, metrics, files):
         sides = (
-            api.reports(files[name], chexbert_labels=files[f"{name}_labels"], uncertain="positive")
+            reports(files[name], chexbert_labels=files[f"{name}_labels"], uncertain="positive")
             for name in ("test", model)
         )
-        return api.score(*sides, metrics, system=model)
+        return mo.score(*sides, metrics, system=model)
 
     parts = (["bleu-4:coco", "crg"], ["rouge-l"])  # of each system two files
     tables = []
@@ -135,7 +139,7 @@ def test_other_test_reports_are_refused(files, corpus):
     """The signature of a search says the texts that it was asked, so that equal ids do not pass for equal reports."""
     read = read_reports(corpus["test"])
     other = dataclasses.replace(read, texts=["No effusion."] * len(read.texts))
-    scores = api.score(other, other, ["bleu"], system="x")
+    scores = mo.score(other, other, ["bleu"], system="x")
     match = r"^compare: 'x' was not scored as 'oracle': references is "
     with pytest.raises(InputError, match=match):
         compare({"oracle": files["oracle"], "x": scores})

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.explorer.cases import Cases, read_cases
 from support.pages import NASTY, made_up, written
 
@@ -39,8 +39,8 @@ def prepared(corpus, tmp_path_factory) -> Prepared:
     """Build index and test set of the synthetic corpus with graphs and labels, and write results."""
     folder = tmp_path_factory.mktemp("pages")
     for side, name in (("train", "INDEX"), ("test", "TESTS")):
-        api.build_index(
-            api.reports(
+        mo.build_index(
+            mo.reports(
                 corpus[side],
                 radgraph=corpus[f"{side}_graphs"],
                 chexbert_labels=corpus[f"{side}_labels"],
@@ -48,15 +48,15 @@ def prepared(corpus, tmp_path_factory) -> Prepared:
             ),
             folder / name,
         )
-    index, queries = api.open_index(folder / "INDEX"), api.reports(folder / "TESTS").load()
+    index, queries = mo.open_index(folder / "INDEX"), mo.reports(folder / "TESTS").load()
     files = []
     for metric in ("bleu-2", "rouge-l", "radgraph", "chexbert:labels"):
         files.append(folder / f"{metric.replace(':', '-')}.parquet")
-        api.retrieve(index, queries, metric, k=2).write(files[-1])
+        mo.retrieve(index, queries, metric, k=2).write(files[-1])
     files.append(folder / "random.parquet")
-    api.baseline(index, queries, "random", "bleu-2", draws=3).write(files[-1])
+    mo.baseline(index, queries, "random", "bleu-2", draws=3).write(files[-1])
     files.append(folder / "model.parquet")
-    scores = api.score(folder / "TESTS", dict(zip(queries.ids, index.reports["text"].to_pylist(), strict=False)),
+    scores = mo.score(folder / "TESTS", dict(zip(queries.ids, index.reports["text"].to_pylist(), strict=False)),
                        ["bleu-2", "rouge-l"], system="model", text=True)  # fmt: skip
     scores.write(files[-1])
     return Prepared(index, queries, files, folder)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from metric_oracle import api
+import metric_oracle as mo
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.exhibits import kinds_of
 from metric_oracle.explorer.pages import Explorer
@@ -56,8 +56,8 @@ def every(corpus, fake_encoder, tmp_path_factory):
     """Return cases with the answers of one search said to be those of every kind of metric."""
     folder = tmp_path_factory.mktemp("every")
     for side, name in (("train", "INDEX"), ("test", "TESTS")):
-        api.build_index(
-            api.reports(
+        mo.build_index(
+            mo.reports(
                 corpus[side],
                 radgraph=corpus[f"{side}_graphs"],
                 chexbert=corpus[f"{side}_embeddings"],
@@ -67,8 +67,8 @@ def every(corpus, fake_encoder, tmp_path_factory):
             ),
             folder / name,
         )
-    index, queries = api.open_index(folder / "INDEX"), api.reports(folder / "TESTS", encoder="fake").load()
-    found = api.retrieve(index, queries, "bleu-2")
+    index, queries = mo.open_index(folder / "INDEX"), mo.reports(folder / "TESTS", encoder="fake").load()
+    found = mo.retrieve(index, queries, "bleu-2")
     names = dict.fromkeys((*SEGMENTS, *ROWS, *NOTHING))
     files = [Results(found.table, {**found.signature, "metric": name}) for name in names]
     return read_cases(files, index, queries)
@@ -297,7 +297,7 @@ def test_many_metrics_do_not_widen_a_page(driver, whole_home):
 
 
 def test_figures_are_drawn(driver, every):
-    chance = api.expectation(every.index, every.queries, "rouge-l")
+    chance = mo.expectation(every.index, every.queries, "rouge-l")
     with (
         serving(read_cases([*every.files[:2], chance], every.index, every.queries)) as address,
         visiting(driver, address, "Overview") as home,
@@ -337,7 +337,7 @@ def test_the_report_in_one_file(driver, nasty, tmp_path):
 
 def test_a_report_with_figures_can_be_read(driver, every, tmp_path):
     few = [Results(file.table.slice(0, 3), file.signature) for file in every.files[:3]]
-    chance = api.expectation(every.index, every.queries, "rouge-l")
+    chance = mo.expectation(every.index, every.queries, "rouge-l")
     write_report(read_cases([*few, chance], every.index, every.queries), tmp_path / "page.html")
     driver.get((tmp_path / "page.html").as_uri())
     assert driver.execute_script("return [...document.images].map((i) => i.complete && i.naturalWidth > 100)") == [True]

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metric_oracle import api
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.report import write_report
 from metric_oracle.raters.ratings import CATEGORIES, Ratings
-from metric_oracle.retrieval.expectation import read_expectation
+from metric_oracle.retrieval.expectation import expectation, read_expectation
 from metric_oracle.web.render import visible
 from support.pages import NASTY, bare, client_of, made_up
 
@@ -45,7 +44,7 @@ def rated_cases(nasty):
 
 @pytest.fixture(scope="module")
 def chance(prepared):
-    found = api.expectation(prepared.index, prepared.queries, "rouge-l")
+    found = expectation(prepared.index, prepared.queries, "rouge-l")
     path = prepared.folder / "chance.parquet"
     found.write(path)
     return found, path

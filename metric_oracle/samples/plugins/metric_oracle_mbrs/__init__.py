@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from mbrs.metrics import Metric, register
 
-from metric_oracle.api.rewards import Scorer
 from metric_oracle.errors import InputError
+from metric_oracle.retrieval.rewards import Scorer
 
 
 @register("metric_oracle")
@@ -24,7 +24,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
         """Configuration of the metric.
 
         - metric (str): Name of a metric that `oracle metrics` lists, such as rouge-l or radgraph.
-        - sources (list[str]): Models that the metric reads, as NAME=FILE with the names of `metric_oracle.reports`,
+        - sources (list[str]): Models that the metric reads, as NAME=FILE with the names of `metric_oracle.reading`,
           such as radgraph=radgraph.tar.gz or encoder=distilroberta-base.
         """
 

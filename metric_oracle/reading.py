@@ -1,28 +1,54 @@
-"""The function `reports`, which attaches sources (graphs, vectors, labels, entities, encoders) to reports."""
+"""Reports in any form with their sources: the function `reports`, which every function that takes reports accepts."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from inspect import signature
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from metric_oracle import choices
-from metric_oracle.api.given import MODELS, READING, Given, given_of, is_prepared, opened, reports_of, say, section_of
-from metric_oracle.arguments import check_given, check_left_out
+from metric_oracle.arguments import check_given, check_left_out, given_of
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
-from metric_oracle.corpora.reports import Reports, column_names, table_of
+from metric_oracle.corpora.kept import check_kept
+from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
 from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
+from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.progress import Progress, silent
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.indexes.ngrams import n_wordless
+from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
+from metric_oracle.metrics import Metric
+from metric_oracle.progress import Progress, say, silent
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding
+
+# Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
+Given: TypeAlias = Any
+
+
+# Options for reading reports; see `corpora.reports.read_reports`.
+READING = (
+    "section",
+    "id_column",
+    "text_column",
+    "split",
+    "split_file",
+    "profile",
+    "keep_empty",
+    "encoding",
+    "separator",
+    "keep",
+)
+
+
+# Options of the models, how uncertain labels count, and the function that gets notes.
+MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
+
 
 _One = TypeVar("_One", bound=tuple[Reports, Any] | Samples)
 _Other = TypeVar("_Other", bound=tuple[Reports, Any] | Samples)
@@ -452,10 +478,92 @@ def reports(
     )
 
 
-def homes() -> dict[str, str]:
-    """Return the call in which each argument of `reports` and `SearchOptions` is passed, such as "mo.reports(..., {})".
+def say_wordless(
+    metrics: Iterable[Metric], sides: Mapping[str, Sequence[str]], tell: Callable[[str], None] | None
+) -> None:
+    """Tell how many texts have no word under those metrics that read letters and digits; nothing if there is none.
 
-    Error messages of functions that do not have the argument show this call.
+    `sides` has the texts of each side by its noun in the message.
     """
-    own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
-    return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}
+    names = [metric.name for metric in metrics if "words" in metric.representations]
+    for noun, texts in sides.items() if names else ():
+        n = n_wordless(texts)
+        if n:
+            shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+            say(
+                f"{n:,} of {len(texts):,} {noun} have no word under {shown}: only the letters a to z and digits count, "
+                "so they score 0 and tie",
+                tell,
+            )
+
+
+def reports_of(
+    data: Given,
+    reading: Mapping[str, Any],
+    *,
+    predictions: bool = False,
+    keep_empty: bool = False,
+    default_section: str | None = None,
+) -> tuple[Reports, Inputs | None]:
+    """Return reports, and for a prepared folder, an index or Inputs the inputs that are stored in it, else None.
+
+    `reading` has the options of the reader. Empty reports are kept of predictions, and of others with `keep_empty`.
+    `default_section` is the section of the reports that they are compared with, which is the default of `section`.
+    """
+    prepared = data if isinstance(data, Inputs) else None
+    source = ""
+    if isinstance(data, ShardSet) or (isinstance(data, str | Path) and is_set(Path(data))):
+        raise not_one_index(data.folder if isinstance(data, ShardSet) else Path(data))
+    if isinstance(data, Index) or (isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()):
+        index = opened(data)
+        prepared = prepared_inputs(index)
+        source = f"prepared set {index.folder.name}: {index.content['source']}"
+    if prepared is None and predictions:
+        return as_predictions(data, wanted=default_section, **reading), None
+    if prepared is None:
+        is_default = default_section is not None and "section" not in reading and not isinstance(data, Reports)
+        if is_default:
+            reading = {"section": default_section, **reading}
+        if keep_empty and not isinstance(data, Reports):
+            reading = {**reading, "keep_empty": True}
+        read = as_reports(data, **reading)
+        # What the others have does not tell the section of texts whose column does not.
+        return replace(read, section=None, section_by="") if is_default and read.section_by == "caller" else read, None
+    usual = {"profile": "yu2023", "seed": 0}
+    chosen = {name: value for name, value in reading.items() if value not in (False, usual.get(name))}
+    check_left_out(chosen, "for a prepared set", allowed=("keep",))
+    prepared = replace(prepared, columns=_kept(prepared, reading.get("keep") or ()))
+    counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
+    states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
+    return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *prepared.section), prepared
+
+
+def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return those columns of a prepared folder that `names` asks for, by default all; raise InputError for another."""
+    wanted = check_kept(names) or tuple(prepared.columns)
+    for name in wanted:
+        if name not in prepared.columns:
+            raise InputError(
+                f"the prepared reports have no column {name!r}.",
+                f"Build them again with {option('keep', name)}; they have {', '.join(prepared.columns) or 'none'}.",
+            )
+    return {name: prepared.columns[name] for name in wanted}
+
+
+def loaded(
+    queries: Given,
+    index: Index,
+    progress: Progress | None = None,
+    keep: Sequence[str] = (),
+    metrics: Sequence[Metric] = (),
+) -> Inputs:
+    """Return test reports as Inputs for an index; loaded reports are returned unchanged.
+
+    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told.
+    """
+    if isinstance(queries, Inputs):
+        return queries
+    side = attached(queries)
+    inputs = side.load(index, progress, keep)
+    say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
+    return inputs

@@ -1,4 +1,4 @@
-"""Building a set of shards from a file that is read in pieces, or from reports in memory."""
+"""Building an index of a corpus, or a set of shards from a file that is read in pieces or from reports in memory."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.api.given import say
+from metric_oracle import choices
+from metric_oracle.arguments import check_given, check_left_out, given_of
+from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
+from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.build import inputs_digest
+from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.progress import Progress
+from metric_oracle.metrics import METRICS, get_metric, names_of
+from metric_oracle.progress import Progress, say
+from metric_oracle.reading import Given, attached, say_wordless, with_prepared
+from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
@@ -187,3 +194,114 @@ def _settings(encoding: Encoding) -> list[Any]:
     """Return what tells an encoder from another: its signature without its name, type of its states, and baseline."""
     signature = {name: value for name, value in encoding.encoder.signature.items() if name != "model"}
     return [signature, encoding.storage.name, encoding.baseline]
+
+
+@called("build_index")
+def build_index(
+    reports: Given,
+    out: str | Path,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+    shard_rows: choices.Positive | None = None,
+    max_memory: choices.Memory | None = None,
+    runner: choices.Runner | None = None,
+    address: str | None = None,
+    num_gpus: choices.Gpus | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Build an index of a corpus of reports, or prepare test reports or predictions.
+
+    Parameters
+    ----------
+    reports : path, container or AttachedReports
+        The corpus, with its sources: [`reports`][metric_oracle.reading]. Or another index. Read predictions with
+        [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones.
+    out : path
+        New folder. Every function that takes test reports, references or predictions accepts it as well.
+    metrics : str or sequence of str, optional
+        Metrics that the index is for, by default all whose sources are given.
+    keep : str or sequence of str, optional
+        Columns of a table to store with the reports, such as ``"subject_id"``. A search can exclude the rows that have
+        the query's value in one of them, see [`SearchOptions`][metric_oracle.SearchOptions].
+    shard_rows : int, optional
+        Number of reports of a shard: build a set of shards instead of one index. Parquet, CSV and JSON Lines are read
+        in pieces; other files, and a split, are read as a whole. The same call in several processes shares the work.
+    max_memory : float, optional
+        Memory in GB that encoding token states may use, in addition to the model and to mapped files.
+    runner, address, num_gpus : optional
+        Ray cluster whose workers build the shards and run the models, see
+        [`SearchOptions`][metric_oracle.SearchOptions].
+    progress : function, optional
+        Called as ``progress(step, done, total)`` with the name of each part of the index; with a runner, with the
+        number of finished shards and of all, which is None while it is unknown.
+
+    Returns
+    -------
+    Index
+        The opened index, a `ShardSet` with `shard_rows`.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, a file cannot be read or does not belong to the reports, or `out` exists.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="bleu")
+    >>> index.n_reports
+    2
+    """
+    from metric_oracle.indexes import build
+    from metric_oracle.indexes.store import Strings
+
+    given = attached(reports)
+    names, columns = names_of(metrics), check_kept(keep)
+    for name in names or ():
+        get_metric(name)
+    if max_memory is not None:
+        step = f"Add {option('encoder', 'NAME')} or a folder."
+        check_given("encoder", given.encoding or None, f"with {option('max_memory')}", step)
+    where = open_runner(runner, address, num_gpus)
+    if shard_rows is not None and may_stream(given.data, given.reading):
+        of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}
+        opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.encoding else {}
+        return build_streamed(
+            Path(given.data),
+            out,
+            shard_rows,
+            {**given.reading, **({"keep": list(columns)} if columns else {})},
+            dict(given.sources),
+            dict(given.models) | given_of({"progress": progress}),
+            opening,
+            names,
+            progress,
+            where,
+        )
+    if where is not None:
+        step = "Write the wanted reports to a CSV file."
+        in_pieces = (*STREAMED, "profile")
+        check_left_out(given.reading, "with a runner, which reads a file in pieces", step, allowed=in_pieces)
+        raise InputError(
+            "reports",
+            f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
+            f"{option('shard_rows')}, for a runner",
+            f"{given.described} {'without it' if shard_rows is None else 'with it'}",
+            f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
+        )
+    corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
+    if "tell" in given.models:
+        given.models["tell"](f"reports: {corpus.source}")
+    encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
+    indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
+    say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
+    inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
+    inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)
+    if shard_rows is not None:
+        return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
+    inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
+    described: dict[str, Any] = {"source": corpus.source, "states": states_of(corpus), "section": corpus.known_section}
+    del corpus, prepared  # lists of strings take three times the memory of Arrow's
+    return build.build_index(inputs, out, metrics=names, **described, progress=progress)

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.api.attached import attached
-from metric_oracle.api.given import Given, given_of, say
-from metric_oracle.arguments import check_left_out
+from metric_oracle.arguments import check_left_out, given_of
 from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import ATTACHED
-from metric_oracle.progress import Progress, counter
+from metric_oracle.progress import Progress, counter, say
+from metric_oracle.reading import Given, attached
 from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.contract import Source, source_of
 
@@ -30,7 +29,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     Parameters
     ----------
     reports : AttachedReports
-        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reports],
+        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reading],
         and the other files that it needs. Several reports for each study, as
         [`read_samples`][metric_oracle.read_samples] takes them, get the ids "50000001/0" (study, then sample), by which
         [`consensus`][metric_oracle.consensus] and [`best_of`][metric_oracle.best_of] find what was made. The model runs

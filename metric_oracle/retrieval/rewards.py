@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.api.given import MODELS, given_of, opened
-from metric_oracle.arguments import check_options
+from metric_oracle.arguments import check_options, given_of
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.reading import MODELS
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
-from metric_oracle.retrieval.pair_scores import load_sides
+from metric_oracle.retrieval.scoring import load_sides
 from metric_oracle.sources.contract import Source, source_of
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import Encoding, load_encoding
@@ -51,7 +52,7 @@ def reward(
         Column of the data set that holds the references, by default ``reference`` or, where there is none,
         ``ground_truth``.
     sources : dict, optional
-        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reports], opened once: a
+        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reading], opened once: a
         RadGraph archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in
         their order; the encoder of BERTScore; and `uncertain`, `device` and what else the models need. Each distinct
         text of a call is given once. What is made of the last 16,384 references is kept.
