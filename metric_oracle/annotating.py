@@ -29,7 +29,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     Parameters
     ----------
     reports : AttachedReports
-        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reading],
+        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reports],
         and the other files that it needs. Several reports for each study, as
         [`read_samples`][metric_oracle.read_samples] takes them, get the ids "50000001/0" (study, then sample), by which
         [`consensus`][metric_oracle.consensus] and [`best_of`][metric_oracle.best_of] find what was made. The model runs

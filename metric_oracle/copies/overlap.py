@@ -299,7 +299,7 @@ def overlap(
         Index or shard set of the training reports, with ``rouge-l`` and ``bleu-2``. Columns that it keeps and the
         references have too, such as ``subject_id``, have a line each: the share whose value a training report has.
     sets : mapping of str to reports
-        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reading] returns.
+        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reports] returns.
     references : path, container or AttachedReports, optional
         The human test reports, the set ``human``. Every other set must have a report for each of their ids, and has
         the paired difference from them. Without them the sets need not have the same ids, and nothing is compared.

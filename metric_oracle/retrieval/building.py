@@ -215,7 +215,7 @@ def build_index(
     Parameters
     ----------
     reports : path, container or AttachedReports
-        The corpus, with its sources: [`reports`][metric_oracle.reading]. Or another index. Read predictions with
+        The corpus, with its sources: [`reports`][metric_oracle.reports]. Or another index. Read predictions with
         [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones.
     out : path
         New folder. Every function that takes test reports, references or predictions accepts it as well.

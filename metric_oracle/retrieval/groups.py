@@ -340,7 +340,7 @@ def pairwise(
     groups : list of lists of texts, dict of them, list of texts, another container or AttachedReports
         Candidates. Groups may be of different sizes; texts may repeat and be empty; a missing one (None) is an error.
         A list of texts, and anything else that holds single reports, is one group. What the metric reads in addition
-        to the texts is attached by [`reports`][metric_oracle.reading]; in groups it goes by the text, or by id and
+        to the texts is attached by [`reports`][metric_oracle.reports]; in groups it goes by the text, or by id and
         place: candidate 2 of group "a" is "a/2", and the groups of a list are "0", "1", ...
     metric : str
         Name of a metric.

@@ -182,7 +182,7 @@ def retrieve(
     index : path or Index
         Index or shard set.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with their sources: [`reports`][metric_oracle.reading]. By default their section is that of the
+        Test reports, with their sources: [`reports`][metric_oracle.reports]. By default their section is that of the
         index; another section is an error.
     metric : str
         Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or

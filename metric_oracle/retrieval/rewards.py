@@ -52,7 +52,7 @@ def reward(
         Column of the data set that holds the references, by default ``reference`` or, where there is none,
         ``ground_truth``.
     sources : dict, optional
-        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reading], opened once: a
+        What makes what the metric reads, by the arguments of [`reports`][metric_oracle.reports], opened once: a
         RadGraph archive, ``chexbert.pth``, RaTE-NER's folder, or a function from texts to graphs, vectors or classes in
         their order; the encoder of BERTScore; and `uncertain`, `device` and what else the models need. Each distinct
         text of a call is given once. What is made of the last 16,384 references is kept.

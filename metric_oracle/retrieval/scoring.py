@@ -56,7 +56,7 @@ def score(
     Parameters
     ----------
     references : path, container, AttachedReports or prepared folder
-        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reading]. A model
+        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports]. A model
         (a RadGraph archive, ``chexbert.pth``, RaTE-NER's folder) or an encoder serves both sides.
     predictions : path, container, AttachedReports or prepared folder
         What a model wrote. Empty reports are scored.

@@ -312,7 +312,7 @@ def best_of(
     ----------
     candidates : path, dict, table, Samples or AttachedReports
         Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reading], by text or by ids such as "50000001/0".
+        addition to the texts is attached by [`reports`][metric_oracle.reports], by text or by ids such as "50000001/0".
     references : path, container or AttachedReports
         Test reports. A model or an encoder that is attached to them serves both sides.
     metrics : str or sequence of str

@@ -290,7 +290,7 @@ def consensus(
     ----------
     candidates : path, dict, table, Samples or AttachedReports
         Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reading]: files by text or by ids such as
+        addition to the texts is attached by [`reports`][metric_oracle.reports]: files by text or by ids such as
         "50000001/0" (study, then sample), or a model, which runs once for each distinct text.
     metrics : str or sequence of str
         Names of metrics, for each of which a sample is chosen. Where lower is better, the least expected score wins.

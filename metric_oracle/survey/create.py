@@ -137,7 +137,7 @@ def create_survey(
     Parameters
     ----------
     references : path, container or AttachedReports
-        Test reports; options for reading them are given to [`reports`][metric_oracle.reading].
+        Test reports; options for reading them are given to [`reports`][metric_oracle.reports].
     candidates : mapping
         Candidate type -> results of a search, of which the best report of each study is used, or a model's reports.
     out : str or path

@@ -74,7 +74,7 @@ def find_encoder() -> str | None:
 
 
 def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
-    """Return the arguments of `metric_oracle.reading` for the graphs and labels of a side, "train" or "test".
+    """Return the arguments of `metric_oracle.reports` for the graphs and labels of a side, "train" or "test".
 
     `files` are the names and paths that `write_synthetic` returns. Beside them, this writes stand-ins for CheXbert's
     embeddings, which are among the arguments: sums of a random vector for each label and class.

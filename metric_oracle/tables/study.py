@@ -142,10 +142,10 @@ def study(
     index : path or Index
         The corpus.
     queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reading].
+        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reports].
     models : dict of str to reports, optional
         Name of a model -> the reports that it wrote for the test reports: a file, a container, a prepared folder, or
-        [`reports`][metric_oracle.reading] with sources, which must be files.
+        [`reports`][metric_oracle.reports] with sources, which must be files.
     metrics : str or sequence of str, optional
         Metrics of the study. Each has an oracle (a row) and a column. By default, those of the standard set that index,
         queries and models have the sources for.

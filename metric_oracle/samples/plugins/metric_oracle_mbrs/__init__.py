@@ -24,7 +24,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
         """Configuration of the metric.
 
         - metric (str): Name of a metric that `oracle metrics` lists, such as rouge-l or radgraph.
-        - sources (list[str]): Models that the metric reads, as NAME=FILE with the names of `metric_oracle.reading`,
+        - sources (list[str]): Models that the metric reads, as NAME=FILE with the names of `metric_oracle.reports`,
           such as radgraph=radgraph.tar.gz or encoder=distilroberta-base.
         """
 
