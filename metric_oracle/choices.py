@@ -2,11 +2,16 @@
 
 Public signatures, the fields of public options and the options of the command line are annotated with the types; both
 doors check them by `arguments.check_declared`. In an annotation, a text after a bound is the next step of its message.
+A type that means the same wherever it occurs has its text here, too.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
+
+from metric_oracle.declared import IN_PYTHON, OUTPUT, Flag
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 Device = Literal["cpu", "cuda"]
@@ -37,8 +42,18 @@ FEWEST, MOST = 100, 1_000_000
 
 Positive = Annotated[int, Ge(1)]
 Count = Annotated[int, Ge(0)]
-Seed = Count
-Threads = Annotated[int, Ge(1), "Leave it out to use all cores."]
+Seed = Annotated[
+    int,
+    Ge(0),
+    Doc("Seed of the random draws. The same seed gives the same result."),
+    Flag(panel=OUTPUT),
+]
+Threads = Annotated[
+    int,
+    Ge(1),
+    "Leave it out to use all cores.",
+    Doc("Number of worker threads. By default one for each core. The result does not depend on it."),
+]
 Memory = Annotated[float, Gt(0), Unit("GB"), "Choose one, or leave it out."]
 Gpus = Annotated[float, Ge(0)]
 MinScore = Annotated[float, "Give a score of the metric."]
@@ -51,5 +66,28 @@ Share = Annotated[float, Interval(ge=0, le=1)]
 Rate = Annotated[float, Interval(gt=0, lt=1), "Yu et al. take 0.01."]
 Level = Annotated[float, Interval(gt=0, lt=1), "The usual one is 0.95."]
 Bins = Annotated[int, Interval(ge=2, le=1024)]
-Resamples = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 10000."]
-ResamplesOfRaters = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 1000."]
+_DRAWN = Doc(f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}.")
+Resamples = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 10000.", _DRAWN]
+ResamplesOfRaters = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 1000.", _DRAWN]
+# The metric of a search, and those of other functions; `metrics` has the records.
+METRIC = Flag("-m", "--metric", "--metrics")
+OneMetric = Annotated[
+    str,
+    Doc(
+        "Metric of the search, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]; or "
+        "a sum, such as radgraph+chexbert:agreement."
+    ),
+    METRIC,
+]
+NewFolder = Annotated[
+    str | Path,
+    Doc("Folder to write. It must not exist yet."),
+    Flag("--out", metavar="PATH", panel=OUTPUT),
+]
+# Search options that are used most, as arguments of functions beside `SearchOptions`.
+K = Annotated[int, Doc("Number of reports to list; replaces that of `options`."), IN_PYTHON]
+WithText = Annotated[
+    bool,
+    Doc("Include the texts of the reports in the result."),
+    Flag("--with-text/--no-text", panel=OUTPUT),
+]

@@ -34,7 +34,16 @@ from metric_oracle.typed import Hidden, texts_in, without
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9 -]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 
 _CLAUSE = re.compile("\x04(?P<name>[a-z_0-9]+)\x1f(?P<text>[^\x04\x05]*)\x05")
-_TOOLS = {"metrics": "list_metrics", "crg": "score_crg", "survey create": "create_survey"}  # other names in Python
+# Commands whose function has another name.
+TOOLS = {
+    "metrics": "list_metrics",
+    "crg": "score_crg",
+    "f1-chexbert": "score_f1_chexbert",
+    "f1-srr-bert": "score_f1_srr",
+    "survey create": "create_survey",
+    "survey status": "survey_status",
+    "survey export": "export_survey",
+}
 _OF_REPORTS = {"reports", "references", "predictions", "queries", "candidates", "groups", "sets"}  # arguments
 _NAMES = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # of one argument or of several
 
@@ -222,7 +231,7 @@ def option(name: str, value: str | bool = "", *, python: str = "") -> str:
 
 def as_called(command: str) -> str:
     """Return a command for a message, such as "oracle build-index"; in Python it is the function, mo.build_index."""
-    return f"\x02oracle {command}\x1f\x1fmo.{_TOOLS.get(command, command.replace('-', '_'))}\x03"
+    return f"\x02oracle {command}\x1f\x1fmo.{TOOLS.get(command, command.replace('-', '_'))}\x03"
 
 
 def if_taken(name: str, text: str) -> str:

@@ -3,12 +3,20 @@
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Annotated
 
+from annotated_doc import Doc
+
+from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import in_terms_of_caller
 
 # Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers
 # are None where they are not known.
-Progress = Callable[[str, int | None, int | None], object]
+Progress = Annotated[
+    Callable[[str, int | None, int | None], object],
+    Doc("Called as ``progress(step, done, total)``; the numbers are None where they are not known."),
+    IN_PYTHON,
+]
 # Called below with the number of items that were finished since the last call.
 Count = Callable[[int], object]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from metric_oracle.arguments import check_declared, check_path
+from metric_oracle.declared import OBJECTS, bare, documented, signature_of
 from metric_oracle.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -33,7 +34,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     `homes` has, for advice in messages, the arguments that belong to another public function and the form of that call,
     such as ``"mo.reports(..., {})"``.
     """
-    for annotation in (*_known(function).values(), _signature(function).return_annotation):
+    for annotation in (*_known(function).values(), signature_of(function).return_annotation):
         guard(annotation)
 
     @wraps(function)
@@ -44,6 +45,10 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
             return function(*args, **keywords)
 
     run.__module__, run.__qualname__ = "metric_oracle", name  # where another process finds it
+    run.__doc__ = documented(function)
+    signature = signature_of(function)
+    shown = [p.replace(annotation=bare(p.annotation)) for p in signature.parameters.values()]
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
 
 
@@ -57,6 +62,8 @@ def guard(annotation: Any) -> None:
         guard(inner)
     if not isinstance(annotation, type) or issubclass(annotation, Exception):
         return
+    if is_dataclass(annotation) and "_is_guarded" not in vars(annotation):
+        annotation.__doc__ = documented(annotation)
     for kind in annotation.__mro__:
         if not kind.__module__.startswith("metric_oracle.") or "_is_guarded" in vars(kind) or issubclass(kind, tuple):
             continue
@@ -66,7 +73,7 @@ def guard(annotation: Any) -> None:
             if isinstance(function, types.FunctionType) and (is_made or not name.startswith("_")):
                 checked = _guarded(function, is_made)
                 setattr(kind, name, classmethod(checked) if isinstance(method, classmethod) else checked)
-        kind._is_guarded = True  # type: ignore[attr-defined]
+        kind._is_guarded = True
 
 
 def _guarded(method: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
@@ -88,20 +95,6 @@ def _guarded(method: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
     return run
 
 
-@cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function, or of a method without `self` or `cls`, with its annotations as types."""
-    signature = inspect.signature(function)
-    hints = (
-        typing.get_type_hints(function, include_extras=True)
-        if any(isinstance(p.annotation, str) for p in signature.parameters.values())
-        else {}
-    )
-    parameters = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in signature.parameters.values()]
-    is_method = parameters[:1] and parameters[0].name in ("self", "cls")
-    return signature.replace(parameters=parameters[1:] if is_method else parameters)
-
-
 def _check(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], homes: Mapping[str, str]
 ) -> None:
@@ -110,7 +103,7 @@ def _check(
     Raise InputError for a value out of its declared range or choices, and for a text in the place of a path. `homes` is
     that of `public`.
     """
-    known, signature = _known(function), _signature(function)
+    known, signature = _known(function), signature_of(function)
     takes_any = any(p.kind is p.VAR_KEYWORD and p.name not in known for p in signature.parameters.values())
     unknown = None if takes_any else next((keyword for keyword in keywords if keyword not in known), None)
     if unknown is not None:
@@ -130,7 +123,7 @@ def _check(
         values, kinds, other = {argument: value}, known, Any
         if signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD:
             values, other = value, signature.parameters[argument].annotation
-        elif argument in ("options", "selection") and is_dataclass(value) and not isinstance(value, type):
+        elif argument in OBJECTS and is_dataclass(value) and not isinstance(value, type):
             fields = typing.get_type_hints(type(value), include_extras=True)
             kinds = {f"{argument}.{field}": kind for field, kind in fields.items()}
             values = {key: getattr(value, key.partition(".")[2]) for key in kinds}
@@ -179,7 +172,7 @@ def _paths(value: Any, annotation: Any) -> Iterator[str]:
 def _known(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the annotation of each argument of a function, without that of its ``**`` parameter."""
     annotations: dict[str, Any] = {}
-    for name, parameter in _signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             annotations[name] = parameter.annotation
     return annotations
@@ -190,7 +183,7 @@ def _call(function: Callable[..., Any]) -> str:
 
     These are the positional and the required ones, of optional ones at most five; dots stand for the others.
     """
-    shown, parameters = [], [*_signature(function).parameters.values()]
+    shown, parameters = [], [*signature_of(function).parameters.values()]
     few = sum(p.default is not p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) <= 5
     for p in parameters:
         if p.kind is p.POSITIONAL_OR_KEYWORD and (few or p.default is p.empty):

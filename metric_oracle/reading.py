@@ -138,7 +138,8 @@ class AttachedReports:
         check_left_out(self.encoding, "for test reports, whose index says it", allowed=("encoder",))
         reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
         is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
-        if reports.left_out or (reports.marks and not is_shown):
+        is_file = prepared is None and isinstance(self.data, str | Path)
+        if reports.left_out or (reports.marks and not is_shown) or (is_file and "tell" in self.models):
             say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
         encoder = self.encoding.get("encoder")
         inputs = load_inputs(

@@ -13,9 +13,10 @@ import typer
 
 from metric_oracle import __main__, cli, commands
 from metric_oracle.choices import BACKENDS
-from metric_oracle.commands import listing, options
-from metric_oracle.commands.command import given
-from metric_oracle.commands.options import complete_metric
+from metric_oracle.commands import listing
+from metric_oracle.commands import old_options as options
+from metric_oracle.commands.old_command import given
+from metric_oracle.commands.values import complete_metric
 from metric_oracle.errors import in_terms_of_caller
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
 
@@ -145,8 +146,8 @@ def test_no_option_is_typed_twice():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
         calls[path.name] = sum(name in ("typer.Option", "typer.Argument") for name in names)
-    assert {name for name, count in calls.items() if count} == {"options.py"}
-    tree = ast.parse((FOLDER / "options.py").read_text(encoding="utf-8"))
+    assert {name for name, count in calls.items() if count} == {"old_options.py", "option.py"}
+    tree = ast.parse((FOLDER / "old_options.py").read_text(encoding="utf-8"))
     names = Counter(
         word
         for node in ast.walk(tree)

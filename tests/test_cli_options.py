@@ -21,7 +21,7 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
-from metric_oracle.commands.options import Reading
+from metric_oracle.commands.old_options import Reading
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions

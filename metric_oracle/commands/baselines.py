@@ -8,12 +8,13 @@ import typer
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.commands import COMMANDS
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, one_metric
+from metric_oracle.commands import old_options as o
 from metric_oracle.commands.groups import Group
-from metric_oracle.commands.inputs import load_tests
+from metric_oracle.commands.old_command import command, given, one_metric
+from metric_oracle.commands.old_inputs import load_tests, old_check_encoder
+from metric_oracle.commands.options import PLAIN
 from metric_oracle.commands.output import Destination, deliver_finding, progress
-from metric_oracle.commands.search import PLAIN, check_encoder, show_answers
+from metric_oracle.commands.search import show_answers
 
 app = typer.Typer(
     name="baseline", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["baseline"].text
@@ -36,7 +37,7 @@ class Shared:
 
         options = SearchOptions(text=own.pop("text", True), **given(self.bertscore))
         plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
-        check_encoder(plan.scores, self.queries, self.inputs)
+        old_check_encoder(plan.scores, self.queries, self.inputs)
         return plan, load_tests(self.queries, self.inputs, plan.scores.index, metrics=[plan.scores.metric])
 
 

@@ -1,73 +1,206 @@
-"""The decorator that turns a function into a command, and helpers to read the values of options."""
+"""The decorator that makes commands from the declarations of public functions, and helpers to read values.
 
-import functools
+A command has the options of its public function, which are declared there, and those of its body in the same form. The
+body gets the arguments for the function as a `Call`, and where its result goes as a `Destination`.
+"""
+
 import inspect
-import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Any
 
 import typer
 
 from metric_oracle.arguments import check_declared, check_path
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
-from metric_oracle.commands.output import Destination, be_quiet
-from metric_oracle.errors import InputError
-from metric_oracle.metrics import COMPOSITE, find_metric, get_metric
+from metric_oracle.commands.inputs import Role
+from metric_oracle.commands.option import Option, in_words_of
+from metric_oracle.commands.output import Destination, be_quiet, progress
+from metric_oracle.declared import (
+    IN_PYTHON,
+    OBJECTS,
+    PANELS,
+    SEARCH,
+    Declaration,
+    declaration,
+    declarations,
+    introduction,
+)
 
-OUTPUTS = ("out", "plot", "scatter", "pairs", "format", "quiet", "folder", "text", "utilities", "matrix", "best_scores")
+
+@dataclass
+class Call:
+    """The call of a public function that a command line stands for."""
+
+    function: Callable[..., Any]
+    values: dict[str, Any]  # by the names of its arguments; those that were not given are missing
+    attach: Mapping[str, Callable[[Any], Any]]  # by the argument for reports: attaches what was given for it to a file
+
+    def __call__(self, **own: Any) -> Any:
+        """Call the function with the values and, before them, `own`."""
+        return self.function(**{**self.values, **own})
+
+    def tracked(self, task: str, **own: Any) -> Any:
+        """Call the function, and show its progress under the name of the task."""
+        with progress(task) as step:
+            return self(**own, progress=step)
 
 
 def command(
     app: typer.Typer,
     name: str,
     *examples: str,
+    of: str = "",
+    panel: str = SEARCH,
     endings: Sequence[str] = (),
     formats: Sequence[str] = (),
     plot: bool = False,
     needs_out: bool = False,
+    reports: Mapping[str, Role] = MappingProxyType({}),
+    **defaults: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    r"""Register a function as the command `name`.
+    r"""Register a function, the body, as the command `name`.
 
-    The help shows the command lines in `examples`, those over 78 characters broken after ``\``. Options are added to
-    those of the function, which gets them as its parameter `to`, a `Destination`: --quiet; --out, which accepts
-    `endings`, and --format, which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help
-    says that --out must be given, otherwise that the result is printed without it.
+    `of` is the public function, as "module:function". The help has its docstring up to the first section, or that of
+    the body if there is none, and the command lines in `examples`, those over 78 characters broken after ``\``. Options
+    are listed under `panel` unless they say another. Added are --quiet; --out, which accepts `endings`, and --format,
+    which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help says that --out must be
+    given, otherwise that the result is printed without it. `reports` says how the arguments for reports are read;
+    `defaults` are those of the command line alone.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        declared = inspect.signature(body).parameters
-        has_folder = "out" in declared and declared["out"].default is None
-        added = _added(endings, formats, plot, needs_out, has_folder)
-        parameters = sorted([*_flat(declared.values()), *added], key=_panel)
-
-        def run(**given: Any) -> Any:
-            given = {name: _without_dots(value) for name, value in given.items()}
-            _check_values(parameters, given)
-            of_output = {p.name: given.pop(p.name) for p in added}
-            be_quiet(of_output["quiet"])
-            inputs = [*_inputs(given)]
-            destination = Destination(of_output.get("out"), of_output.get("plot"), of_output.get("format"), inputs)
-            destination.check(endings, formats)
-            passed = {
-                name: _gathered(p.annotation, given) if _is_group(p) else given[name]
-                for name, p in declared.items()
-                if name != "to"
-            }
-            return body(**passed, **({"to": destination} if "to" in declared else {}))
-
-        typed = [p.replace(annotation=_without_bounds(p.annotation)) for p in parameters]
-        run.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-        run.__doc__, run.__name__ = _paragraphs(body.__doc__ or ""), body.__name__
         lines = [line.strip() for example in examples for line in example.split("\n")]
-        app.command(name, cls=Command, epilog="\n".join(lines).replace("[", r"\["))(run)  # brackets escaped for Rich
+        epilog = "\n".join(lines).replace("[", r"\[")  # brackets escaped for Rich
+        made = Registered(body, of, panel, tuple(endings), tuple(formats), plot, needs_out, reports, defaults)
+        app.command(name, cls=Command, epilog=epilog)(made)  # type: ignore[type-var]
         return body
 
     return register
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A command as it was registered; its public function is imported when the command is typed."""
+
+    body: Callable[..., Any]
+    of: str
+    panel: str
+    endings: tuple[str, ...]
+    formats: tuple[str, ...]
+    plot: bool
+    needs_out: bool
+    reports: Mapping[str, Role]
+    defaults: Mapping[str, Any]
+
+    def make(self) -> Callable[..., Any]:
+        """Return the function that Typer makes a command of."""
+        module, _, name = self.of.partition(":")
+        function = getattr(import_module(module), name) if name else None
+        own = [*self._of_body()]
+        added = [*self._added(any(option.name == "out" for option in own))]
+        found = [*([] if function is None else self._of_function(function)), *own, *added]
+        names = {option.declared.name: option.typed for option in reversed(found)}
+        typed = sorted(found, key=lambda option: -1 if option.is_argument else PANELS.index(option.panel))
+
+        def run(**given: Any) -> Any:
+            given = {name: _without_dots(value) for name, value in given.items()}
+            _check(found, given)
+            be_quiet(given["quiet"])
+            files = [*_files(found, given)]
+            to = Destination(given.get("out") if self.endings else None, given.get("plot"), given.get("format"), files)
+            to.check(self.endings, self.formats)
+            passed: dict[str, Any] = {option.name: option.value(given[option.name]) for option in own}
+            if "to" in inspect.signature(self.body).parameters:
+                passed["to"] = to
+            if function is not None:
+                passed["call"] = self._call(function, found, given, to)
+            return self.body(**passed)
+
+        run.__signature__ = inspect.Signature([option.parameter(names) for option in typed])  # type: ignore[attr-defined]
+        run.__doc__ = _paragraphs(in_words_of(introduction(function or self.body), names))
+        run.__name__ = self.body.__name__
+        return run
+
+    def _of_function(self, function: Callable[..., Any]) -> Iterator[Option]:
+        """Yield the options of the public function, with those of its objects and its reports."""
+        shown = {
+            name: one
+            for name, one in declarations(function).items()
+            if one.text and one.flag is not IN_PYTHON and not (name == "out" and self.endings)
+        }
+        for name, one in shown.items():
+            if name in OBJECTS:
+                object_ = one.object
+                for field, declared in declarations(object_).items():
+                    is_used = not one.uses or field in one.uses
+                    if is_used and field not in shown and declared.flag is not IN_PYTHON:
+                        yield self._option(declared, name, field)
+            else:
+                yield self._option(one, name)
+            if name in self.reports:
+                yield from self.reports[name].options(name)
+
+    def _option(self, one: Declaration, *keys: str) -> Option:
+        """Return an option under its panel, with the default of this command if it has one of its own."""
+        one = one._replace(default=self.defaults.get(one.name, one.default))
+        return Option(one.name, one, one.flag.panel or self.panel, keys)
+
+    def _of_body(self) -> Iterator[Option]:
+        """Yield the options of the body."""
+        for name, one in declarations(self.body).items():
+            if name not in ("call", "to"):
+                yield self._option(one)
+
+    def _added(self, has_out: bool) -> Iterator[Option]:
+        """Yield --out, --plot, --format and --quiet; `has_out` if the command has an --out of its own."""
+        kinds: dict[str, Any] = {}
+        if self.endings:
+            kinds["out"] = options.out(self.endings, is_needed=self.needs_out)
+        if self.plot:
+            kinds["plot"] = options.Plot
+        if self.formats:
+            is_printed = has_out or (bool(self.endings) and not self.needs_out)
+            kinds["format"] = options.print_format(self.formats, has_out=is_printed)
+        kinds["quiet"] = options.Quiet
+        for name, kind in kinds.items():
+            yield self._option(declaration(name, kind, False if name == "quiet" else None))
+
+    def _call(
+        self, function: Callable[..., Any], found: Sequence[Option], given: Mapping[str, Any], to: Destination
+    ) -> Call:
+        """Return the call of the function with what was given."""
+        values: dict[str, Any] = {}
+        of_reports: dict[str, dict[str, Any]] = {name: {} for name in self.reports}
+        objects: dict[str, dict[str, Any]] = {}
+        for option in found:
+            if not option.keys or given[option.name] is None:
+                continue
+            argument, *field = option.keys
+            value = option.value(given[option.name])
+            if field and argument in of_reports:
+                of_reports[argument][option.declared.name] = value
+            elif field:
+                objects.setdefault(argument, {})[option.declared.name] = value
+            else:
+                values[argument] = value
+        declared = declarations(function)
+        for argument, options_given in objects.items():
+            values[argument] = declared[argument].object(**options_given)
+        if self.endings and "out" in declared:
+            values["out"] = to.file()
+        attach, first = {}, None
+        for argument, role in self.reports.items():
+            attach[argument] = partial(role.attach, argument, given=of_reports[argument], first=first)
+            first = first or of_reports[argument]
+            if argument in values:
+                values[argument] = attach[argument](values[argument])
+        return Call(function, values, attach)
 
 
 def _without_dots(value: Any) -> Any:
@@ -77,173 +210,27 @@ def _without_dots(value: Any) -> Any:
     return value.resolve() if isinstance(value, Path) and value.name in ("", "..") else value
 
 
-def _added(
-    endings: Sequence[str], formats: Sequence[str], plot: bool, needs_out: bool, has_folder: bool
-) -> list[inspect.Parameter]:
-    """Return the parameters for the options that `command` adds; with `has_folder` the function has an own --out."""
-    kinds: list[tuple[str, Any, Any]] = []
-    if endings:
-        kinds.append(("out", Annotated[Path | None, options.out(endings, is_needed=needs_out)], None))
-    if plot:
-        kinds.append(("plot", options.Plot, None))
-    if formats:
-        has_out = has_folder or (bool(endings) and not needs_out)
-        kinds.append(("format", options.print_format(formats, has_out=has_out), None))
-    kinds.append(("quiet", options.Quiet, False))
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, kind, default in kinds]
+def _files(found: Sequence[Option], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each value that may be an input file, as text, and the part behind its "=" if it has one."""
+    for option in found:
+        value = given[option.name]
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str | Path) and not option.is_output:
+                yield str(item)
+                if "=" in str(item):
+                    yield str(item).partition("=")[2]
 
 
-def _panel(parameter: inspect.Parameter) -> int:
-    """Return the position of an option's panel in the help; arguments come first."""
-    metadata = get_args(parameter.annotation)[1:]
-    (panel,) = {getattr(item, "rich_help_panel", None) for item in metadata} - {None} or {None}
-    return -1 if panel is None else options.PANELS.index(panel)
-
-
-def _is_group(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter is an option group: a dataclass whose fields are options."""
-    return inspect.isclass(parameter.annotation) and is_dataclass(parameter.annotation)
-
-
-def _flat(parameters: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters but `to`, with each option group replaced by its fields."""
-    for p in parameters:
-        if p.name == "to":
-            continue
-        if _is_group(p):
-            yield from _flat(inspect.signature(p.annotation).parameters.values())
-        else:
-            yield p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-
-
-def _without_bounds(annotation: Any) -> Any:
-    """Return the annotation of an option without the bounds of types in a union, which Typer does not understand."""
-    kind, *metadata = get_args(annotation)
-    if isinstance(kind, UnionType) or get_origin(kind) is Union:
-        bare = [get_args(part)[0] if get_origin(part) is Annotated else part for part in get_args(kind)]
-        kind = functools.reduce(operator.or_, bare)
-    return Annotated[(kind, *metadata)]
-
-
-def _gathered(group: Any, given: Mapping[str, Any]) -> Any:
-    """Return an instance of the dataclass `group`, each field from `given` by its name; a field may be a group, too."""
-    return group(
-        **{
-            f.name: _gathered(f.type, given) if inspect.isclass(f.type) and is_dataclass(f.type) else given[f.name]
-            for f in fields(group)
-        }
-    )
-
-
-def _inputs(given: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield each value in `given` that may be an input file, as text, and after it the part behind its "=", or None.
-
-    Both are items of one flat sequence. Items of a list are values; arguments in `OUTPUTS` are left out.
-    """
-    for name, value in given.items():
-        if name not in OUTPUTS:
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, str | Path):
-                    yield str(item)
-                    yield str(item).partition("=")[2] or None
-
-
-def _check_values(parameters: Sequence[inspect.Parameter], given: Mapping[str, Any]) -> None:
+def _check(found: Sequence[Option], given: Mapping[str, Any]) -> None:
     """Raise InputError for a value that is out of its declared range or choices, or a text in the place of a path."""
-    for p in parameters:
-        values = given.get(p.name)
-        check_declared(p.name, values, p.annotation)
+    for option in found:
+        values = given[option.name]
+        check_declared(option.name, values, option.declared.annotation)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path):
-                check_path(p.name, str(value), is_new=p.name in OUTPUTS)
-
-
-def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
-    """Return the names given with --metric, repeated or separated by commas; None if the option was not given.
-
-    Raise InputError if a name is not in the registry.
-    """
-    if metrics is None:
-        return None
-    names = split_names(metrics)
-    for name in names:
-        if name != COMPOSITE and find_metric(name) is None and not re.fullmatch(r"[\w:.-]{1,40}", name):
-            raise InputError("metric", "must be a name that oracle metrics lists", "another text", "Choose one.")
-        if name != COMPOSITE:
-            get_metric(name)
-    return names
-
-
-def split_names(given: Sequence[str]) -> list[str]:
-    """Return names that were given by repeating an option or separated by commas."""
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
-
-
-def one_metric(metrics: Sequence[str]) -> str:
-    """Return the metric given with --metric, or the names of a sum joined by +.
-
-    Raise InputError if there are several or none, or a name is not in the registry.
-    """
-    names = split_names(metrics)
-    metric_names([part for name in names for part in name.split("+")])
-    if len(names) != 1:
-        raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
-    return names[0]
-
-
-def named(
-    texts: Sequence[str] | None, argument: str, form: str = "NAME=FILE", mark: str = "=", *, repeatable: bool = False
-) -> list[tuple[str, str]]:
-    """Return values such as NAME=FILE of the option `argument` as pairs, split at the first `mark`; None has no pair.
-
-    Raise InputError unless each value has the form, and each name comes once or is `repeatable`.
-    """
-    pairs: list[tuple[str, str]] = []
-    for text in texts or ():
-        name, separator, value = text.partition(mark)
-        if not (name and separator and value):
-            raise InputError(
-                argument,
-                f"must be {form}",
-                repr(text),
-                "Write both parts, and quote the argument if it contains spaces.",
-            )
-        if not repeatable and name in dict(pairs):
-            raise InputError(
-                argument, "must have each name once", f"{name!r} twice", "Leave one out, or give it another name."
-            )
-        if "FILE" in form:
-            check_path(argument, value)
-        pairs.append((name, value))
-    return pairs
-
-
-def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
-    """Return values [NAME=]FILE of `argument` as pairs; by default the name is that of the file without its ending.
-
-    A file whose name has "=" counts as FILE if it exists. Raise InputError if the name or the file is empty.
-    """
-    pairs = []
-    for text in texts:
-        name, mark, path = text.partition("=")
-        name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
-        if not name or not path:
-            raise InputError(argument, "must be FILE or NAME=FILE", repr(text), "Write both parts.")
-        pairs.append((name, path))
-    return pairs
-
-
-def given(group: Any) -> dict[str, Any]:
-    """Return the values of an option group by the names of its fields."""
-    return {f.name: getattr(group, f.name) for f in fields(group)}
+                check_path(option.name, str(value), is_new=option.is_output)
 
 
 def _paragraphs(text: str) -> str:
     """Return a docstring with each paragraph on one line, so that the help wraps it to the width of the terminal."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
-
-
-def used(group: Any, usual: Any = None) -> dict[str, Any]:
-    """Return name -> value of an option group, without those as in the group `usual`, by default None."""
-    return {name: value for name, value in given(group).items() if value != getattr(usual, name, None)}

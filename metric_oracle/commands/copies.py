@@ -3,9 +3,9 @@
 import typer
 
 from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, named_files, used
-from metric_oracle.commands.inputs import check_owner, written_by
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, named_files, used
+from metric_oracle.commands.old_inputs import check_owner, written_by
 from metric_oracle.commands.output import Destination, deliver_finding, note, progress
 from metric_oracle.errors import option
 

@@ -53,12 +53,17 @@ class Families(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; an unknown name imports all families, so that Typer can suggest the nearest name."""
-        listed = [COMMANDS[cmd_name]] if cmd_name in COMMANDS else COMMANDS.values()
-        for family in dict.fromkeys(entry.family for entry in listed):
-            group = typer.main.get_group(import_module(f"metric_oracle.commands.{family}").app)
-            self.commands.update({group.name: group} if group.name else group.commands)
-        return super().get_command(ctx, cmd_name)
+        """Return a command, made of its public function, which is imported for it; None if there is no such command."""
+        if cmd_name not in COMMANDS:
+            self.commands = dict.fromkeys(COMMANDS, Group())  # names among which Typer finds the nearest one
+            return None
+        app = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].family}").app
+        made = [info for info in app.registered_commands if app.info.name == cmd_name or info.name == cmd_name]
+        for info in made:
+            info.callback = getattr(info.callback, "make", lambda callback=info.callback: callback)()
+        if app.info.name == cmd_name:
+            return typer.main.get_group(app)
+        return typer.main.get_command_from_info(made[0], pretty_exceptions_short=False, rich_markup_mode="rich")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the list of commands without importing any family."""

@@ -1,35 +1,144 @@
-"""Helpers that several commands share: checks of models and libraries, and reading of test reports."""
+"""Reports on the command line: the options that a command has for them, and how they are read."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_declared
-from metric_oracle.commands.command import given, named, used
-from metric_oracle.commands.options import (
-    CrepeFiles,
-    Inputs,
-    Models,
-    ModelsReading,
-    PredictedReading,
-    Reading,
-    SampleInputs,
-)
+from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress
+from metric_oracle.commands.values import named
+from metric_oracle.corpora.read import Read
+from metric_oracle.declared import PREDICTED, Flag, declarations
 from metric_oracle.errors import InputError, not_installed, option
+from metric_oracle.metrics import ATTACHED
+from metric_oracle.sources.keywords import Sources
+
+_TOO = "The reference or test reports need them, too: `{}`, or a folder that was built with it."
+_LIKE = "Before it comes the column that is named for the reference or test reports, if this file has it, too."
 
 
-def check_installed(files: Any, *models: object) -> None:
-    """Raise BackendError if a model in the option group `files`, or one of `models`, needs a library that is missing.
+@dataclass(frozen=True)
+class Role:
+    """How a command reads the reports of an argument: the options that it has for them."""
 
-    A model that is None is not given.
+    fields: tuple[str, ...]  # those of `Read`
+    sources: tuple[str, ...] = ()  # those of `Sources`
+    prefix: str = ""  # of the options' names, such as "predicted_"
+    bare: tuple[str, ...] = ()  # fields whose options have no prefix
+    is_many: bool = False  # whether files are given as NAME=FILE, and options as [NAME=]VALUE
+
+    def options(self, argument: str) -> Iterator[Option]:
+        """Yield the options for the reports of an argument."""
+        for object_, names in ((Read, self.fields), (Sources, self.sources)):
+            for name in names:
+                one = declarations(object_)[name]
+                metavar = one.flag.metavar
+                if self.prefix and name in ("id_column", "text_column"):
+                    one = one._replace(text=f"{one.text} {_LIKE}")
+                if self.is_many:
+                    value = metavar or ("FILE" if Path in one.kinds else name.rpartition("_")[2].upper())
+                    metavar = f"{'NAME=' if object_ is Sources else '[NAME=]'}{value}"
+                    one = one._replace(default=None, text=f"{one.said} Repeatable.", flag=Flag(kind=list[str]))
+                elif self.prefix and object_ is Sources:
+                    one = one._replace(text=f"{one.text} {_TOO.format(name)}")
+                flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)
+                prefix = "" if name in self.bare else self.prefix
+                keys = (argument, "read" if object_ is Read else "sources")
+                yield Option(f"{prefix}{name}", one._replace(flag=flag), flag.panel, keys)
+
+    def attach(self, argument: str, data: Any, given: Mapping[str, Any], first: Mapping[str, Any] | None) -> Any:
+        """Return a file, or a text in a list, as `mo.reports` attaches to it what was given, by names of arguments.
+
+        `first` is what was given for the references or test reports, None if these are they. With `is_many` `data` has
+        files by their names, and a dict is returned.
+        """
+        first = first or {}
+        if not self.is_many:
+            return _attached(data, given, first)
+        own: dict[str, dict[str, Any]] = {name: {} for name in data}
+        for name, values in given.items():
+            of_source = name in self.sources
+            of_all = [] if of_source else [value for value in values if "=" not in value]
+            argument = f"{self.prefix}{name}"
+            if of_all[1:]:
+                raise InputError(
+                    argument,
+                    "must be given once for all models",
+                    f"{len(of_all)} values without NAME=",
+                    "Write NAME=VALUE.",
+                )
+            form = "NAME=FILE" if of_source else "NAME=VALUE, or one VALUE for all models"
+            pairs = named([value for value in values if value not in of_all], argument, form)
+            for model, _ in pairs:
+                if model not in own:
+                    raise InputError(
+                        argument,
+                        "must name a model",
+                        f"{model!r}, which has no file",
+                        f"Add its file{', or choose one of ' * bool(own)}{', '.join(own)}.",
+                    )
+            for model, value in [*((model, value) for model in own for value in of_all), *pairs]:
+                if name == "section":
+                    check_declared(argument, value, choices.Section)
+                own[model][name] = value if name in ("id_column", "text_column", "section") else Path(value)
+        return {name: _attached(Path(file), own[name], first) for name, file in data.items()}
+
+
+def _attached(data: Any, given: Mapping[str, Any], first: Mapping[str, Any]) -> Any:
+    """Return reports with what was given for them; see `Role.attach`.
+
+    Options of text files that were given for the first reports apply to these as well, and so does the split of ids.
     """
-    from metric_oracle.sources.availability import check_installed, named_models
+    from metric_oracle.corpora.tables import text_options
+    from metric_oracle.reading import reports
 
-    check_installed([*named_models(given(files)), *models])
+    both = {}
+    if first:
+        shared = [*text_options(data), *(["split"] if "ids" in given else [])]
+        both = {name: first[name] for name in shared if name in first}
+    usual = {name: one.default for name, one in declarations(Read).items()}
+    own = {name: value for name, value in {**both, **given}.items() if value != usual.get(name)}
+    return reports(data, **own, tell=note)
+
+
+_SOURCES = tuple(name for record in ATTACHED for name in record.arguments)
+_MODELS = ("encoder", "radgraph_encoder", "vocabulary", "entity_encoder", "device")
+_OF_FILE = ("id_column", "text_column", "encoding", "separator")
+TEXTS = Role(("section", "id_column", "text_column", "split", "split_file", "profile", "encoding", "separator"))
+TESTS = Role(TEXTS.fields, (*_SOURCES, "uncertain", *_MODELS))
+REFERENCES = Role(TEXTS.fields, (*TESTS.sources, "layer", "rescale_table"))
+CORPUS = Role(TEXTS.fields, (*TESTS.sources, "layer", "states", "bf16", "rescale_table"))
+SAMPLES = Role(_OF_FILE, REFERENCES.sources)
+ANNOTATED = Role(TEXTS.fields, ("radgraph", "chexbert", "entities", *_MODELS))
+_BARE = ("ids", "metadata", "after_impression")
+PREDICTIONS = Role(("id_column", "text_column", "section", *_BARE), _SOURCES, "predicted_", _BARE)
+PREDICTED_TEXTS = Role(PREDICTIONS.fields, (), "predicted_", _BARE)
+PREDICTED_SAMPLES = Role(("id_column", "text_column"), _SOURCES, "predicted_")
+MODELS_TEXTS = Role(("id_column", "text_column", "ids", "metadata", "section"), (), "model_", is_many=True)
+MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", is_many=True)
+
+
+def check_models(reports: Any, *others: object) -> None:
+    """Raise BackendError if a library or device of a model that is attached to reports, or in `others`, is missing.
+
+    A model in `others` that is None is not given.
+    """
+    from metric_oracle.sources.availability import check_device, check_installed, named_models
+
+    models = [*named_models(reports.sources), reports.encoding.get("encoder")]
+    check_installed([*models, *others])
+    check_device(reports.models.get("device"), models)
+
+
+def check_web() -> None:
+    """Raise BackendError if a library of the web pages is not installed."""
+    missing = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
+    if missing:
+        raise not_installed("a page", missing[0], "web")
 
 
 def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
@@ -44,146 +153,17 @@ def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
         )
 
 
-def check_device(inputs: Inputs | SampleInputs) -> None:
-    """Raise BackendError if --device cuda is given, a model would run on it, and this machine has no GPU."""
-    from metric_oracle.sources.availability import check_device, named_models
-
-    check_device(inputs.models.device, [inputs.models.encoder, *named_models(given(inputs.files))])
-
-
-def check_models(inputs: Inputs | SampleInputs, *others: object) -> None:
-    """Raise BackendError if a library or device of the models that `inputs` or `others` name is missing."""
-    check_installed(inputs.files, inputs.models.encoder, *others)
-    check_device(inputs)
-
-
-def check_web() -> None:
-    """Raise BackendError if a library of the web pages is not installed."""
-    missing = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
-    if missing:
-        raise not_installed("a page", missing[0], "web")
-
-
-def load_tests(
-    queries: Path | str, inputs: Inputs, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()
-) -> Any:
-    """Return the test reports in a file (a path) or one text, with their sources; print what was recognised.
+def load_tests(tests: Any, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()) -> Any:
+    """Return test reports with their sources; print what was recognised.
 
     By default their section is that of `results`, which are indexes or results. `keep` names columns to read; a note
     says which reports have no word for one of `metrics`.
     """
-    from metric_oracle.indexes.shards import is_prepared, section_of
-    from metric_oracle.reading import reports, say_wordless
-    from metric_oracle.sources.availability import named_models
+    from metric_oracle.indexes.shards import section_of
+    from metric_oracle.reading import say_wordless
 
-    check_device(inputs)
-    reading = inputs.reading
-    read: Any = queries
-    options = {**used(inputs.files), **used(inputs.models)}
-    if isinstance(queries, str):
-        read = [queries]
-        options |= {"section": reading.section} if reading.section else {}
-    elif is_prepared(queries):
-        options |= used(reading, Reading())
-    else:
-        of_file = reports(queries, **used(reading), tell=note)
-        read = of_file.read(default_section=section_of(*results), is_shown=True, keep=keep)[0]
-        if not read.left_out:  # that line says it, too
-            note(f"test reports: {read.source}")
-    tests = reports(read, **options, tell=note)
-    if not named_models(given(inputs.files)):
-        loaded = tests.load()
-    else:
-        with progress("test reports") as step:
-            loaded = tests.load(progress=step)
+    known = next((result for result in results if section_of(result) is not None), None)
+    with progress("test reports") as step:
+        loaded = tests.load(known, step, keep)
     say_wordless(metrics, {"test reports": loaded.texts}, note)
     return loaded
-
-
-def attached(file: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
-    """Return a file of reports with its sources and `options` of `reports`."""
-    from metric_oracle.reading import reports
-
-    of_models = used(inputs.models)
-    return reports(file, **given(inputs.files), **of_models, **used(inputs.reading), tell=note, **options)
-
-
-def given_options(inputs: Inputs) -> dict[str, Any]:
-    """Return the options of a file of reports that were given, by the names of their arguments in Python."""
-    return {**used(inputs.files), **used(inputs.models), **used(inputs.reading, Reading())}
-
-
-def written(file: Path, of_file: PredictedReading, reading: Reading, **options: Any) -> Any:
-    """Return the reports of a model, with further options of `reports`; `reading` is that of the references."""
-    from metric_oracle.reading import reports
-
-    own = {name.removeprefix("predicted_"): value for name, value in used(of_file, PredictedReading()).items()}
-    return reports(file, **own, **_of_both(file, own, reading), tell=note, **options)
-
-
-def written_by(
-    files: Sequence[tuple[str, str]], of_files: ModelsReading, reading: Reading, sources: Any = None
-) -> dict[str, Any]:
-    """Return the reports of each model by its name, from pairs of a name and a file.
-
-    The options in `of_files` have the form [NAME=]VALUE, those of the group `sources` NAME=FILE. `reading` is that of
-    the references.
-    """
-    from metric_oracle.reading import reports
-
-    twice = [name for name, count in Counter(name for name, _ in files).items() if count > 1]
-    if twice:
-        raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
-    of_sources = {} if sources is None else given(sources)
-    options: dict[str, dict[str, Any]] = {name: {} for name, _ in files}
-    for argument, values in {**of_sources, **given(of_files)}.items():
-        of_all = [] if argument in of_sources else [value for value in values or () if "=" not in value]
-        of_one = [value for value in values or () if value not in of_all]
-        if of_all[1:]:
-            raise InputError(
-                argument,
-                "must be given once for all models",
-                f"{len(of_all)} values without NAME=",
-                "Write NAME=VALUE.",
-            )
-        setting = argument.removeprefix("model_")
-        form = "NAME=FILE" if argument in of_sources else "NAME=VALUE, or one VALUE for all models"
-        pairs = named(of_one, argument, form)
-        for name, _ in pairs:
-            if name not in options:
-                raise InputError(
-                    argument,
-                    "must name a model",
-                    f"{name!r}, which has no file",
-                    f"Add its file{', or choose one of ' * bool(options)}{', '.join(options)}.",
-                )
-        for name, value in [*((name, value) for name in options for value in of_all), *pairs]:
-            if setting == "section":
-                check_declared(argument, value, choices.Section)
-            options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)
-    return {
-        name: reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)
-        for name, file in files
-    }
-
-
-def _of_both(file: Path, own: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """Return the options of the references that apply to a model's file, too: of text files, and the split of its ids.
-
-    `own` are the options of the file itself.
-    """
-    from metric_oracle.corpora.tables import text_options
-
-    both = {name: getattr(reading, name) for name in text_options(file)}
-    return {**both, "split": reading.split} if own.get("ids") is not None else both
-
-
-def checkpoint(crepe: Path | None, files: CrepeFiles, models: Models) -> dict[str, Any]:
-    """Return a checkpoint of CREPE in the form of the public functions, an empty dict if no file of it is given."""
-    named = {"path": crepe, **{name.removeprefix("crepe_"): path for name, path in given(files).items()}}
-    return {**named, "device": models.device} if any(named.values()) else {}
-
-
-def with_ids(vectors: Path | None, ids: Path | None) -> Any:
-    """Return a file of vectors or, if the file of their ids is given, the pair of both paths."""
-    return vectors if ids is None else (vectors, ids)

@@ -6,9 +6,8 @@ from typing import Any
 
 import typer
 
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, one_metric, used
-from metric_oracle.commands.output import Destination, progress
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.output import Destination
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -18,49 +17,15 @@ app = typer.Typer(rich_markup_mode="rich")
     "mine",
     "oracle mine INDEX -m radgraph -k 3 --min-score 0.4 --out positives.parquet",
     'oracle mine INDEX -m rouge-l -k 5 --where "radgraph<=0.2" \\\n--exclude text,subject_id --out negatives.parquet',
+    of="metric_oracle.mining.mine:mine",
     endings=(".parquet",),
     needs_out=True,
     formats=("table", "jsonl"),
+    metric="bleu",
 )
-def mine(
-    index: o.Index,
-    bertscore: o.Bertscore,
-    selection: o.Selection,
-    running: o.Running,
-    to: Destination,
-    *,
-    metric: o.Summed = o.BLEU,
-    k: o.NCandidates = 1,
-    searching: o.Searching,
-    anchors: o.Anchors = None,
-    part: o.Part = None,
-    self_score: o.SelfScore = False,
-    with_text: o.WithText = False,
-) -> None:
-    """Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.
-
-    A report is never its own candidate. An interrupted run resumes when the same command runs again.
-    """
-    from metric_oracle.indexes.shards import open_index
-    from metric_oracle.mining.mine import mine as run
-    from metric_oracle.mining.selection import Selection
-    from metric_oracle.retrieval.options import SearchOptions
-
-    out = to.file()
-    options = SearchOptions(k, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running))
-    with progress("anchors") as step:
-        mined = run(
-            open_index(index),
-            one_metric(metric),
-            out,
-            anchors=anchors,
-            self_score=self_score,
-            text=with_text,
-            selection=Selection(**given(selection)),
-            options=options,
-            progress=step,
-        )
-    report(to, mined)
+def mine(call: Call, to: Destination) -> None:
+    """Print what the file of mined pairs has."""
+    report(to, call.tracked("anchors"))
 
 
 @command(
@@ -68,24 +33,14 @@ def mine(
     "pairs",
     "oracle pairs positives.parquet negatives.parquet --shape triplet \\\n--index INDEX --out triplets.parquet",
     "oracle pairs positives.parquet --shape trec --index INDEX --out qrels.txt",
+    of="metric_oracle.mining.pairs:pairs",
     endings=(".parquet", ".txt", ".qrels"),
     needs_out=True,
     formats=("table", "jsonl"),
 )
-def pairs(
-    positives: o.Positives, shape: o.Shape, to: Destination, negatives: o.Negatives = None, index: o.MinedIndex = None
-) -> None:
-    """Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.
-
-    Negatives whose text is that of their positive or of their anchor are left out and counted.
-    """
-    from metric_oracle.indexes.shards import open_index
-    from metric_oracle.mining.pairs import pairs as write
-
-    out = to.file()
-    corpus = None if index is None else open_index(index)
-    with progress("blocks") as step:
-        written = write(positives, negatives, shape=shape, out=out, index=corpus, progress=step)
+def pairs(call: Call, to: Destination) -> None:
+    """Print what the file of pairs has."""
+    written = call.tracked("blocks")
     _deliver(to, partial(_view, written.counts), written.counts, written.summary())
 
 

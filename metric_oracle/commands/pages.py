@@ -5,9 +5,9 @@ from typing import Any
 import typer
 
 from metric_oracle.arguments import check_given
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command
-from metric_oracle.commands.inputs import check_installed, check_owner, check_web, given_options, load_tests
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command
+from metric_oracle.commands.old_inputs import check_installed, check_owner, check_web, given_options, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
 from metric_oracle.errors import InputError, option

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from metric_oracle.choices import TABLES
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, metric_names, named, split_names
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, metric_names, named, split_names
 from metric_oracle.commands.output import Destination, deliver_finding, note, progress
 from metric_oracle.errors import InputError
 

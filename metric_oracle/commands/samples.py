@@ -5,11 +5,11 @@ from pathlib import Path
 import typer
 
 from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names
-from metric_oracle.commands.inputs import attached, check_models, written
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, given, metric_names
+from metric_oracle.commands.old_inputs import attached, check_models, written
+from metric_oracle.commands.options import PLAIN
 from metric_oracle.commands.output import Destination, deliver_finding, note, progress, table_lines
-from metric_oracle.commands.search import PLAIN
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -8,9 +8,9 @@ import typer
 
 from metric_oracle.arguments import check_given
 from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, named, named_files, used
-from metric_oracle.commands.inputs import (
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, given, metric_names, named, named_files, used
+from metric_oracle.commands.old_inputs import (
     attached,
     check_installed,
     check_models,
@@ -19,6 +19,7 @@ from metric_oracle.commands.inputs import (
     written,
     written_by,
 )
+from metric_oracle.commands.options import PLAIN
 from metric_oracle.commands.output import (
     Destination,
     deliver_finding,
@@ -26,7 +27,6 @@ from metric_oracle.commands.output import (
     note,
     progress,
 )
-from metric_oracle.commands.search import PLAIN
 from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -4,22 +4,28 @@ import csv
 import io
 import json
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from annotated_doc import Doc
 
 from metric_oracle.arguments import check_given, check_left_out, check_new_folder
 from metric_oracle.choices import RESULTS
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, one_metric, used
-from metric_oracle.commands.inputs import attached, check_installed, check_models, checkpoint, load_tests, with_ids
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.command import Call
+from metric_oracle.commands.command import command as new_command
+from metric_oracle.commands.inputs import TESTS, check_models, load_tests
+from metric_oracle.commands.old_command import command, given, metric_names
+from metric_oracle.commands.old_inputs import attached, check_installed, checkpoint, with_ids
+from metric_oracle.commands.old_inputs import check_models as old_check
+from metric_oracle.commands.old_inputs import load_tests as old_load
+from metric_oracle.commands.options import PLAIN, Components
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
 
 app = typer.Typer(rich_markup_mode="rich")
-PLAIN = ("table", "jsonl", "csv")
 
 
 @command(
@@ -56,7 +62,7 @@ def build_index(
     from metric_oracle.retrieval.building import build_index
 
     names = metric_names(metric)
-    check_models(inputs)
+    old_check(inputs)
     if shard_rows is None:
         check_new_folder("out", out)
     with progress("building") as step:
@@ -75,47 +81,46 @@ def build_index(
     _show_info(index, to)
 
 
-@command(
+@new_command(
     app,
     "retrieve",
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
+    of="metric_oracle.retrieval.plan:retrieve",
+    reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,
+    metric="bleu",
+    queries=None,
 )
 def retrieve(
-    index: o.Index,
-    bertscore: o.Bertscore,
-    inputs: o.QueryInputs,
-    running: o.Running,
+    call: Call,
     to: Destination,
     *,
-    queries: o.QueriesOrText = None,
-    metric: o.Summed = o.BLEU,
-    text: o.Text = None,
-    k: o.TopK = 1,
-    searching: o.Searching,
-    part: o.Part = None,
-    components: o.Components = False,
-    with_text: o.WithText = True,
+    one_text: Annotated[
+        str | None,
+        Doc("Text of one test report, in quotes, instead of a QUERIES file."),
+        Flag("--text", metavar="REPORT"),
+    ] = None,
+    components: Components = False,
 ) -> None:
-    """Find, for every test report, the k reports of the corpus that score best under a metric."""
-    from metric_oracle.retrieval.options import SearchOptions
+    """Show the answers under the texts of their test reports."""
     from metric_oracle.retrieval.plan import plan
 
-    if (queries is None) == (text is None):
+    queries = call.values.get("queries")
+    if (queries is None) == (one_text is None):
         got = "neither" if queries is None else "both"
         raise InputError(
             f"give either QUERIES or {option('text')}; got {got}.", "Name a file, or one report in quotes."
         )
-    of_file = {name: value for name, value in given(inputs.reading).items() if name not in ("section", "profile")}
-    ignored = [f"--{name.replace('_', '-')}" for name, value in of_file.items() if value is not None]
-    if text is not None:
+    if one_text is not None:
+        queries = call.attach["queries"]([one_text])
+        ignored = [f"--{name.replace('_', '-')}" for name in queries.reading if name not in ("section", "profile")]
         of_text = {"options of a file": ignored or None}
         check_left_out(of_text, f"with {option('text')}", "Leave them out.", got=", ".join(ignored))
-    name = one_metric(metric)
-    if part is not None:
+    options = call.values["options"]
+    if options.part is not None:
         check_given(
             "out",
             to.out,
@@ -123,20 +128,16 @@ def retrieve(
             f"Add {option('out', 'FILE')}, which oracle merge takes.",
             got="none",
         )
-    tests = queries or str(text)
-    options = SearchOptions(
-        k, text=with_text, part=part, **used(searching, o.Searching()), **given(bertscore), **given(running)
-    )
-    planned = plan(index, name, options)
-    check_encoder(planned, tests, inputs)
-    batch = load_tests(tests, inputs, planned.index, keep=planned.columns, metrics=[planned.metric])
+    planned = plan(call.values["index"], call.values["metric"], options)
+    check_encoder(planned, queries)
+    batch = load_tests(queries, planned.index, keep=planned.columns, metrics=[planned.metric])
     with progress("test reports") as step:
         results = planned.run(batch, step)
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
-    if part is not None and to.out is not None:
+    if options.part is not None and to.out is not None:
         results.write(to.out)
-        note(f"{to.out}: part {part}, {results.table.num_rows:,} lines; oracle merge joins all parts")
+        note(f"{to.out}: part {options.part}, {results.table.num_rows:,} lines; oracle merge joins all parts")
         return
     show_answers(to, results, batch, components)
 
@@ -181,7 +182,7 @@ def rerank(
     options = SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
     of_crepe = checkpoint(crepe, crepe_files, inputs.models)
     plan = plan_rerank(index, pool_of(pool, audit, recall, seed, options), of_crepe)
-    batch = load_tests(queries, inputs, plan.index)
+    batch = old_load(queries, inputs, plan.index)
     with progress("rerank") as step:
         results = plan.run(batch, step)
     show_answers(to, results, batch, components)
@@ -202,13 +203,13 @@ def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> 
     show_answers(to, merge(parts), None, components)
 
 
-def check_encoder(plan: Any, queries: Path | str, inputs: o.Inputs) -> None:
-    """Raise if the encoder of a plan's metric, or a model among the files, cannot run on this machine."""
+def check_encoder(plan: Any, queries: Any) -> None:
+    """Raise if the encoder of a plan's metric, or a model that is attached to the queries, cannot run here."""
     from metric_oracle.indexes.shards import is_prepared
 
     # A prepared folder contains token states; other reports are encoded by the model that the index names.
-    needs_encoder = plan.metric.needs_encoder and (isinstance(queries, str) or not is_prepared(queries))
-    check_installed(inputs.files, f"metric {plan.metric.name!r}" if needs_encoder else None)
+    needs_encoder = plan.metric.needs_encoder and not is_prepared(queries.data)
+    check_models(queries, f"metric {plan.metric.name!r}" if needs_encoder else None)
 
 
 def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
@@ -252,7 +253,7 @@ def verify(
         opened = open_index(index)
         answers = read_results(results)
     excluded_by = answers.signature.get("exclude", ())
-    batch = load_tests(queries, inputs, opened, keep=[x for x in excluded_by if x in opened.columns])
+    batch = old_load(queries, inputs, opened, keep=[x for x in excluded_by if x in opened.columns])
     with progress("verifying") as step, checking():
         opened.verify_files()
         checked = verify(

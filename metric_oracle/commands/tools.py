@@ -4,9 +4,9 @@ from typing import Any
 
 import typer
 
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, given, metric_names, split_names, used
-from metric_oracle.commands.inputs import check_installed, given_options
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, given, metric_names, split_names, used
+from metric_oracle.commands.old_inputs import check_installed, given_options
 from metric_oracle.commands.output import Destination, note, progress, put, show
 
 app = typer.Typer(rich_markup_mode="rich")

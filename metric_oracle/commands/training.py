@@ -2,9 +2,9 @@
 
 import typer
 
-from metric_oracle.commands import options as o
-from metric_oracle.commands.command import command, used
-from metric_oracle.commands.inputs import check_installed, written
+from metric_oracle.commands import old_options as o
+from metric_oracle.commands.old_command import command, used
+from metric_oracle.commands.old_inputs import check_installed, written
 from metric_oracle.commands.output import note, progress
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -28,26 +28,19 @@ class Read:
     ] = None
     id_column: Annotated[
         str | None,
-        Doc(
-            "Column with the ids of the studies. By default it is recognized by its name; of predictions, that of the "
-            "reference or test reports comes first if the file has it, too."
-        ),
+        Doc("Column with the ids of the studies. By default it is recognized by its name."),
         Flag(panel=READING),
     ] = None
     text_column: Annotated[
         str | None,
-        Doc(
-            "Column with the texts of the reports. By default it is recognized by its name; of predictions, that of "
-            "the reference or test reports comes first if the file has it, too."
-        ),
+        Doc("Column with the texts of the reports. By default it is recognized by its name."),
         Flag(panel=READING),
     ] = None
     split: Annotated[
         str | None,
         Doc(
             'Split to read, such as "test", or several, such as "train+validate", from the column split of the reports '
-            "or from `split_file`; of predictions, from the file `ids`. By default all reports are read, and of a file "
-            "`ids` with splits those of test."
+            "or from `split_file`. By default all reports are read."
         ),
         Flag(panel=READING),
     ] = None

@@ -11,21 +11,24 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
+from metric_oracle.declared import Uses
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.files import checksum, exclusive, identify, replacing
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.metrics import REPRESENTATIONS
@@ -108,57 +111,46 @@ class Mined(OneLine):
 
 @called("mine")
 def mine(
-    index: str | Path | Index,
-    metric: str,
-    out: str | Path,
+    index: AnyIndex,
+    metric: choices.OneMetric,
+    out: Annotated[
+        str | Path,
+        Doc("Parquet file to write. An existing one is replaced only when the new one is complete."),
+    ],
     *,
-    k: int | None = None,
-    anchors: Sequence[str] | str | Path | None = None,
-    self_score: bool = False,
-    text: bool = False,
-    selection: Selection | None = None,
-    options: SearchOptions | None = None,
+    k: choices.K | None = None,
+    anchors: Annotated[
+        Sequence[str] | str | Path | None,
+        Doc(
+            "Ids of the reports to find others for: a table with an id column, or a text file with one id per line. By "
+            "default all reports of the index that the metric can score."
+        ),
+    ] = None,
+    self_score: Annotated[
+        bool,
+        Doc(
+            "Find nothing for a report whose score with itself is worse than the best that any report has with itself, "
+            "up to a relative difference of 1e-6, such as one without a graph. By default candidates are found for all."
+        ),
+    ] = False,
+    text: choices.WithText = False,
+    selection: Annotated[
+        Selection | None,
+        Doc("Which candidates of a list are kept, see [`Selection`][metric_oracle.Selection]; by default the best."),
+    ] = None,
+    options: Annotated[
+        SearchOptions | None,
+        Doc(
+            'All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions]. ``exclude="self"`` '
+            "always applies. With `part`, [`merge_mined`][metric_oracle.merge_mined] joins the files."
+        ),
+        Uses(*_USED),
+    ] = None,
     progress: Progress | None = None,
 ) -> Mined:
-    """Find, for every report of an index, the k other reports of the index that score best under a metric.
+    """Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.
 
-    Every report is an anchor: the reference of the metric, as the test report is in a search. The reports that it is
-    compared with are the candidates. A report is never its own candidate.
-
-    Anchors are searched in blocks, which are stored next to the file as they are finished. The same call resumes a run
-    that was interrupted. Memory depends on the size of the index and of a block; the quantiles of the scores take 8
-    bytes for each pair.
-
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    metric : str
-        Name of a metric, such as ``"radgraph"``; a sum, such as ``"radgraph+chexbert:agreement"``; or ``"composite"``,
-        with its weights in ``options.weights``. Its score of a pair must not depend on the other anchors.
-    out : path
-        Parquet file to write. An existing one is replaced only when the new one is complete.
-    k : int, optional
-        Candidates of each anchor; replaces that of `options`.
-    anchors : sequence of str or path, optional
-        Ids of the anchors, or a file that has them: a table with an id column, or a text file with one id per
-        line. By default all reports that the metric can score.
-    self_score : bool, default False
-        Whether anchors are left out whose score with themselves is not the best that any report of the index has with
-        itself, up to a relative difference of 1e-6. Under RadGraph F1 these are reports without entities or without
-        relations.
-    text : bool, default False
-        Whether the file has the texts of anchors and candidates.
-    selection : Selection, optional
-        Window of ranks, greatest score, margins and sampling, see [`Selection`][metric_oracle.Selection]. By default
-        the k best are listed.
-    options : SearchOptions, optional
-        Other options of the search: `exclude`, `min_score`, `where` and so on, see
-        [`SearchOptions`][metric_oracle.SearchOptions]. ``exclude="self"`` always applies. ``part="3/16"`` takes the
-        third of sixteen runs of blocks of anchors; [`merge_mined`][metric_oracle.merge_mined] joins the files. With
-        ``runner="ray"`` workers take blocks.
-    progress : function, optional
-        Called with the number of finished anchors and of all.
+    A report is never its own candidate. An interrupted run resumes when the same call is made again.
 
     Returns
     -------
@@ -177,6 +169,14 @@ def mine(
         If the backend cannot be used here.
     ExactnessError
         If the result is not exact.
+
+    Notes
+    -----
+    Every report is an anchor: the reference of the metric, as the test report is in a search. The reports that it is
+    compared with are the candidates. The score of a pair must not depend on the other anchors.
+
+    Anchors are searched in blocks, which are stored next to the file as they are finished. Memory depends on the size
+    of the index and of a block; the quantiles of the scores take 8 bytes for each pair.
 
     Examples
     --------

@@ -6,19 +6,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_given
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
+from metric_oracle.declared import OUTPUT, Flag
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import replacing
 from metric_oracle.findings.writing import check_out
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
@@ -57,37 +59,45 @@ class Paired(OneLine):
 
 @called("pairs")
 def pairs(
-    positives: str | Path,
-    negatives: str | Path | None = None,
+    positives: Annotated[
+        str | Path,
+        Doc("Pairs of reports that say the same: a file that [`mine`][metric_oracle.mine] wrote."),
+    ],
+    negatives: Annotated[
+        str | Path | None,
+        Doc(
+            "Pairs of reports that differ in what they say: a file that [`mine`][metric_oracle.mine] wrote in the same "
+            "index. Needed for the shapes triplet and labeled-list."
+        ),
+    ] = None,
     *,
-    shape: choices.Shape,
-    out: str | Path,
-    index: str | Path | Index | None = None,
+    shape: Annotated[
+        choices.Shape,
+        Doc(
+            "What a row of the file has: {}. triplet: anchor, positive, negative. n-tuple: anchor, positive and "
+            "several negatives, as many as their search listed. labeled-pair: anchor, candidate and label, 1 or 0. "
+            "labeled-list: anchor, a list of candidates and a list of labels. trec: relevance judgements by ids; the "
+            "gain of a positive is the number of the anchor's positives that score no better, that of a negative 0. "
+            "trec writes .txt or .qrels, the others .parquet."
+        ),
+        Flag(panel=OUTPUT),
+    ],
+    out: Annotated[str | Path, Doc("File to write.")],
+    index: Annotated[
+        AnyIndex | None,
+        Doc(
+            "Index that [`mine`][metric_oracle.mine] searched: a folder that "
+            "[`build_index`][metric_oracle.build_index] wrote. The texts of the pairs are read from it. Needed if they "
+            "were written without texts, which is the default."
+        ),
+        Flag(metavar="INDEX"),
+    ] = None,
     progress: Progress | None = None,
 ) -> Paired:
-    """Write mined pairs in the shape that a training library reads.
+    """Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.
 
     A negative whose text is that of its positive or of its anchor, after case, white space and Unicode form, is left
-    out. Anchors without a positive have no row. The files are read block by block.
-
-    Parameters
-    ----------
-    positives, negatives : path
-        Files that [`mine`][metric_oracle.mine] wrote, of one index. Without negatives, an n-tuple has two texts, and
-        every label is 1; a triplet and a labeled-list need them.
-    shape : {"triplet", "n-tuple", "labeled-pair", "labeled-list", "trec"}
-        ``"triplet"``: columns anchor, positive, negative, a row for each positive and each negative of an anchor.
-        ``"n-tuple"``: anchor, positive, negative_1, negative_2 and so on, as many negatives as the search of the
-        negatives listed. ``"labeled-pair"``: anchor, candidate and label (1 or 0), a row for each candidate.
-        ``"labeled-list"``: anchor, candidates (a list, the positive first) and labels (a list), a row for each
-        positive. ``"trec"``: lines ``query 0 doc gain`` with ids. The gain of a positive is the number of the anchor's
-        positives that score no better, itself included; that of a negative is 0.
-    out : path
-        File to write: .parquet, for ``"trec"`` .txt or .qrels.
-    index : path or Index, optional
-        The index that was searched. It has the texts, where the files were written without.
-    progress : function, optional
-        Called with the number of finished blocks and of all.
+    out and counted. Anchors without a positive have no row.
 
     Returns
     -------

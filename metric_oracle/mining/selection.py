@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_given, check_in_range
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError
 from metric_oracle.files import identify
 from metric_oracle.indexes.store import to_numpy
@@ -54,13 +56,55 @@ class Selection:
     {'range_min': 10, 'max_score': 0.8}
     """
 
-    range_min: choices.Count = 0
-    range_max: int | None = None
-    max_score: choices.MaxScore | None = None
-    positives: str | Path | None = None
-    absolute_margin: choices.Margin | None = None
-    relative_margin: choices.Margin | None = None
-    sampling_strategy: choices.Strategy = "top"
+    range_min: Annotated[
+        choices.Count,
+        Doc(
+            "Number of the best candidates to leave out of the list of each report, after `exclude`, `where` and "
+            "`min_score`."
+        ),
+    ] = 0
+    range_max: Annotated[
+        choices.Positive | None,
+        Doc("Last rank that may be kept, at least `range_min` plus `k`. By default there is no last rank."),
+    ] = None
+    max_score: Annotated[
+        choices.MaxScore | None,
+        Doc("Leave out candidates that score better than X. By default all scores count."),
+        Flag(metavar="X"),
+    ] = None
+    positives: Annotated[
+        str | Path | None,
+        Doc(
+            "File that [`mine`][metric_oracle.mine] wrote in the same index, with the positives of each report. Only "
+            "reports that have a positive are then searched for; of several positives, the one with the worst score "
+            "counts. Needed for `absolute_margin` and `relative_margin`, and only for them."
+        ),
+    ] = None
+    absolute_margin: Annotated[
+        choices.Margin | None,
+        Doc(
+            "Leave out candidates whose score is not worse by X or more than that of the worst of the report's "
+            "`positives`, which it needs. By default there is no such margin."
+        ),
+        Flag(metavar="X"),
+    ] = None
+    relative_margin: Annotated[
+        choices.Margin | None,
+        Doc(
+            "Leave out candidates whose score is not worse by this share or more than that of the worst of the "
+            "report's `positives`, which it needs: at 0.05, by 5 % of the positive's score. By default there is no "
+            "such margin."
+        ),
+        Flag(metavar="SHARE"),
+    ] = None
+    sampling_strategy: Annotated[
+        choices.Strategy,
+        Doc(
+            "How the `k` candidates are chosen from those that are not left out: {}. top takes the best, random draws "
+            "them with equal probability and needs `range_max`. The draw of an anchor depends only on the seed, its "
+            "row and its candidates."
+        ),
+    ] = "top"
     seed: choices.Seed = 0
 
     @property

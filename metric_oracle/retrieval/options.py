@@ -3,11 +3,14 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, given_of
 from metric_oracle.choices import RESTRICTIONS
+from metric_oracle.declared import BERTSCORE, IN_PYTHON, Flag
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
@@ -20,53 +23,6 @@ class SearchOptions:
 
     A function raises InputError for an option that it does not use.
 
-    Parameters
-    ----------
-    k : int, default 1
-        Reports returned for each query, at most the number of corpus reports that the metric can score.
-    backend : {"auto", "cpu", "cuda", "reference"}, default "auto"
-        What runs the search. "auto" is the CPU; "cuda" uses the GPUs of this machine; "reference" scores every distinct
-        report of the corpus with the plain scorer. The answer does not depend on it.
-    threads : int, optional
-        Worker threads; by default the cores of this process. The answer does not depend on it.
-    text : bool, default True
-        Whether results contain the text of the corpus reports.
-    max_memory : float, optional
-        Memory in GB that the process should use at most, within a few per cent: pages of the index's files are released
-        and read again.
-    idf : {"off", "tests", "corpus"} or path, optional
-        BERTScore: source of the token weights. A path is a table of weights. By default "off".
-    rescale : bool, optional
-        BERTScore: whether scores are relative to the encoder's baseline. By default they are where it has one.
-    prevalence : dict of str to int, optional
-        CRG: counts of the whole test set, as its signature has them, where the queries are a part of it.
-    weights : path, optional
-        Composite: the file that ``oracle fit-composite`` wrote.
-    exclude : str or sequence of str, optional
-        Rows of the corpus that the list of a query leaves out; lists stay k long where there are k others. ``"self"``:
-        the row with the query's id; ``"text"``: rows whose text is equal after case, white space and Unicode form;
-        ``"same"``: rows that the metric cannot tell from the query, which must be a row of the index; and the name of a
-        column that the index keeps: rows that have the query's value in it. An empty value excludes nothing. Several
-        are joined with commas.
-    min_score : float, optional
-        The worst score that is listed: the least, or the greatest under a metric where lower is better. Lists may then
-        be shorter than k.
-    where : str or sequence of str, optional
-        Conditions that each listed report fulfils, such as ``"chexbert:agreement>=1"``, on any metrics that the index
-        can score: ``>=``, ``>``, ``<=`` or ``<`` and a number. The result has a column for each metric. Several are
-        joined with commas. On the CPU.
-    part : str, optional
-        Shard set: "3/16" searches the third of sixteen runs of shards; [`merge`][metric_oracle.merge] joins the
-        results.
-    runner : {"ray"}, optional
-        Shard set: what runs the search of each shard. Each Ray worker uses `threads` cores, by default one, and must
-        see the set's folder. A shard whose worker was lost is searched again, three times at most.
-    address : str, optional
-        Ray: "local" starts it on this machine for the call; "auto" or HOST:PORT is a running cluster. By default the
-        connection of this process, or else "local".
-    num_gpus : float, optional
-        Ray: GPUs of each worker, by default none.
-
     Examples
     --------
     >>> from metric_oracle import SearchOptions
@@ -74,22 +30,113 @@ class SearchOptions:
     {'idf': 'corpus'}
     """
 
-    k: int = 1
-    backend: choices.Backend = "auto"
+    k: Annotated[
+        choices.Positive,
+        Doc("Number of best reports to list for each test report, or for each anchor."),
+        Flag("-k", "--top-k"),
+    ] = 1
+    backend: Annotated[
+        choices.Backend,
+        Doc(
+            "Backend of the search: {}. auto is cpu; cuda uses the GPUs of this machine; reference scores every report "
+            "with the plain scorer and is slow. All return the same results."
+        ),
+    ] = "auto"
     threads: choices.Threads | None = None
-    text: bool = True
-    max_memory: choices.Memory | None = None
-    idf: str | Path | None = None
-    rescale: bool | None = None
-    prevalence: Mapping[str, int] | None = None
-    weights: str | Path | None = None
-    exclude: str | Sequence[str] = ()
-    min_score: choices.MinScore | None = None
-    where: str | Sequence[str] = ()
-    part: str | None = None
-    runner: choices.Runner | None = None
-    address: str | None = None
-    num_gpus: choices.Gpus | None = None
+    text: choices.WithText = True
+    max_memory: Annotated[
+        choices.Memory | None,
+        Doc(
+            "Memory in GB that the process should use at most, within a few per cent: pages of the index's files are "
+            "released and read again. By default there is no limit."
+        ),
+        Flag(metavar="GB"),
+    ] = None
+    idf: Annotated[
+        str | Path | None,
+        Doc(
+            "Weights of the tokens in BERTScore: off (equal weights), tests (inverse document frequencies in the test "
+            "reports or references), corpus (in the reports of the index), or a table with the columns token_id and "
+            "idf. By default off."
+        ),
+        Flag(metavar="FROM", panel=BERTSCORE, kind=str),
+    ] = None
+    rescale: Annotated[
+        bool | None,
+        Doc(
+            "Rescale BERTScore with the encoder's baseline, or do not. By default it is rescaled if the baseline is "
+            "known: that of distilroberta-base, or from `rescale_table`."
+        ),
+        Flag("--rescale/--no-rescale", panel=BERTSCORE),
+    ] = None
+    prevalence: Annotated[
+        Mapping[str, int] | None,
+        Doc("CRG: counts of the whole test set, as its signature has them, where the queries are a part of it."),
+        IN_PYTHON,
+    ] = None
+    weights: Annotated[
+        str | Path | None,
+        Doc(
+            "Weights of the metric composite: a JSON file that [`fit_composite`][metric_oracle.fit_composite] wrote. "
+            "That metric needs them, and no other takes them."
+        ),
+    ] = None
+    exclude: Annotated[
+        str | Sequence[str],
+        Doc(
+            "Leave out reports of the corpus: self (with the test report's id), text (whose text is equal after case, "
+            "white space and Unicode form), same (equal for the metric), or the name of a column that "
+            "[`build_index`][metric_oracle.build_index] stored with `keep` (with its value; an empty one excludes "
+            "nothing); several with commas. By default none is left out."
+        ),
+    ] = ()
+    min_score: Annotated[
+        choices.MinScore | None,
+        Doc(
+            "List only reports that score X or better. A list may then be shorter than `k`. By default all scores "
+            "count."
+        ),
+        Flag(metavar="X"),
+    ] = None
+    where: Annotated[
+        str | Sequence[str],
+        Doc(
+            "List only reports whose score by another metric is >=, >, <= or < X, such as chexbert:agreement>=1; of "
+            "several conditions all must hold. The result has a column for each metric. By default no other metric "
+            "counts."
+        ),
+        Flag(metavar='"METRIC>=X"'),
+    ] = ()
+    part: Annotated[
+        str | None,
+        Doc(
+            "Search only the I-th of N parts, such as 3/16, so that N processes share the work: of the shards of a "
+            "set, or of the anchors. [`merge`][metric_oracle.merge] joins the files of all parts. By default all is "
+            "searched."
+        ),
+        Flag(metavar="I/N"),
+    ] = None
+    runner: Annotated[
+        choices.Runner | None,
+        Doc(
+            "Where the shards of a set are processed: {}, on a Ray cluster. It needs a set of shards, which "
+            "[`build_index`][metric_oracle.build_index] makes with `shard_rows`; a shard whose worker was lost is "
+            "processed again, three times at most. By default they are processed in this process."
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        Doc(
+            "Ray cluster to use with `runner` ray: local starts one on this machine for the call, auto or HOST:PORT "
+            "joins a running one. By default local."
+        ),
+        Flag(metavar="ADDRESS"),
+    ] = None
+    num_gpus: Annotated[
+        choices.Gpus | None,
+        Doc("Number of GPUs that each worker gets with `runner` ray. By default 0."),
+        Flag(metavar="N"),
+    ] = None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -3,17 +3,19 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
 from metric_oracle.progress import Progress, counter
@@ -164,35 +166,29 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
 
 @called("retrieve")
 def retrieve(
-    index: str | Path | Index,
-    queries: Given,
-    metric: str,
+    index: AnyIndex,
+    queries: Annotated[
+        Given,
+        Doc(
+            "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches their sources. By "
+            "default their section is that of the index; another section is an error."
+        ),
+    ],
+    metric: choices.OneMetric,
     *,
-    k: int | None = None,
-    backend: choices.Backend | None = None,
-    threads: choices.Threads | None = None,
-    text: bool | None = None,
-    options: SearchOptions | None = None,
+    k: choices.K | None = None,
+    backend: Annotated[
+        choices.Backend | None, Doc("Backend of the search; replaces that of `options`."), IN_PYTHON
+    ] = None,
+    threads: Annotated[choices.Threads | None, IN_PYTHON] = None,
+    text: Annotated[choices.WithText | None, IN_PYTHON] = None,
+    options: Annotated[
+        SearchOptions | None,
+        Doc("All options of the search, see [`SearchOptions`][metric_oracle.SearchOptions]."),
+    ] = None,
     progress: Progress | None = None,
 ) -> Results:
     """Find, for every test report, the k reports of the corpus that score best under a metric.
-
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with their sources: [`reports`][metric_oracle.reports]. By default their section is that of the
-        index; another section is an error.
-    metric : str
-        Name of a metric, such as ``"radgraph"`` or ``"bleu"``; a sum, such as ``"radgraph+chexbert:agreement"``; or
-        ``"composite"``, with its weights in ``options.weights``.
-    k, backend, threads, text : optional
-        The search options that are used most; they replace those of `options`.
-    options : SearchOptions, optional
-        All other options of the search, see [`SearchOptions`][metric_oracle.SearchOptions].
-    progress : function, optional
-        Called as ``progress("", done, total)`` with numbers of queries.
 
     Returns
     -------

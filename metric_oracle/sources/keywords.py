@@ -59,7 +59,7 @@ class Sources(TypedDict, total=False):
     uncertain: Annotated[
         choices.Uncertain | None,
         Doc(
-            "What an uncertain label (-1) counts as; blank means not mentioned. There is no default, because this "
+            "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
             "changes the scores: needed with CheXbert labels, and where other labels are uncertain."
         ),
         Flag(panel=FILES),
@@ -70,7 +70,7 @@ class Sources(TypedDict, total=False):
             "Encoder of BERTScore: a folder, or the name of a Hugging Face model, which is downloaded. By default test "
             "reports of a search are encoded by the encoder of the index; elsewhere BERTScore needs this option."
         ),
-        Flag(metavar="MODEL", panel=BERTSCORE),
+        Flag(metavar="MODEL", panel=BERTSCORE, kind=str),
     ]
     layer: Annotated[
         choices.Count | None,
@@ -83,8 +83,8 @@ class Sources(TypedDict, total=False):
     states: Annotated[
         choices.States | None,
         Doc(
-            "Precision in which the index stores the token states of `encoder` for BERTScore. float16 takes half the "
-            "space and changes scores in the fifth digit. By default float32."
+            "Precision in which the index stores the token states of `encoder` for BERTScore: {}. float16 takes half "
+            "the space and changes scores in the fifth digit. By default float32."
         ),
         Flag(panel=BERTSCORE),
     ]
@@ -130,6 +130,6 @@ class Sources(TypedDict, total=False):
     ]
     device: Annotated[
         choices.Device | None,
-        Doc("Device that runs the models. By default cuda if this machine has a GPU."),
+        Doc("Device that runs the models: {}. By default cuda if this machine has a GPU."),
         Flag(panel=FILES),
     ]

@@ -17,9 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.choices import RESULTS
@@ -37,6 +38,7 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.corpora.vectors import LABELS, labels_of_table
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
@@ -78,74 +80,91 @@ POSITIVE = 1  # value of a positive CheXbert label
 class SurveyOptions:
     """How a survey draws its studies, and how it shows them.
 
-    Parameters
-    ----------
-    studies : int, default 50
-        Number of studies to draw.
-    seed : int, default 0
-        Seed of the draw; the same seed gives the same survey.
-    repeats : int, default 0
-        Number of studies that are shown again at the end, with their candidates in a new order, to measure how far each
-        rater agrees with himself or herself.
-    identical : {"once", "show"}, default "once"
-        How to treat candidates of a study with equal texts, up to white space: ``once`` shows one of them and uses its
-        counts for all; ``show`` shows all, as the paper does, which asks raters to give them the same counts.
-    categories : {"rexval", "radevalx"} or path, default "rexval"
-        Error categories: those of ReXVal, those of RadEvalX, or a text file with one category per line.
-    instructions : path, optional
-        Text file that replaces the default instructions.
-    unequal : bool, default False
-        Whether a drawn study may lack the candidates of some types. By default this raises InputError.
-    stratify : dict of str to str, optional
-        Reference id -> stratum. The draw then has equally many studies of each stratum, as far as the strata are large
-        enough, so that rare findings occur. By default every study is equally likely, as in the paper.
-    order : {"shared", "per-rater"}, default "shared"
-        Whether all raters see studies and candidates in the same random order, or each rater in another one, so that
-        fatigue and learning do not affect the same studies. The paper does not say which it used. Repeated studies are
-        last in both.
-
     Examples
     --------
     >>> mo.SurveyOptions(studies=20, order="per-rater").categories
     'rexval'
     """
 
-    studies: choices.Positive = STUDIES
+    studies: Annotated[choices.Positive, Doc("Number of studies to draw.")] = STUDIES
+    repeats: Annotated[
+        choices.Count,
+        Doc(
+            "Number of studies that are shown a second time at the end, with their candidates in a new order, to "
+            "measure how well each rater agrees with their own first answers."
+        ),
+    ] = 0
+    identical: Annotated[
+        choices.Identical,
+        Doc(
+            "How candidates of a study with equal texts are rated: {}. once shows the text once and counts the answer "
+            "for each of them; show shows each, as in the paper."
+        ),
+    ] = "once"
+    categories: Annotated[
+        str | Path,
+        Doc(
+            "Error categories that raters count: rexval (six), radevalx (eight), or a text file with one category per "
+            "line."
+        ),
+        Flag(kind=str),
+    ] = "rexval"
+    instructions: Annotated[
+        str | Path | None,
+        Doc("Text file with the instructions that raters see. By default built-in instructions are shown."),
+    ] = None
+    unequal: Annotated[
+        bool,
+        Doc(
+            "Allow studies for which some files of candidates have no report. By default every file must have one for "
+            "each drawn study."
+        ),
+    ] = False
+    stratify: Annotated[
+        str | Path | Mapping[str, str] | None,
+        Doc(
+            "Table with CheXbert labels (the stratum of a study is its rarest positive finding, or none) or with one "
+            "column of strata beside the ids; it must have every reference. In Python also a dict of reference id to "
+            "stratum. About equally many studies of each stratum are then drawn. By default every study is equally "
+            "likely, as in the paper."
+        ),
+        Flag(metavar="FILE", kind=Path),
+    ] = None
+    order: Annotated[
+        choices.Order,
+        Doc(
+            "Order of studies and candidates: {}. shared is one random order for all raters; per-rater is another "
+            "random order for each. Repeated studies are last in both."
+        ),
+    ] = "shared"
     seed: choices.Seed = 0
-    repeats: choices.Count = 0
-    identical: choices.Identical = "once"
-    categories: str | Path = "rexval"
-    instructions: str | Path | None = None
-    unequal: bool = False
-    stratify: Mapping[str, str] | None = None
-    order: choices.Order = "shared"
 
 
 DEFAULTS = SurveyOptions()
 
 
 def create_survey(
-    references: Given,
-    candidates: Mapping[str, Given],
-    out: str | Path,
+    references: Annotated[
+        Given,
+        Doc("Reference reports, which radiologists wrote: in any form that [`reports`][metric_oracle.reports] takes."),
+    ],
+    candidates: Annotated[
+        Mapping[str, Given],
+        Doc(
+            "Candidate reports of each type: a result of [`retrieve`][metric_oracle.retrieve], whose best report of "
+            "each study is used, or the reports of a model. Raters do not see the name."
+        ),
+        Flag("--candidates", metavar="NAME=FILE"),
+    ],
+    out: choices.NewFolder,
     *,
-    raters: Sequence[str],
-    options: SurveyOptions | None = None,
+    raters: Annotated[Sequence[str], Doc("Names of the raters, of letters, digits, - and _.")],
+    options: Annotated[
+        SurveyOptions | None,
+        Doc("How many studies are drawn, and how they are shown; see [`SurveyOptions`][metric_oracle.SurveyOptions]."),
+    ] = None,
 ) -> Survey:
-    """Draw studies and make the folder of a survey.
-
-    Parameters
-    ----------
-    references : path, container or AttachedReports
-        Test reports; options for reading them are given to [`reports`][metric_oracle.reports].
-    candidates : mapping
-        Candidate type -> results of a search, of which the best report of each study is used, or a model's reports.
-    out : str or path
-        New folder. It contains report text, and only its owner may read it.
-    raters : sequence of str
-        Names of the raters: letters, digits, ``-`` and ``_``.
-    options : SurveyOptions, optional
-        How many studies are drawn, and how they are shown; see [`SurveyOptions`][metric_oracle.SurveyOptions].
+    """Draw studies for a survey, and shuffle their candidates, whose origin raters do not see.
 
     Returns
     -------
@@ -168,10 +187,12 @@ def create_survey(
     out, options = Path(out), options or DEFAULTS
     check_folder(out)
     _check(list(candidates), list(raters), options)
+    tests = attached(references)
     studies, stratify = options.studies, options.stratify
+    if isinstance(stratify, str | Path):
+        stratify = read_strata(stratify, tests.reading.get("id_column"))
     categories = _categories(options.categories)
     text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
-    tests = attached(references)
     given = {name: attached(source) for name, source in candidates.items()}
     results = {name: _read_results(side.data) for name, side in given.items()}
     default = section_of(*results.values())

@@ -10,13 +10,16 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from annotated_doc import Doc
 from pyarrow import csv
 
+from metric_oracle import choices
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import new_folder
 from metric_oracle.findings.cells import NOTHING, Format, number_of
@@ -25,7 +28,7 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.raters.names import rater_name
 from metric_oracle.retrieval.scoring import score_sides
 from metric_oracle.sealed import sign, write_json
-from metric_oracle.survey.folder import Survey, open_cells, open_survey, read_key
+from metric_oracle.survey.folder import Survey, SurveyFolder, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts
 from metric_oracle.tables.study_steps import check_folder
 
@@ -72,13 +75,8 @@ class _Pair:
     texts: tuple[str, str]  # reference and candidate
 
 
-def survey_status(folder: str | Path) -> list[dict[str, Any]]:
-    """Return how far each rater of a survey has come.
-
-    Parameters
-    ----------
-    folder : str or path
-        Folder of the survey.
+def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
+    """Show how many studies each rater has finished.
 
     Returns
     -------
@@ -145,20 +143,25 @@ def _last_save(record: Mapping[str, Any]) -> str:
 
 
 def export_survey(
-    folder: str | Path, out: str | Path, *, partial: bool = False, leave_out: Mapping[str, str] | None = None
+    folder: SurveyFolder,
+    out: choices.NewFolder,
+    *,
+    partial: Annotated[
+        bool,
+        Doc(
+            "Keep the raters who have not finished, and export only the pairs that all raters have finished. By "
+            "default raters who have not finished are left out of the export."
+        ),
+    ] = False,
+    leave_out: Annotated[
+        Mapping[str, str] | None,
+        Doc("Raters to leave out of the export, each with the reason, which is recorded."),
+        Flag(metavar="NAME=REASON"),
+    ] = None,
 ) -> Export:
-    """Write the counts of a survey as tables.
+    """Write the counted errors in files that align, failure-modes, agreement and fit-composite read.
 
-    Parameters
-    ----------
-    folder : str or path
-        Folder of the survey.
-    out : str or path
-        New folder, which contains report text.
-    partial : bool
-        Whether to keep raters who have not finished; only pairs that all raters have finished are exported then.
-    leave_out : mapping of str to str, optional
-        Rater to leave out -> reason, which is written into the notes.
+    A missing answer is never counted as 0 errors.
 
     Returns
     -------

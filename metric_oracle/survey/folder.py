@@ -6,8 +6,11 @@ This module imports little, so that the server starts at once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_doc import Doc
+
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import checksum
 from metric_oracle.sealed import read_json
@@ -15,6 +18,12 @@ from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1
 _MADE = f"Name the folder that {as_called('survey create')} made."
+# The argument of functions that read a survey.
+SurveyFolder = Annotated[
+    str | Path,
+    Doc("Folder of the survey, which [`create_survey`][metric_oracle.create_survey] wrote."),
+    Flag(metavar="SURVEY"),
+]
 _RESTORE = "Restore it from a backup of the folder."
 
 

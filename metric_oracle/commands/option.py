@@ -1,0 +1,125 @@
+"""An option or argument of a command, made from its declaration: how it is typed, and what the function gets."""
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+import typer
+
+from metric_oracle.commands.values import (
+    METRIC,
+    complete_metric,
+    metric_names,
+    named,
+    named_files,
+    one_metric,
+    split_names,
+)
+from metric_oracle.declared import OUTPUT, Declaration, alternatives
+from metric_oracle.errors import TOOLS, InputError
+
+
+class Option(NamedTuple):
+    """An option or argument of a command, made from its declaration."""
+
+    name: str  # as the command line calls its value
+    declared: Declaration
+    panel: str
+    keys: tuple[str, ...] = ()  # argument of the function and the field of its object; empty for the body's own
+
+    def parameter(self, names: Mapping[str, str]) -> inspect.Parameter:
+        """Return the parameter that Typer reads; `names` has the options as they are typed, by argument."""
+        one, kind = self.declared, _kind(self.declared)
+        usual = {int: "N", float: "X", bool: " ", Path: "FILE"}.get(kind, "NAME")
+        text = in_words_of(one.said, names)
+        settings: dict[str, Any] = {"help": text, "metavar": one.flag.metavar or usual}
+        if self.is_argument:
+            settings["metavar"] = one.flag.metavar or self.name.upper()
+            info = typer.Argument(**settings)
+        else:
+            if kind is bool:
+                settings["show_default"] = "/" in self.flags[0]
+            if one.flag.names == METRIC:
+                settings["autocompletion"] = complete_metric
+            info = typer.Option(*self.flags, rich_help_panel=self.panel, **settings)
+        is_needed = one.default is inspect.Parameter.empty
+        default = one.default if is_needed or one.default not in ((), "") else None
+        if kind == list[str] and isinstance(default, str):
+            default = (default,)
+        annotation: Any = Annotated[kind if is_needed or default is not None else kind | None, info]
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether the value is typed without the name of an option."""
+        return self.declared.is_positional and not self.declared.flag.names
+
+    @property
+    def typed(self) -> str:
+        """The option or argument as a text of the help names it, such as -k or QUERIES."""
+        if self.is_argument:
+            return self.declared.flag.metavar or self.name.upper()
+        return self.flags[0] if len(self.name) == 1 else next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
+    def is_output(self) -> bool:
+        """Whether a path given for it is written."""
+        return self.panel == OUTPUT
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of the option as they are typed."""
+        return self.declared.flag.names or (f"--{self.name.replace('_', '-')}",)
+
+    def value(self, given: Any) -> Any:
+        """Return what was given in the form that the function takes."""
+        kinds = self.declared.kinds
+        if not isinstance(given, list):
+            return given
+        if self.declared.flag.names == METRIC:
+            return one_metric(given) if kinds == (str,) else metric_names(given)
+        if self.declared.flag.metavar == "[NAME=]FILE":
+            files = named_files(given, self.name)
+            twice = [name for name, count in Counter(name for name, _ in files).items() if count > 1]
+            if twice:
+                raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
+            return dict(files)
+        if any(get_origin(kind) is Mapping for kind in kinds):
+            return dict(named(given, self.name, self.declared.flag.metavar or "NAME=FILE"))
+        if any(get_origin(kind) is Sequence and get_origin(get_args(kind)[0]) is tuple for kind in kinds):
+            return named(given, self.name, self.declared.flag.metavar, ",", repeatable=True)
+        if str in kinds:
+            return ",".join(given)
+        return split_names(given) if _kind(self.declared) == list[str] else given
+
+
+def _kind(one: Declaration) -> Any:
+    """Return the type that Typer reads for an option."""
+    kinds = {get_origin(kind) or kind: kind for kind in one.kinds}
+    if one.flag.kind is not None:
+        return one.flag.kind
+    if one.flag.names == METRIC or Mapping in kinds:
+        return list[str]
+    if Path in kinds or not kinds.keys() - {Any}:
+        return Path
+    for plain in (Literal, bool, int, float):
+        if plain in kinds:
+            return kinds[plain]
+    if Sequence in kinds:
+        return list[Path] if Path in alternatives(get_args(kinds[Sequence])[0]) else list[str]
+    return str
+
+
+def in_words_of(text: str, names: Mapping[str, str]) -> str:
+    """Return a text of a declaration for the command line: arguments as they are typed, functions as commands."""
+    commands = {function: command for command, function in TOOLS.items()}
+    text = re.sub(
+        r"\[`(\w+)`\]\[metric_oracle\.\w+\]",
+        lambda found: f"oracle {commands.get(found[1], found[1].replace('_', '-'))}",
+        text,
+    )
+    text = re.sub(r'``"?(.*?)"?``', r"\1", text)
+    return re.sub(r"`(\w+)`", lambda found: names.get(found[1], f"--{found[1].replace('_', '-')}"), text)
