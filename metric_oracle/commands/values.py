@@ -90,5 +90,5 @@ def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
     """Yield the completions of a metric's name, or of the last one after a comma, each with a description."""
     before, comma, begun = incomplete.rpartition(",")
     names = {alias: f"short for {name}" for alias, name in ALIASES.items()}
-    names |= {name: record.source for name, record in METRICS.items()}
+    names |= {name: record.citation for name, record in METRICS.items()}
     yield from ((before + comma + name, text) for name, text in names.items() if name.startswith(begun))
