@@ -1,19 +1,48 @@
 """The commands demo, example, synth, annotate and bench."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.commands import old_options as o
-from metric_oracle.commands.old_command import command, given, metric_names, split_names, used
+from metric_oracle.commands.command import command
+from metric_oracle.commands.old_command import command as old_command
+from metric_oracle.commands.old_command import given, metric_names, split_names, used
 from metric_oracle.commands.old_inputs import check_installed, given_options
 from metric_oracle.commands.output import Destination, note, progress, put, show
+from metric_oracle.declared import OUTPUT, Flag
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
+_REPORTS = Doc("Number of training reports in the synthetic corpus.")
+_TESTS = Doc("Number of test reports in the synthetic corpus.")
+_FOLDER = Flag(metavar="FOLDER", panel=OUTPUT)
+NewFiles = Annotated[
+    Path,
+    Doc("Folder for the files. It must not exist yet, or be empty and not the current folder."),
+    _FOLDER,
+]
+
+
 @command(app, "demo", "oracle demo", "oracle demo try --reports 2000 --tests 100")
-def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NTests = 500, seed: o.Seed = 0) -> None:
+def demo(
+    folder: Annotated[
+        Path | None,
+        Doc(
+            "Folder in which corpus and index are kept. It must not exist yet, or be empty and not the current folder. "
+            "By default they are deleted at the end."
+        ),
+        _FOLDER,
+    ] = None,
+    *,
+    reports: Annotated[choices.Positive, _REPORTS] = 20000,
+    tests: Annotated[choices.Positive, _TESTS] = 500,
+    seed: choices.Seed = 0,
+) -> None:
     """Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.
 
     Metrics whose libraries are not installed are left out. With FOLDER, the files, those of oracle example in any size,
@@ -31,7 +60,7 @@ def demo(folder: o.FolderOrNone = None, reports: o.NReports = 20000, tests: o.NT
 
 
 @command(app, "example", "oracle example try && cd try")
-def example(folder: o.Folder, seed: o.Seed = 0) -> None:
+def example(folder: NewFiles, *, seed: choices.Seed = 0) -> None:
     """Write small example files (reports, graphs, labels, ratings), and print commands to try on them."""
     from metric_oracle.synthetic.example import write_example
 
@@ -47,18 +76,25 @@ def example(folder: o.Folder, seed: o.Seed = 0) -> None:
     "oracle synth pairs --reports 4000 --tests 500 --errors",
 )
 def synth(
-    out: o.Folder,
-    reports: o.NReports = 185538,
-    tests: o.NTests = 2192,
-    seed: o.Seed = 0,
-    models: o.Generated = False,
-    errors: o.WithErrors = False,
+    out: NewFiles,
+    *,
+    reports: Annotated[choices.Positive, _REPORTS] = 185538,
+    tests: Annotated[choices.Positive, _TESTS] = 2192,
+    seed: choices.Seed = 0,
+    models: Annotated[
+        bool,
+        Doc("Also write what three made-up models generate for the test reports, with graphs and labels."),
+    ] = False,
+    errors: Annotated[
+        bool,
+        Doc("Also write a copy of each report with zero to six artificial errors, and their number by category."),
+    ] = False,
 ) -> None:
     """Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.
 
     With --models, what three made-up models generate for the test reports is written, too. With --errors each report
-    also gets a candidate: a copy with zero to six artificial errors. The number of errors is
-    written by category: 1 to 6 of ReXVal, A to F of CREPE.
+    also gets a candidate: a copy with zero to six artificial errors. The number of errors is written by category: 1 to
+    6 of ReXVal, A to F of CREPE.
     """
     from metric_oracle.synthetic.corpus import write_synthetic
 
@@ -68,7 +104,7 @@ def synth(
         put(str(path))
 
 
-@command(
+@old_command(
     app,
     "annotate",
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
@@ -98,7 +134,7 @@ def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: 
     note(f"{out}: {n_reports:,} reports")
 
 
-@command(
+@old_command(
     app,
     "bench",
     "oracle bench --plot bench.png",
