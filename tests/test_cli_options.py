@@ -21,7 +21,7 @@ import typer
 import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
-from metric_oracle.commands.old_options import Reading
+from metric_oracle.corpora.read import Read
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
@@ -30,7 +30,7 @@ from metric_oracle.survey.create import SurveyOptions
 
 # Real: what is tested, leaves that know no files, and functions that only call those that they are given.
 CALLERS = ("together",)
-DOOR = ("cli", "commands", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
+DOOR = ("cli", "commands", "declared", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
 PREDICTED = (
@@ -75,7 +75,6 @@ RENAMED = {
     },
     **{("consensus", f"--{name}"): r"write_numbers\.path" for name in ("utilities", "matrix")},
     **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
-    ("pairs", "--index"): r"open_index\.path",
     ("overlap", "sets"): r"reports\.data|sets",
     ("overlap", "--references"): r"reports\.data",
     ("overlap", "--pairs"): r"write_numbers\.path",
@@ -114,7 +113,6 @@ RENAMED = {
     ("survey create", "references"): r"reports\.data",
     ("survey create", "--candidates"): r"reports\.data|candidates",
     **{("train-crepe", side): r"reports\.data" for side in ("references", "predictions")},
-    ("survey create", "--stratify"): r"read_strata\.path",
     ("verify", "results"): r"read_results\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
@@ -139,7 +137,7 @@ BESIDE = {
     ("study", "--overlap"): ["--out", "zzfolder"],
     **{
         ("overlap", f"--{field.name.replace('_', '-')}"): ["--references", "zzr.csv"]
-        for field in fields(Reading)  # without the human reports, these have nothing to read
+        for field in fields(Read)  # without the human reports, these have nothing to read
     },
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},

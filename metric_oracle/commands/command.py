@@ -100,8 +100,7 @@ class Registered:
 
     def make(self) -> Callable[..., Any]:
         """Return the function that Typer makes a command of."""
-        module, _, name = self.of.partition(":")
-        function = getattr(import_module(module), name) if name else None
+        function = self._function() if self.of else None
         own = [*self._of_body()]
         added = [*self._added(any(option.name == "out" for option in own))]
         found = [*([] if function is None else self._of_function(function)), *own, *added]
@@ -119,13 +118,19 @@ class Registered:
             if "to" in inspect.signature(self.body).parameters:
                 passed["to"] = to
             if function is not None:
-                passed["call"] = self._call(function, found, given, to)
+                passed["call"] = self._call(declarations(function), found, given, to)
             return self.body(**passed)
 
         run.__signature__ = inspect.Signature([option.parameter(names) for option in typed])  # type: ignore[attr-defined]
         run.__doc__ = _paragraphs(in_words_of(introduction(function or self.body), names))
         run.__name__ = self.body.__name__
         return run
+
+    def _function(self) -> Callable[..., Any]:
+        """Return the public function."""
+        module, _, name = self.of.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return function
 
     def _of_function(self, function: Callable[..., Any]) -> Iterator[Option]:
         """Yield the options of the public function, with those of its objects and its reports."""
@@ -172,7 +177,7 @@ class Registered:
             yield self._option(declaration(name, kind, False if name == "quiet" else None))
 
     def _call(
-        self, function: Callable[..., Any], found: Sequence[Option], given: Mapping[str, Any], to: Destination
+        self, declared: Mapping[str, Declaration], found: Sequence[Option], given: Mapping[str, Any], to: Destination
     ) -> Call:
         """Return the call of the function with what was given."""
         values: dict[str, Any] = {}
@@ -189,7 +194,6 @@ class Registered:
                 objects.setdefault(argument, {})[option.declared.name] = value
             else:
                 values[argument] = value
-        declared = declarations(function)
         for argument, options_given in objects.items():
             values[argument] = declared[argument].object(**options_given)
         if self.endings and "out" in declared:
@@ -200,7 +204,7 @@ class Registered:
             first = first or of_reports[argument]
             if argument in values:
                 values[argument] = attach[argument](values[argument])
-        return Call(function, values, attach)
+        return Call(self._function(), values, attach)
 
 
 def _without_dots(value: Any) -> Any:

@@ -77,7 +77,7 @@ class Option(NamedTuple):
     def value(self, given: Any) -> Any:
         """Return what was given in the form that the function takes."""
         kinds = self.declared.kinds
-        if not isinstance(given, list):
+        if not isinstance(given, list) or self.declared.flag.kind is not None:
             return given
         if self.declared.flag.names == METRIC:
             return one_metric(given) if kinds == (str,) else metric_names(given)
@@ -91,8 +91,6 @@ class Option(NamedTuple):
             return dict(named(given, self.name, self.declared.flag.metavar or "NAME=FILE"))
         if any(get_origin(kind) is Sequence and get_origin(get_args(kind)[0]) is tuple for kind in kinds):
             return named(given, self.name, self.declared.flag.metavar, ",", repeatable=True)
-        if str in kinds:
-            return ",".join(given)
         return split_names(given) if _kind(self.declared) == list[str] else given
 
 
