@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from metric_oracle.arguments import check_declared, check_path
-from metric_oracle.declared import OBJECTS, bare, documented, signature_of
+from metric_oracle.declared import OBJECTS, alternatives, bare, documented, signature_of
 from metric_oracle.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -146,14 +146,13 @@ def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[s
     return {
         name: vars(value) if name == "options" and is_dataclass(value) else value
         for name, value in given.items()
-        if isinstance(value, str | Path) or known.get(name, Any) is not Any
+        if isinstance(value, str | Path) or bare(known.get(name, Any)) is not Any
     }
 
 
 def _paths(value: Any, annotation: Any) -> Iterator[str]:
     """Yield the strings in a value that are given where a path can be."""
-    is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
-    kinds = typing.get_args(annotation) if is_union else (annotation,)
+    kinds = [*alternatives(annotation)]
     if isinstance(value, str | Path):
         if Any in kinds or Path in kinds:
             yield str(value)

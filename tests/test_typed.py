@@ -80,7 +80,9 @@ def test_a_message_names_the_argument_in_place_of_the_text():
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=kind) for kind, text in TEXTS.items()])
-@pytest.mark.parametrize("name", ["read_reports", "open_index", "read_samples", "read_ratings", "read_results"])
+@pytest.mark.parametrize(
+    "name", ["read_reports", "open_index", "read_samples", "read_ratings", "read_results", "survey_status"]
+)
 def test_a_text_is_no_path_in_python(name, text):
     with pytest.raises(
         mo.MetricOracleError,
