@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_doc import Doc
 
 from metric_oracle.arguments import check_left_out, given_of
 from metric_oracle.corpora.samples import is_sampled
@@ -12,6 +14,7 @@ from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter, say
 from metric_oracle.reading import Given, attached
 from metric_oracle.sealed import replacing_signed
+from metric_oracle.sources.availability import check_installed
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.
@@ -20,25 +23,31 @@ FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
 
 
 @called("annotate")
-def annotate(reports: Given, out: str | Path, *, progress: Progress | None = None) -> int:
-    """Run a model over reports and write what it makes into a file, which every command takes in place of the model.
+def annotate(
+    reports: Annotated[
+        Given,
+        Doc(
+            "Reports, in any form that [`reports`][metric_oracle.reports] takes; or several reports of a model for "
+            "each study, as for [`consensus`][metric_oracle.consensus]. Exactly one model is given with them: "
+            "`radgraph`, `chexbert` or `entities`."
+        ),
+    ],
+    out: Annotated[
+        str | Path,
+        Doc(
+            "File to write. RadGraph makes graphs (.json), CheXbert makes embeddings (.npz) or labels (.csv), and the "
+            "models of RaTEScore make entities with their vectors (.parquet)."
+        ),
+    ],
+    *,
+    progress: Progress | None = None,
+) -> int:
+    """Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.
 
-    A killed run resumes with the parts that it finished. The signature of the model is written next to the file, as
-    ``OUT.signature.json``.
-
-    Parameters
-    ----------
-    reports : AttachedReports
-        The reports with exactly one model, `radgraph`, `chexbert` or `entities` of [`reports`][metric_oracle.reports],
-        and the other files that it needs. Several reports for each study, as
-        [`read_samples`][metric_oracle.read_samples] takes them, get the ids "50000001/0" (study, then sample), by which
-        [`consensus`][metric_oracle.consensus] and [`best_of`][metric_oracle.best_of] find what was made. The model runs
-        once for each distinct text.
-    out : path
-        File to write. RadGraph gives ``.json``; CheXbert gives embeddings (``.npz``) or labels (``.csv``); RaTEScore's
-        models give entities with their vectors (``.parquet``).
-    progress : function, optional
-        Called as ``progress("", done, total)`` with numbers of reports.
+    RadGraph makes graphs (.json), CheXbert makes embeddings (.npz) or labels (.csv), and the two models of RaTEScore
+    make entities with their vectors (.parquet). One model is given, and the ending of `out` chooses between embeddings
+    and labels. The file is accepted everywhere instead of the model. An interrupted run resumes when the same call is
+    made again.
 
     Returns
     -------
@@ -49,6 +58,14 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     ------
     InputError
         If not exactly one model is given, or `out` has an ending that this model does not write.
+    BackendError
+        If a library of the model is not installed.
+
+    Notes
+    -----
+    Of several reports for each study, [`consensus`][metric_oracle.consensus] and [`best_of`][metric_oracle.best_of]
+    find what was made by the ids "50000001/0" (study, then sample). The model runs once for each distinct text. Its
+    signature is written next to the file, as ``OUT.signature.json``.
 
     Examples
     --------
@@ -60,7 +77,8 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     side = attached(reports)
     given = {**side.sources, **side.models, **side.encoding}
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
-    source, model, out = check_annotation(given, out)
+    source, model, out = _check(given, out)
+    check_installed([model])
     read = side.read_samples().reports() if is_sampled(side.data, **side.reading) else side.read()[0]
     tell = side.models.get("tell")
     if read.left_out:
@@ -76,7 +94,7 @@ def annotate(reports: Given, out: str | Path, *, progress: Progress | None = Non
     return len(read.ids)
 
 
-def check_annotation(arguments: Mapping[str, Any], out: str | Path | None) -> tuple[Source, Any, Path]:
+def _check(arguments: Mapping[str, Any], out: str | Path) -> tuple[Source, Any, Path]:
     """Return the source whose model is to run, the path of the model, and the file to write.
 
     `arguments` are those of `reports` by name. Raise InputError unless exactly one of them is a model that writes files
@@ -93,7 +111,7 @@ def check_annotation(arguments: Mapping[str, Any], out: str | Path | None) -> tu
         raise InputError(
             name, f"must be {source.record.model}", model, "Pass the model itself, not a file that it wrote."
         )
-    if out is None or Path(out).suffix.lower() not in source.endings:
+    if Path(out).suffix.lower() not in source.endings:
         endings = " or ".join(source.endings)
         raise InputError("out", f"must end with {endings} for this model", out, "Name such a file.")
     return source, model, Path(out)

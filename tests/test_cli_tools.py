@@ -224,7 +224,7 @@ def test_annotate_refuses(fails, tmp_path):
     fails("annotate", reports, "--radgraph", "g.json", *out, match=match)
     match = r"annotate: --out must end with \.npz or \.csv for this model; got .*g\.json\. Name such a file\.$"
     fails("annotate", reports, "--chexbert", "chexbert.pth", *out, match=match)
-    match = r"annotate: --out must end with \.json for this model; got none\."
+    match = r"annotate: --out must be given; got none\. Add --out FILE\.$"
     fails("annotate", reports, "--radgraph", "r.tar.gz", match=match)
     match = r"annotate: --out must be another file than the inputs; got .*, which is one\."
     (tmp_path / "x.json").write_text("{}")

@@ -18,6 +18,7 @@ from metric_oracle.metrics import ATTACHED
 from metric_oracle.sources.keywords import Sources
 
 _TOO = "The reference or test reports need them, too: `{}`, or a folder that was built with it."
+_MODEL = "Here the model must be given."
 _LIKE = "Before it comes the column that is named for the reference or test reports, if this file has it, too."
 
 
@@ -29,6 +30,7 @@ class Role:
     sources: tuple[str, ...] = ()  # those of `Sources`
     prefix: str = ""  # of the options' names, such as "predicted_"
     bare: tuple[str, ...] = ()  # fields whose options have no prefix
+    remark: str = ""  # on the sources that are attached to reports; may name the argument as {}
     is_many: bool = False  # whether files are given as NAME=FILE, and options as [NAME=]VALUE
 
     def options(self, argument: str) -> Iterator[Option]:
@@ -45,8 +47,8 @@ class Role:
                     one = one._replace(
                         annotation=list[str], default=None, text=f"{one.said} Repeatable.", flag=Flag(kind=list[str])
                     )
-                elif self.prefix and object_ is Sources:
-                    one = one._replace(text=f"{one.text} {_TOO.format(name)}")
+                elif self.remark and name in _SOURCES:
+                    one = one._replace(text=f"{one.text} {self.remark.format(name)}")
                 flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)
                 prefix = "" if name in self.bare else self.prefix
                 keys = (argument, "read" if object_ is Read else "sources")
@@ -115,11 +117,11 @@ TESTS = Role(TEXTS.fields, (*_SOURCES, "uncertain", *_MODELS))
 REFERENCES = Role(TEXTS.fields, (*TESTS.sources, "layer", "rescale_table"))
 CORPUS = Role(TEXTS.fields, (*TESTS.sources, "layer", "states", "bf16", "rescale_table"))
 SAMPLES = Role(_OF_FILE, REFERENCES.sources)
-ANNOTATED = Role(TEXTS.fields, ("radgraph", "chexbert", "entities", *_MODELS))
+ANNOTATED = Role(TEXTS.fields, ("radgraph", "chexbert", "entities", *_MODELS[1:]), remark=_MODEL)
 _BARE = ("ids", "metadata", "after_impression")
-PREDICTIONS = Role(("id_column", "text_column", "section", *_BARE), _SOURCES, "predicted_", _BARE)
+PREDICTIONS = Role(("id_column", "text_column", "section", *_BARE), _SOURCES, "predicted_", _BARE, _TOO)
 PREDICTED_TEXTS = Role(PREDICTIONS.fields, (), "predicted_", _BARE)
-PREDICTED_SAMPLES = Role(("id_column", "text_column"), _SOURCES, "predicted_")
+PREDICTED_SAMPLES = Role(("id_column", "text_column"), _SOURCES, "predicted_", remark=_TOO)
 MODELS_TEXTS = Role(("id_column", "text_column", "ids", "metadata", "section"), (), "model_", is_many=True)
 MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", is_many=True)
 

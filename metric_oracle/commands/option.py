@@ -21,6 +21,12 @@ from metric_oracle.commands.values import (
 from metric_oracle.declared import OUTPUT, Declaration, alternatives
 from metric_oracle.errors import TOOLS, InputError
 
+# The forms of reports on the command line.
+_FORMS = (
+    "as a table with ids and texts (CSV, TSV, Parquet, JSON, JSON Lines or Excel), the folder or zip file of MIMIC-CXR "
+    "or a folder that oracle build-index wrote"
+)
+
 
 class Option(NamedTuple):
     """An option or argument of a command, made from its declaration."""
@@ -113,6 +119,7 @@ def _kind(one: Declaration) -> Any:
 
 def in_words_of(text: str, names: Mapping[str, str]) -> str:
     """Return a text of a declaration for the command line: arguments as they are typed, functions as commands."""
+    text = text.replace("in any form that [`reports`][metric_oracle.reports] takes", _FORMS)
     commands = {function: command for command, function in TOOLS.items()}
     text = re.sub(
         r"\[`(\w+)`\]\[metric_oracle\.\w+\]",

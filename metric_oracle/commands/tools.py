@@ -8,10 +8,11 @@ from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.commands import old_options as o
-from metric_oracle.commands.command import command
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.inputs import ANNOTATED
 from metric_oracle.commands.old_command import command as old_command
-from metric_oracle.commands.old_command import given, metric_names, split_names, used
-from metric_oracle.commands.old_inputs import check_installed, given_options
+from metric_oracle.commands.old_command import metric_names, split_names
+from metric_oracle.commands.old_inputs import given_options
 from metric_oracle.commands.output import Destination, note, progress, put, show
 from metric_oracle.declared import OUTPUT, Flag
 
@@ -104,7 +105,7 @@ def synth(
         put(str(path))
 
 
-@old_command(
+@command(
     app,
     "annotate",
     "oracle annotate test.csv --radgraph radgraph.tar.gz --out test_graphs.json",
@@ -112,26 +113,15 @@ def synth(
     "oracle annotate test.csv --chexbert chexbert.pth --out test_labels.csv",
     "oracle annotate samples.jsonl --radgraph radgraph.tar.gz --out g.json",
     "oracle annotate t.csv --entities NER --entity-encoder BioLORD --out e.parquet",
+    of="metric_oracle.annotating:annotate",
+    reports={"reports": ANNOTATED},
     endings=(".json", ".npz", ".csv", ".parquet"),
     needs_out=True,
 )
-def annotate(reports: o.Corpus, files: o.Annotators, models: o.Models, reading: o.Reading, to: Destination) -> None:
-    """Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.
-
-    RadGraph makes graphs (.json), CheXbert makes embeddings (.npz) or labels (.csv), and the two models of RaTEScore
-    make entities with their vectors (.parquet); name one model, and the ending of --out chooses between embeddings and
-    labels. Every other command accepts these files instead of the models. Several reports for each study, as consensus
-    and best-of take them, are annotated as well.
-    """
-    from metric_oracle.annotating import annotate, check_annotation
-    from metric_oracle.reading import reports as with_sources
-
-    _, _, out = check_annotation(given(files), to.out)
-    check_installed(files)
-    given_reports = with_sources(reports, **used(files), **used(models), **used(reading, o.Reading()), tell=note)
-    with progress("reports annotated") as step:
-        n_reports = annotate(given_reports, out, progress=step)
-    note(f"{out}: {n_reports:,} reports")
+def annotate(call: Call, to: Destination) -> None:
+    """Say how many reports the file has."""
+    n_reports = call.tracked("reports annotated")
+    note(f"{to.out}: {n_reports:,} reports")
 
 
 @old_command(

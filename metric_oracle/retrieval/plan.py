@@ -170,8 +170,8 @@ def retrieve(
     queries: Annotated[
         Given,
         Doc(
-            "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches their sources. By "
-            "default their section is that of the index; another section is an error."
+            "Test reports, in any form that [`reports`][metric_oracle.reports] takes. By default their section is that "
+            "of the index; another section is an error."
         ),
     ],
     metric: choices.OneMetric,

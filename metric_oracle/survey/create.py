@@ -146,7 +146,7 @@ DEFAULTS = SurveyOptions()
 def create_survey(
     references: Annotated[
         Given,
-        Doc("Reference reports, which radiologists wrote: in any form that [`reports`][metric_oracle.reports] takes."),
+        Doc("Reference reports, which radiologists wrote, in any form that [`reports`][metric_oracle.reports] takes."),
     ],
     candidates: Annotated[
         Mapping[str, Given],
