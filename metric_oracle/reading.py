@@ -14,7 +14,7 @@ from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
-from metric_oracle.corpora.tables import shown_names, together
+from metric_oracle.corpora.tables import series_of, shown_names, together
 from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
@@ -305,7 +305,7 @@ def pairs_of_one_table(
             f"{option('predicted_text_column', 'NAME', python='mo.reports(predictions, text_column=NAME)')}.",
         )
     of_files = ("encoding", "separator")
-    numbered = replace(table, keys=list(range(table.n_rows)), keys_name="row")
+    numbered = replace(table, keys=series_of("row", range(table.n_rows)))
     readings = [{name: value for name, value in side.reading.items() if name not in of_files} for side in both]
     first, second = (
         replace(side, data=numbered, reading=reading) for side, reading in zip(both, readings, strict=True)

@@ -14,6 +14,8 @@ from metric_oracle.corpora.tables import (
     Table,
     are_places,
     cells_of,
+    of_arrow,
+    series_of,
     table_of_objects,
 )
 from metric_oracle.corpora.usual_names import IDS, folded
@@ -41,9 +43,11 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
         return _of_pandas(data, where, type_name)
     elif hasattr(data, "features") and hasattr(data, "with_format"):
         # A dataset: through Arrow, which respects a selection.
-        return _of_arrow(pa.table(data.with_format("arrow")[:]), where, type_name), None
+        arrow = pa.table(data.with_format("arrow")[:])
+        return Table(where, type_name, arrow.column_names, of_arrow(arrow)), None
     elif hasattr(data, "columns") and any(hasattr(data, f"__arrow_c_{protocol}__") for protocol in ("stream", "array")):
-        return _of_arrow(pa.table(data), where, type_name), None
+        arrow = pa.table(data)
+        return Table(where, type_name, arrow.column_names, of_arrow(arrow)), None
     elif any(hasattr(data, name) for name in AS_LIST):  # columns, arrays
         cells = cells_of(data)
         if cells is not None:
@@ -83,22 +87,20 @@ def _is_unordered(data: Any) -> bool:
 
 
 def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, list[Any] | None]:
-    """Return a pandas frame or Series as `in_memory` does; an index that is not 0, 1, ... has ids. See `_of_arrow`."""
+    """Return a pandas frame or Series as `in_memory` does; an index that is not 0, 1, ... has ids.
+
+    Its cells are taken one by one: Arrow refuses a column of several types, which may be one that nobody asks for.
+    """
     index = data.index.tolist()
     has_ids = not are_places(index)
     if not hasattr(data, "columns"):
         texts = data.tolist()
         if not has_ids:
             return None, texts
-        return Table(where, type_name, ["text"], [texts], len(texts), index, keys_name="index"), None
+        return Table(where, type_name, ["text"], [series_of("text", texts)], series_of("index", index)), None
     names = [str(name) for name in data.columns]
-    columns: list[Any] = [data.iloc[:, i].tolist() for i in range(len(names))]
-    ids = str(data.index.name or "index")
-    if has_ids and folded(ids) in IDS and ids not in names:  # as after `reset_index`
-        return Table(where, type_name, [*names, ids], [*columns, index], len(data)), None
-    return Table(where, type_name, names, columns, len(data), index if has_ids else None, keys_name=ids), None
-
-
-def _of_arrow(table: pa.Table, where: str, type_name: str) -> Table:
-    """Return an Arrow table as a `Table`; `where` and `type_name` describe it in messages."""
-    return Table(where, type_name, table.column_names, table.columns, table.num_rows)
+    columns = [series_of(name, data.iloc[:, i].tolist()) for i, name in enumerate(names)]
+    keys = series_of(str(data.index.name or "index"), index) if has_ids else None
+    if keys is not None and folded(keys.name) in IDS and keys.name not in names:  # as after `reset_index`
+        names, columns, keys = [*names, keys.name], [*columns, keys], None
+    return Table(where, type_name, names, columns, keys), None

@@ -29,7 +29,7 @@ UNKNOWN, PLACE = IdSource(), IdSource("place", "place")
 
 def source_of_ids(table: Table, name: str, id_column: str | None) -> IdSource:
     """Return the source of the ids that `Table.id_cells(id_column)` returned with the name `name`."""
-    is_key = table.keys is not None and name == table.keys_name
+    is_key = table.keys is not None and name == table.keys.name
     by = "caller" if id_column is not None else "key" if is_key else "name"
     return IdSource(name, by, tuple(table.names))
 

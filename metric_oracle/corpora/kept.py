@@ -1,11 +1,13 @@
 """Columns that are kept with reports, such as the patient of each study. Values are strings, "" for an empty cell."""
 
-import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from metric_oracle.corpora.missing import is_missing
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.tables import shown_names, written
 from metric_oracle.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 RESERVED = ("self", "text", "same")  # rules of exclusion, which a column of such a name would hide
 _OWN = ("row", "study_id", "distinct_id")  # columns of an index
@@ -31,12 +33,12 @@ def check_kept(names: object) -> tuple[str, ...]:
     return kept
 
 
-def kept_values(cells: Iterable[object]) -> list[str]:
+def kept_values(cells: "pl.Series", where: str) -> list[str]:
     """Return the cells of a column as strings, "" for a missing one; if all are numbers, without a trailing ".0"."""
-    values = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
-    if all(re.fullmatch(r"\d+(?:\.0)?|", value) for value in values):
-        values = [value.removesuffix(".0") for value in values]
-    return values
+    values = written(cells, where).fill_null("")
+    if values.str.contains(r"^(?:\d+(?:\.0)?)?$").all():
+        values = values.str.strip_suffix(".0")
+    return values.to_list()
 
 
 def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:

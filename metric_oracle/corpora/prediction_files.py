@@ -13,7 +13,6 @@ from pathlib import Path
 
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
-from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -22,7 +21,6 @@ from metric_oracle.corpora.tables import (
     file_ending,
     read_table,
     shown_names,
-    single_texts,
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
@@ -101,20 +99,12 @@ def read_rows(
 
 def rows_of_table(table: Table, id_column: str | None, text_column: str | None) -> Rows:
     """Return the texts and ids of a table; a column that the caller does not name (None) is found by its name."""
-    path = table.path
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = text_column or generated_name(table, "the predictions", id_column)
-    texts = single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
-    for row, cell in enumerate(texts):
-        if not isinstance(cell, str) and not is_missing(cell):
-            raise InputError(
-                f"column {name!r} of {path} has {type(cell).__name__} instead of text in row {row + 1}.",
-                f"Pass {option('text_column', 'NAME')}.",
-            )
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
-    cells = [cell if isinstance(cell, str) else absent for cell in texts]
+    cells = [absent if text is None else text for text in table.texts(name)]
     keys = _keys(table, id_column)
     ids_from = UNKNOWN if keys is None else source_of_ids(table, keys.name, id_column)
     return Rows(what, cells, keys, section_of_column(name), table, ids_from)
@@ -197,7 +187,7 @@ def generated_name(table: Table, what: str, id_column: str | None) -> str:
     names: list[str] = []
     for usual in (GENERATED, PLAIN | frozenset.union(*SECTIONS.values()), REFERENCE):
         names = names or matching(table.names, usual)
-    names = names or ([] if id_cells is None else table.only_other(id_cells[1]))
+    names = names or ([] if id_cells is None else table.only_other(id_cells.name))
     if len(names) == 1:
         return names[0]
     shown = f"; candidates are {shown_names(names)}" if names else ""
@@ -211,8 +201,8 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:
         return None
-    cells, name = id_cells
-    ids = canonical_ids(cells, f"{name!r} in {table.path}")
+    name = id_cells.name
+    ids = canonical_ids(id_cells, f"{name!r} in {table.path}")
     if name == "path_to_image":
         return Keys(chexpert_studies(ids, f"{name!r} in {table.path}")[0], ids, name)
     if name == image_name:
@@ -220,8 +210,8 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     images = None
     if image_name is not None:
         images = canonical_ids(table.column(image_name), f"{image_name!r} in {table.path}")
-    elif table.has_named_keys and name != table.keys_name:  # an object of image -> record
-        images = canonical_ids(table.keys or [], f"the keys of {table.path}")
+    elif table.keys is not None and table.has_named_keys and name != table.keys.name:  # an object of image -> record
+        images = canonical_ids(table.keys, f"the keys of {table.path}")
     return Keys(ids, images, name)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_declared, check_left_out, check_options
@@ -28,10 +28,14 @@ from metric_oracle.corpora.tables import (
     read_table,
     shown_names,
     single_texts,
+    written,
 )
 from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 from metric_oracle.errors import InputError, if_taken, option
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ALL_SPLITS = "all splits"
 USUAL = "impression"  # the section that is read by default
@@ -168,7 +172,7 @@ class Reports:
         if table is not None and (table.names != ["text"] or table.keys is None):
             raise InputError("texts", "must be texts alone", "a table", "Pass its column of texts, and ids.")
         if table is not None:
-            cells, ids = table.cells(0, is_text=True), table.keys if ids is None else ids
+            cells, ids = table.column(0, is_text=True).to_list(), table.keys if ids is None else ids
         return _from_texts(cells or [], ids, section, keep_empty, "the texts")
 
 
@@ -181,7 +185,7 @@ class _Source:
     texts: Callable[[Sequence[int]], list[str | None]]  # reads those of some rows: MIMIC-CXR has 227,835 files
     known_section: tuple[str | None, str]  # the section of the texts, and how it is known
     wanted: str | None = None  # the section that the caller wants
-    splits: list[Any] | None = None  # split of each row, where the file has them
+    splits: "pl.Series | None" = None  # split of each row, where the file has them
     first_images: list[int] | None = None  # CheXpert Plus: the row of the first image of each study
     ids_from: IdSource = UNKNOWN
     kept: dict[str, list[str]] = field(default_factory=dict)  # name of a kept column -> value of each row
@@ -375,7 +379,7 @@ def _chosen(
     columns = {
         name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
     }
-    has_all = split is None and source.splits is not None and len({*map(str, source.splits)}) > 1
+    has_all = split is None and source.splits is not None and source.splits.n_unique() > 1
     what = ", ".join(filter(None, [source.what, ALL_SPLITS if has_all else "", note]))
     reports = sort_out(
         first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
@@ -472,7 +476,7 @@ def table_source(
             f"{path} holds RadGraph graphs, not reports.", f"Name a file of reports{if_taken('radgraph', graphs)}."
         )
     id_cells = table.id_cells(id_column, is_optional=True)
-    id_name = "" if id_cells is None else id_cells[1]
+    id_name = "" if id_cells is None else id_cells.name
     names, of_section = _text_names(table, section, text_column, id_name)
     if id_cells is None:
         if not table.may_have_ids:
@@ -482,36 +486,24 @@ def table_source(
             )
         options = [option(f"{kind}_column", "NAME") for kind in ["id"] + ["text"] * (not names)]
         raise columns_error(table, "has no column with a usual id name", options)
-    cells, _ = id_cells
     where = f"{id_name!r} in {path}"
-    ids = canonical_ids(cells, where)
+    ids = canonical_ids(id_cells, where)
     first_images = None
     if id_name == "path_to_image":
         ids, first_images = chexpert_studies(ids, where)
     known_section = (of_section, "column") if of_section else (section, "caller" if section else "")
-    columns = {
-        name: single_texts(table.column(name, is_text=True), f"column {shown_names([name])} of {path}")
-        for name in names
-    }
 
     def texts(rows: Sequence[int]) -> list[str | None]:
         """Return the texts of some rows."""
-        for name, cells in columns.items():
-            for row in rows:
-                if not isinstance(cells[row], str) and not is_missing(cells[row]):
-                    got = type(cells[row]).__name__
-                    raise InputError(
-                        f"column {name!r} of {path} has {got} instead of text in row {row + 1}.",
-                        f"Pass {option('text_column', 'NAME')}.",
-                    )
-        return [_joined_sections(cells[row] for cells in columns.values()) for row in rows]
+        columns = [table.texts(name, rows) for name in names]
+        return columns[0] if len(columns) == 1 else [_joined_sections(cells) for cells in zip(*columns, strict=True)]
 
     layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
     others = [name for name in table.names if section_of_column(name) and name not in names]
     left = f"{' and '.join(others)} not taken" if section is None and text_column is None and others else ""
     what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", left, table.note]))
-    splits = table.column("split") if "split" in table.names else None
-    kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
+    splits = written(table.column("split"), f"the column split of {path}") if "split" in table.names else None
+    kept = {name: kept_values(table.column(name), f"column {name!r} of {path}") for name in check_kept(keep)}
     ids_from = source_of_ids(table, id_name, id_column)
     return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from metric_oracle.corpora.tables import (
     file_ending,
     number_of,
     read_table,
+    series_of,
     shown_names,
 )
 from metric_oracle.corpora.usual_names import section_of_column
@@ -177,7 +178,7 @@ def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bo
         if in_a_table is None:
             return False
         table = in_a_table
-    if LISTS in table.names or (table.keys is not None and table.names == ["text"] and _has_lists(table.cells(0))):
+    if LISTS in table.names or (table.keys is not None and table.names == ["text"] and _has_lists(table.column(0))):
         return True
     ids = table.id_cells(id_column) if SAMPLE in table.names else None
     return ids is not None and len({*map(str, ids[0])}) < table.n_rows
@@ -246,16 +247,16 @@ def read_samples(
     id_cells = table.id_cells(id_column, is_optional=True)
     if id_cells is None:
         raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
-    ids = canonical_ids(id_cells[0], f"{id_cells[1]!r} in {table.path}")
+    ids = canonical_ids(id_cells, f"{id_cells.name!r} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
     known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
     samples = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column, known_section)
-    by_place = id_cells[1] == PLACE.name and table.keys is not None
-    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells[1], id_column))
+    by_place = id_cells.name == PLACE.name and table.keys is not None
+    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells.name, id_column))
 
 
-def _has_lists(cells: Sequence[Any]) -> bool:
+def _has_lists(cells: Iterable[Any]) -> bool:
     """Return whether one of the cells is a list."""
     return any(isinstance(cell, list | tuple) for cell in cells)
 
@@ -275,11 +276,11 @@ def _in_memory(data: Any) -> Table:
                 "a dict of columns",
                 "Pass the data set or the frame itself, or a list of records.",
             )
-        return Table(f"the {type_name} in memory", type_name, [LISTS], [groups], len(groups), list(data))
+        keys = series_of("object key", data)
+        return Table(f"the {type_name} in memory", type_name, [LISTS], [series_of(LISTS, groups)], keys)
     if isinstance(data, Sequence) and data and all(isinstance(group, list | tuple) for group in data):
-        keys = [str(place) for place in range(len(data))]
-        where = f"the {type_name} in memory"
-        return Table(where, type_name, [LISTS], [list(data)], len(data), keys, keys_name=PLACE.name)
+        keys = series_of(PLACE.name, map(str, range(len(data))))
+        return Table(f"the {type_name} in memory", type_name, [LISTS], [series_of(LISTS, data)], keys)
     table, _ = in_memory(data)
     if table is None:
         raise InputError(

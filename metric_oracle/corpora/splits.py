@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from metric_oracle.corpora.tables import (
     Table,
@@ -11,13 +11,17 @@ from metric_oracle.corpora.tables import (
     ids_hint,
     read_table,
     shown_names,
+    written,
 )
 from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
 from metric_oracle.errors import InputError, option
 
+if TYPE_CHECKING:
+    import polars as pl
+
 
 def ids_of_split(
-    split: str, split_file: str | Path | None, ids: Sequence[str], split_of: Sequence[Any] | None, path: str | Path
+    split: str, split_file: str | Path | None, ids: Sequence[str], split_of: "pl.Series | None", path: str | Path
 ) -> set[str]:
     """Return the ids in the splits that `split` names, joined with "+".
 
@@ -30,16 +34,11 @@ def ids_of_split(
     if split_file is not None:
         path = existing_file(Path(split_file))
         table = read_table(path)
-        split_of = table.column("split")
+        split_of = written(table.column("split"), f"the column split of {path}")
         ids = _split_file_ids(table, set(ids))
     elif split_of is None:
         raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
-    try:
-        splits = pl.DataFrame({"id": ids, "split": list(map(str, split_of))}).unique(maintain_order=True)
-    except UnicodeEncodeError:
-        raise InputError(
-            f"{path} has ids or splits that are not valid Unicode (half of a surrogate pair).", "Repair the file."
-        ) from None
+    splits = pl.DataFrame({"id": ids, "split": split_of.fill_null("None")}).unique(maintain_order=True)
     ambiguous = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
     if ambiguous:
         raise InputError(f"{path} has two splits for study {shown_names(ambiguous[:1])}.", "Repair the file.")

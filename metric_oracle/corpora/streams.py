@@ -9,6 +9,7 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
 from pyarrow import parquet
 
 from metric_oracle.corpora.kept import check_kept, values_of_ids
@@ -17,6 +18,7 @@ from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
+    of_arrow,
     read_csv,
     read_json_lines,
     shown_names,
@@ -188,7 +190,7 @@ def _parquet(path: Path) -> Iterator[Table]:
     with whole_parquet(path):
         for batch in parquet.ParquetFile(str(path)).iter_batches(AT_ONCE):
             batch.validate(full=True)
-            yield Table(path, "Parquet", batch.schema.names, batch.columns, batch.num_rows)
+            yield Table(path, "Parquet", batch.schema.names, of_arrow(pa.Table.from_batches([batch])))
 
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:

@@ -1,7 +1,11 @@
-"""Tables (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as named columns of cells.
+"""Tables (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as Polars columns.
 
 CSV cells stay text; `corpora.missing` defines which are missing. An empty cell is missing, too,
 except for a quoted one (``""``) in a column of reports, which is an empty report. Errors never quote a cell.
+
+Arrow parses CSV: Polars' reader fills short rows with nulls, takes a carriage return or a quote within a cell for
+damage, and shows cells in its errors. JSON is parsed by Python, which knows the place of an error and a key that occurs
+twice.
 """
 
 import json
@@ -11,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -31,6 +35,9 @@ from metric_oracle.corpora.text_files import (
 from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, folded, id_names, matching
 from metric_oracle.corpora.workbooks import read_sheet
 from metric_oracle.errors import InputError, as_called, if_taken, option
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENDINGS = {
     ".csv": "CSV",
@@ -52,16 +59,23 @@ def text_options(path: Path) -> list[str]:
     return ["encoding"] * (kind not in BINARY) + ["separator"] * (kind in SEPARATED)
 
 
-_MIMIC_ID = re.compile(r"(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?")
-_NUMBER = re.compile(r"\d+(?:\.0)?")
+_MIMIC_ID = r"^(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?$"
+_NUMBER = r"^\d+(?:\.0)?$"
+# What Python's `strip` removes; Polars' own leaves the separators of ASCII.
+_BLANKS = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
-_CODE = re.compile(r"(?=.*\d)[\w./:+-]{3,120}")  # an id of any form; "1", "-1" and "12" may as well be labels or counts
+_CODE = r"^[\w./:+-]{3,120}$"  # with a digit: an id of any form; "1", "-1" and "12" may as well be labels or counts
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = IDS | TEXTS | {"subject_id", "split"}
+_OBJECT_KEY = "object key"  # what the keys of an object are called
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
 _SHOWN_NAMES = 12  # of a header, at most
 _END_OF_FILE = "end-of-file"
+_PLAIN = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null),
+)
 
 
 @dataclass(frozen=True)
@@ -70,39 +84,46 @@ class Table:
 
     path: str | Path  # the file, or a description of the container in memory; for messages
     kind: str  # "CSV", "TSV", "Parquet", "JSON", "JSON Lines" or "Excel"; the type of a container in memory
-    names: list[str]  # the header, stripped; a name may be empty or repeated
-    columns: Sequence[pa.ChunkedArray | list[Any]]  # cells of each name
-    n_rows: int
-    keys: list[Any] | None = None  # what each row stands under: keys of a JSON object or dict, index of a pandas object
+    names: list[str]  # the header, stripped; a name may be empty or repeated, as none of a frame of Polars may be
+    columns: Sequence["pl.Series | pa.ChunkedArray"]  # of each name; times and the like stay Arrow's, see `of_arrow`
+    # What each row stands under: keys of a JSON object or dict, or the index of a pandas object. Its name is what they
+    # are called where columns are named, and as an id column.
+    keys: "pl.Series | None" = None
     note: str = ""  # a remark on how the file was read, such as "read as cp1252"
-    lines: list[int] | None = None  # line of each row in a JSON Lines file, from 1
-    keys_name: str = "object key"  # what `keys` are called where columns are named, and as an id column
+    lines: Sequence[int] | None = None  # line of each row in a JSON Lines file, from 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
 
-    def column(self, name: str, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the column `name`, with None for null ones, and for empty ones unless `is_text`.
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.columns[0]) if self.columns else 0
+
+    def column(self, name: str | int, *, is_text: bool = False) -> "pl.Series":
+        """Return the column of a name, or at a number, with null for null cells, and for empty ones unless `is_text`.
 
         Words such as "nan" stay. Raise InputError unless exactly one column has that name.
         """
-        matches = [number for number, other in enumerate(self.names) if other == name]
+        import polars as pl
+
+        matches = [number for number, other in enumerate(self.names) if name in (number, other)]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
             raise InputError(f"{self.path} {problem} {name!r}.", f"Columns: {self.header}.")
-        return self.cells(matches[0], is_text=is_text)
-
-    def cells(self, number: int, *, is_text: bool = False) -> list[Any]:
-        """Return the cells of the column at a number from 0, see `column`."""
-        column = self.columns[number]
-        try:
-            cells = column if isinstance(column, list) else column.to_pylist()
-        except (pa.ArrowException, OverflowError, ValueError, LookupError):  # LookupError: unknown time zones
-            raise InputError(
-                f"column {shown_names([self.names[number]])} of {self.path} has values out of range of {column.type}.",  # type: ignore[union-attr]
-                "Convert the column to text.",
-            ) from None
-        return cells if is_text else [None if cell == "" else cell for cell in cells]
+        cells, called = self.columns[matches[0]], self.names[matches[0]]
+        if isinstance(cells, pa.ChunkedArray):
+            kind = cells.type
+            try:
+                cells = series_of(called, cells.to_pylist())
+            except (pa.ArrowException, OverflowError, ValueError, LookupError):  # LookupError: unknown time zones
+                raise InputError(
+                    f"column {shown_names([called])} of {self.path} has values out of range of {kind}.",
+                    "Convert the column to text.",
+                ) from None
+        if cells.dtype == pl.Object and not is_text:
+            cells = series_of(called, [None if isinstance(cell, str) and not cell else cell for cell in cells])
+        return (cells if is_text or cells.dtype != pl.String else cells.replace("", None)).alias(called)
 
     def place_of(self, row: int) -> str:
         """Return the place of a row, counted from 0, for a message: its line in a JSON Lines file, else its number."""
@@ -138,71 +159,69 @@ class Table:
     @property
     def may_have_ids(self) -> bool:
         """Return whether a column of any name may hold ids: no float, blank or missing cell among its first 100."""
-        heads = [(c if isinstance(c, list) else c.slice(0, 100).to_pylist())[:100] for c in self.columns]
+        heads = [self.column(number, is_text=True)[:100] for number in range(len(self.names))]
         return any(
             not any(is_missing(cell) or isinstance(cell, float) for cell in cells)
             and all(_SHOWABLE.fullmatch(str(cell).strip()) for cell in cells)
             for cells in heads
         )
 
-    def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> tuple[list[Any], str] | None:
-        """Return the cells with the ids of the rows, as they are, and the name of their column; None if there are none.
+    def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> "pl.Series | None":
+        """Return the column with the ids of the rows, as they are; None if there is none.
 
-        They are in `id_column` if the caller names it. Otherwise a column with a usual id name comes before the keys,
-        whose name is `keys_name`, and one of studies before one of images, because the unit of analysis is the study.
-        Where either may be the ids, InputError is raised; with `is_optional` it says that the option id_column can name
-        the column.
+        It is `id_column` if the caller names it. Otherwise a column with a usual id name comes before the keys, and one
+        of studies before one of images, because the unit of analysis is the study. Where either may be the ids,
+        InputError is raised; with `is_optional` it says that the option id_column can name the column.
         """
+        keys = self.keys
         if id_column is not None:
-            is_key = id_column == self.keys_name and self.keys is not None
-            return (list(self.keys or []) if is_key else self.column(id_column)), id_column
+            return keys if keys is not None and id_column == keys.name else self.column(id_column)
         own = self._own_ids(is_optional)
-        if own is None:
-            if self.keys is None:
-                return None
-            if self._may_be_numbered and (names := self._names_of_codes()):
-                raise self._two_ids(names[0], is_optional)
-            return list(self.keys), self.keys_name
-        if self.has_named_keys:
-            cells, name = own
-            ids = canonical_ids(cells, f"{name!r} in {self.path}")
-            is_weak = name == self.image_name or (are_places(ids) and len(ids) > 1)
-            if is_weak and ids != canonical_ids(self.keys or [], f"the keys of {self.path}"):
-                raise self._two_ids(name, is_optional)
-        return own
-
-    def _two_ids(self, name: str, is_optional: bool) -> InputError:
-        """Return the error for a table in which the keys and the column `name` may both be the ids."""
-        return InputError(
-            f"{self.path} has ids in {self.keys_name!r} and in {shown_names([name])}, which differ, and either may be "
-            "those of the studies.",
-            f"Pass one of these names: {option('id_column', 'NAME')}." if is_optional else "Leave one of them out.",
-        )
+        if keys is None:
+            return own
+        other = None
+        if own is None and self._may_be_numbered:
+            other = next(self._names_of_codes(), None)
+        elif own is not None and self.has_named_keys:
+            ids = canonical_ids(own, f"{own.name!r} in {self.path}")
+            is_weak = own.name == self.image_name or (are_places(ids) and len(ids) > 1)
+            other = own.name if is_weak and ids != canonical_ids(keys, f"the keys of {self.path}") else None
+        if other is not None:
+            raise InputError(
+                f"{self.path} has ids in {keys.name!r} and in {shown_names([other])}, which differ, and either may be "
+                "those of the studies.",
+                f"Pass one of these names: {option('id_column', 'NAME')}." if is_optional else "Leave one of them out.",
+            )
+        return keys if own is None else own
 
     @property
     def _may_be_numbered(self) -> bool:
         """Return whether the keys may be numbers of rows: 0, 1, ..., n - 1, or numbers in an index without a name."""
-        keys = list(map(str, self.keys or []))
-        return len(keys) > 1 and (are_places(keys) or (self.keys_name == "index" and all(map(str.isdigit, keys))))
+        if self.keys is None or len(self.keys) < 2:
+            return False
+        return are_places(self.keys) or (self.keys.name == "index" and all(str(key).isdigit() for key in self.keys))
 
-    def _names_of_codes(self) -> list[str]:
-        """Return the columns of any name that may hold ids, by all their cells: codes with a digit, none twice."""
-        return [
-            name
-            for number, name in enumerate(self.names)
-            if folded(name) not in TEXTS
-            and not any(isinstance(cell, float | bool) or is_missing(cell) for cell in self.cells(number))
-            and len(codes := set(map(str, self.cells(number)))) == self.n_rows
-            and all(_CODE.fullmatch(code) for code in codes)
-        ]
+    def _names_of_codes(self) -> Iterator[str]:
+        """Yield the columns of any name that may hold ids, by all their cells: codes with a digit, none twice."""
+        for number, name in enumerate(self.names):
+            if folded(name) not in TEXTS:
+                cells = self.column(number)
+                codes = written(cells, f"column {shown_names([name])} of {self.path}")
+                if (
+                    not any(isinstance(cell, float | bool) for cell in cells)
+                    and codes.null_count() == 0
+                    and codes.n_unique() == len(codes)
+                    and (codes.str.contains(_CODE) & codes.str.contains(r"\d")).all()
+                ):
+                    yield name
 
     @property
     def has_named_keys(self) -> bool:
         """Return whether the rows stand under keys that someone chose: no places, and no index without a name."""
-        return self.keys is not None and self.keys_name != "index" and not are_places(self.keys)
+        return self.keys is not None and self.keys.name != "index" and not are_places(self.keys)
 
-    def _own_ids(self, is_optional: bool) -> tuple[list[Any], str] | None:
-        """Return the cells and the name of the column with a usual id name, or None; raise InputError for several."""
+    def _own_ids(self, is_optional: bool) -> "pl.Series | None":
+        """Return the column with a usual id name, or None; raise InputError for several."""
         image_name = self.image_name
         studies = id_names(self.names)
         studies = [name for name in studies if name != image_name or len(studies) == 1]
@@ -211,7 +230,7 @@ class Table:
                 problem = f"has several columns that can hold the ids: {shown_names(names)}"
                 raise columns_error(self, problem, [option("id_column", "NAME")] if is_optional else [])
             if names:
-                return self.column(names[0]), names[0]
+                return self.column(names[0])
         return None
 
     def only_other(self, id_name: str) -> list[str]:
@@ -221,6 +240,77 @@ class Table:
             isinstance(cell, str) and len(cell.split()) > 1 for cell in self.column(names[0])
         )
         return names if is_text else []
+
+    def texts(self, name: str, rows: Sequence[int] | None = None) -> list[str | None]:
+        """Return the texts of a column, of all rows or of some: None for missing ones, the only one for a list of one.
+
+        Words such as "nan" stay. Raise InputError for a cell of those rows that is no text.
+        """
+        import polars as pl
+
+        cells = self.column(name, is_text=True)
+        if cells.dtype == pl.String:
+            return (cells if rows is None else cells.gather([*rows])).to_list()
+        texts = single_texts(cells.to_list(), f"column {shown_names([name])} of {self.path}")
+        rows = range(len(texts)) if rows is None else rows
+        for row in rows:
+            if not isinstance(texts[row], str) and not is_missing(texts[row]):
+                raise InputError(
+                    f"column {name!r} of {self.path} has {type(texts[row]).__name__} instead of text in row {row + 1}.",
+                    f"Pass {option('text_column', 'NAME')}.",
+                )
+        return [texts[row] if isinstance(texts[row], str) else None for row in rows]
+
+
+def series_of(name: str, cells: Iterable[Any]) -> "pl.Series":
+    """Return cells as a column of texts, whole numbers, floats or truth values; any others stay objects of Python.
+
+    So do cells of several of these types, as a file of JSON may have them, and text that is not valid Unicode.
+    """
+    import polars as pl
+
+    cells = list(cells)
+    kinds = set(map(type, cells)) - {type(None)}
+    if len(kinds) > 1:
+        cells = [None if not isinstance(cell, str) and is_missing(cell) else cell for cell in cells]
+        kinds = set(map(type, cells)) - {type(None)}
+    types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
+    kind = pl.Null if not kinds else types.get(kinds.pop(), pl.Object) if len(kinds) == 1 else pl.Object
+    try:
+        return pl.Series(name, cells, kind)
+    except (UnicodeEncodeError, TypeError, OverflowError):  # half of a surrogate pair; a number beyond 64 bits
+        return pl.Series(name, cells, pl.Object)
+
+
+def of_arrow(table: pa.Table) -> list["pl.Series | pa.ChunkedArray"]:
+    """Return the columns of an Arrow table: texts, numbers and truth values as Polars', all others as they are.
+
+    Polars shows a time that it cannot hold as another one and refuses some types, which may be those of columns that
+    nobody asks for.
+    """
+    import polars as pl
+
+    columns: list[pl.Series | pa.ChunkedArray] = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        is_plain = any(is_kind(column.type) for is_kind in _PLAIN)
+        columns.append(pl.Series(name, column) if is_plain else column)
+    return columns
+
+
+def written(cells: "pl.Series", where: str) -> "pl.Series":
+    """Return cells as text without blanks around it, null for missing ones; `where` is for the message."""
+    import polars as pl
+
+    if cells.dtype != pl.String and not cells.dtype.is_integer():
+        texts = [None if is_missing(cell) else str(cell) for cell in cells]
+        try:
+            cells = pl.Series(cells.name, texts, pl.String)
+        except UnicodeEncodeError:
+            raise InputError(f"{where} must be valid Unicode; got half of a surrogate pair.", "Repair it.") from None
+    text = cells.cast(pl.String).str.strip_chars(_BLANKS)
+    return text.set(text.is_in(list(MISSING_WORDS)), None)
 
 
 class ColumnsError(InputError):
@@ -266,7 +356,7 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
     return results
 
 
-def are_places(keys: Sequence[Any]) -> bool:
+def are_places(keys: Iterable[Any]) -> bool:
     """Return whether keys are 0, 1, ..., n - 1, as numbers or as text: the places of rows, which are no ids."""
     return all(str(key) == str(place) for place, key in enumerate(keys))
 
@@ -301,6 +391,20 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
     return [cell[0] if isinstance(cell, list | tuple) else cell for cell in cells]
 
 
+def numbers_of(cells: "pl.Series") -> "pl.Series":
+    """Return numbers, or their texts, as floats; null for missing ones, truth values and other cells.
+
+    One beyond float64 is infinite or null.
+    """
+    import polars as pl
+
+    if cells.dtype == pl.String:
+        cells = written(cells, "").cast(pl.Float64, strict=False)
+    elif not cells.dtype.is_numeric():
+        cells = pl.Series(cells.name, map(number_of, cells), pl.Float64)
+    return cells.cast(pl.Float64).fill_nan(None)
+
+
 def number_of(cell: object) -> float:
     """Return a number or its text as a float; NaN for other cells and a bool. One beyond float64 is infinite or NaN."""
     if is_missing(cell) or isinstance(cell, bool):
@@ -311,28 +415,29 @@ def number_of(cell: object) -> float:
         return math.nan
 
 
-def canonical_ids(cells: Iterable[object], where: str, *, mimic: bool = True) -> list[str]:
+def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: bool = True) -> list[str]:
     """Return id cells as stripped strings; raise InputError if a row has none. `where` is for the message.
 
     With `mimic`, MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a
     column of numbers only, a trailing `.0` goes too.
     """
-    cells = list(cells)
-    ids = list(map(str.strip, cells)) if {str}.issuperset(map(type, cells)) else []  # type: ignore[arg-type]
-    if not ids or "" in ids or not MISSING_WORDS.isdisjoint(ids):
-        ids = []
-        for row, cell in enumerate(cells):
-            text = "" if is_missing(cell) else str(cell).strip()
-            if not text or isinstance(cell, (bool, list, dict, tuple)):
-                raise InputError(
-                    f"there is no id in row {row + 1} of {where}.", "Each row needs a text or a number as id."
-                )
-            ids.append(text)
+    import polars as pl
+
+    cells = cells if isinstance(cells, pl.Series) else series_of("", cells)
+    ids = written(cells, where)
+    is_id = ids.is_not_null() & (ids != "")
+    if not (cells.dtype == pl.String or cells.dtype.is_numeric()):
+        is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells])
+    if not is_id.all():
+        row = is_id.arg_min()
+        raise InputError(
+            f"there is no id in row {(row or 0) + 1} of {where}.", "Each row needs a text or a number as id."
+        )
     if mimic:
-        ids = [match[1] if match else text for text, match in zip(ids, map(_MIMIC_ID.fullmatch, ids), strict=True)]
-    if all(map(_NUMBER.fullmatch, ids)):
-        ids = [text.removesuffix(".0") for text in ids]
-    return ids
+        ids = ids.str.replace(_MIMIC_ID, "$1")
+    if ids.str.contains(_NUMBER).all():
+        ids = ids.str.strip_suffix(".0")
+    return ids.to_list()
 
 
 def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list[int]]:
@@ -405,7 +510,7 @@ def read_table(path: Path, *, encoding: str | None = None, separator: str | None
         return _read_parquet(path)
     if kind == "Excel":
         names, columns, note = read_sheet(path)
-        return Table(path, kind, names, columns, len(columns[0]), note=note)
+        return Table(path, kind, names, columns, note=note)
     text, note = read_text(path, encoding)
     if kind == "JSON":
         return _read_json(path, text, note)
@@ -458,13 +563,12 @@ def _read_parquet(path: Path) -> Table:
         table.validate(full=True)
         record = sealed.record_of(table.schema)
         is_altered = record is not None and sealed.opened(record, sealed.hash_parquet(file, table)) is None
-        names = table.column_names
     if is_altered:
         raise InputError(
             f"{path} was changed after it was written: its checksum is that of another table.",
             f"Write it again, or save it without the metadata {sealed.METADATA.decode()!r} to read it as your own.",
         )
-    return Table(path, "Parquet", names, table.columns, table.num_rows)
+    return Table(path, "Parquet", table.column_names, of_arrow(table))
 
 
 def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) -> Table:
@@ -519,8 +623,7 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
         ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
         raise InputError(f"{path} has a quote that is never closed.", "Close the quote, or fetch the file again.")
-    table = table.slice(0, table.num_rows - 1)
-    return Table(path, kind, names, table.columns, table.num_rows, note=note)
+    return Table(path, kind, names, of_arrow(table.slice(0, table.num_rows - 1)), note=note)
 
 
 def _read_json(path: Path, text: str, note: str) -> Table:
@@ -594,7 +697,7 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
             records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
             return _from_records(path, kind, records, None, note)
         if all(isinstance(item, str | list | tuple) or is_missing(item) for item in items):
-            return Table(path, kind, ["text"], [items], len(items), keys, note)
+            return Table(path, kind, ["text"], [series_of("text", items)], series_of(_OBJECT_KEY, keys), note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
         return _from_records(path, kind, data, None, note)
     return None
@@ -646,9 +749,10 @@ def _of_columns(
     path: str | Path, kind: str, names: Sequence[Any], columns: Sequence[Any], index: Sequence[Any] | None, note: str
 ) -> Table:
     """Return columns as a table; pandas' `index` becomes its keys, unless it is None or 0, 1, ..."""
-    columns = [list(cells) for cells in columns] or [[] for _ in names]
-    keys = None if index is None or are_places(index) else list(index)
-    return Table(path, kind, list(map(str, names)), columns, len(columns[0]), keys, note, keys_name="index")
+    keys = None if index is None or are_places(index) else series_of("index", index)
+    return Table(
+        path, kind, list(map(str, names)), [series_of("", cells) for cells in columns or [[]] * len(names)], keys, note
+    )
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
@@ -700,5 +804,5 @@ def _from_records(
 ) -> Table:
     """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
     names = list(dict.fromkeys(name for record in records for name in record))
-    columns = [[record.get(name) for record in records] for name in names]
-    return Table(path, kind, names, columns, len(records), keys, note, lines)
+    columns = [series_of(str(name), [record.get(name) for record in records]) for name in names]
+    return Table(path, kind, names, columns, None if keys is None else series_of(_OBJECT_KEY, keys), note, lines)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,17 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     columns_error,
     existing_file,
-    is_missing,
+    numbers_of,
     read_table,
     shown_names,
+    written,
 )
 from metric_oracle.corpora.text_files import check_unpacked, read_text
 from metric_oracle.corpora.usual_names import is_id_name
 from metric_oracle.errors import DtypeError, InputError, not_installed, option
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LABELS = (
     "Enlarged Cardiomediastinum",
@@ -112,7 +116,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
         id_list = read_ids(existing_file(Path(ids)))
     else:
         where = f"the ids of {path}"
-        id_list = canonical_ids(own_ids or [], where)
+        id_list = canonical_ids([] if own_ids is None else own_ids, where)
     return Vectors(id_list, checked_vectors(array, id_list, path, where))
 
 
@@ -144,10 +148,9 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
     id_cells = table.id_cells(id_column)
     if id_cells is None:
         return Labels(None, values)
-    cells, id_name = id_cells
-    where = f"{id_name!r} in {path}"
-    ids = canonical_ids(cells, where)
-    if id_name == "path_to_image":
+    where = f"{id_cells.name!r} in {path}"
+    ids = canonical_ids(id_cells, where)
+    if id_cells.name == "path_to_image":
         studies, rows = chexpert_studies(ids, where)
         ids, values = [studies[row] for row in rows], values[rows]
     check_unique(ids, where)
@@ -173,16 +176,16 @@ def label_table_of(
     """
     path = table.path
     id_cells = table.id_cells(id_column, is_optional=is_optional)
-    ids_from = UNKNOWN if id_cells is None else source_of_ids(table, id_cells[1], id_column)
+    ids_from = UNKNOWN if id_cells is None else source_of_ids(table, id_cells.name, id_column)
     if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        ids = None if id_cells is None else canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
+        ids = None if id_cells is None else canonical_ids(id_cells, f"{id_cells.name!r} in {path}")
         names = [
             name
             for name in table.names
-            if not is_id_name(name) and not name.startswith("Unnamed:") and (id_cells is None or name != id_cells[1])
+            if not is_id_name(name) and not name.startswith("Unnamed:") and (id_cells is None or name != id_cells.name)
         ]
         columns = [table.column(name) for name in names]
         values = np.array(
@@ -220,33 +223,32 @@ def read_label_tables(paths: tuple[str | Path, str | Path], id_column: str | Non
     return both[0], both[1]
 
 
-def _classes(cells: list[Any], class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool) -> list[int]:
+def _classes(
+    cells: "pl.Series", class_of: dict[float, int], what: str, path: str | Path, *, may_miss: bool
+) -> npt.NDArray[np.uint8]:
     """Return the class of each cell of a label column; raise InputError for a cell that is not valid.
 
-    `class_of` is number -> class, `what` and `path` name the column, and with `may_miss` an empty cell counts as blank.
+    `class_of` is number -> class, `what` and `path` name the column, a missing cell is blank with `may_miss`.
     """
-    cells = ["[]" if isinstance(cell, list | dict) else cell for cell in cells]  # cells that cannot be hashed
-    classes: dict[Any, int | None] = {cell: _class(cell, class_of, may_miss) for cell in set(cells)}
-    class_of_cell = [classes[cell] for cell in cells]
-    if None in class_of_cell:
+    import polars as pl
+
+    cells = cells.cast(pl.Int8) if cells.dtype == pl.Boolean else cells
+    classes = numbers_of(cells).replace_strict(
+        list(class_of), list(class_of.values()), default=None, return_dtype=pl.UInt8
+    )
+    is_bad = classes.is_null()
+    if may_miss:
+        is_bad &= written(cells, f"{what} of {path}").is_not_null()
+    row = is_bad.arg_max()
+    if row is not None and is_bad[row]:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")
         raise InputError(
             f"{what} of {path}",
             f"must hold {allowed}",
-            f"another value in row {class_of_cell.index(None) + 1}",
+            f"another value in row {row + 1}",
             "Repair it.",
         )
-    return class_of_cell  # type: ignore[return-value]
-
-
-def _class(cell: object, class_of: dict[float, int], may_miss: bool) -> int | None:
-    """Return the class of one cell, see `_classes`; None if the cell is not valid."""
-    if is_missing(cell):
-        return 0 if may_miss else None
-    try:
-        return class_of.get(float(cell))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
+    return classes.fill_null(0).to_numpy()
 
 
 def read_ids(path: Path) -> list[str]:
@@ -263,7 +265,7 @@ def read_ids(path: Path) -> list[str]:
             f"columns {table.header} in {path}",
             "Rename the column with the ids to study_id.",
         )
-    return canonical_ids(id_cells[0], f"{id_cells[1]!r} in {path}")
+    return canonical_ids(id_cells, f"{id_cells.name!r} in {path}")
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
@@ -365,11 +367,11 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
     return id_list, next(iter(arrays.values()))
 
 
-def _read_parquet(path: Path) -> tuple[list[Any], Any]:
+def _read_parquet(path: Path) -> tuple["pl.Series", Any]:
     """Return the cells of the ids and the vectors, [n, d], of a Parquet file; raise InputError for other columns."""
     table = read_table(path)
     id_cells = table.id_cells()
-    lists = [column for column in table.columns if _is_list(column.type)]  # type: ignore[union-attr]
+    lists = [column for column in table.columns if isinstance(column, pa.ChunkedArray) and _is_list(column.type)]
     if id_cells is None or len(lists) != 1:
         raise InputError(
             "a Parquet file",
@@ -377,7 +379,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
             f"{len(lists)} columns of lists in {path}",
             f"Save both, and no other lists; columns: {table.header}.",
         )
-    column = lists[0].combine_chunks()  # type: ignore[union-attr]
+    column = lists[0].combine_chunks()
     # flatten() heeds the offset of a slice and drops missing lists; .values does neither.
     flat = column.flatten()
     import pyarrow.compute as pc
@@ -385,7 +387,7 @@ def _read_parquet(path: Path) -> tuple[list[Any], Any]:
     widths = set(pc.list_value_length(column).to_pylist())
     if len(widths) != 1 or None in widths or flat.null_count:
         raise InputError(f"the vectors of {path} must have one width and no missing value.", "Write the file again.")
-    return id_cells[0], flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return id_cells, flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
 def _is_list(kind: pa.DataType) -> bool:

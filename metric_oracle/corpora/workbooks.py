@@ -3,17 +3,23 @@
 import zipfile
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from metric_oracle.corpora.text_files import check_unpacked, existing_file
 from metric_oracle.errors import InputError, not_installed
 
+if TYPE_CHECKING:
+    import polars as pl
 
-def read_sheet(path: Path) -> tuple[list[str], list[list[str | None]], str]:
+
+def read_sheet(path: Path) -> tuple[list[str], list["pl.Series"], str]:
     """Return header, columns and a note ("" or "sheet 1 of 2") of the first visible sheet of a workbook.
 
     Numbers become text without an exponent or a needless ".0", dates as ``2020-01-31 00:00:00``. A cell without
     content, or with an error such as #N/A, is None; rows without any content are left out.
     """
+    import polars as pl
+
     existing_file(path)
     try:
         import fastexcel
@@ -24,16 +30,15 @@ def read_sheet(path: Path) -> tuple[list[str], list[list[str | None]], str]:
         workbook = fastexcel.read_excel(path)
         sheets = (workbook.load_sheet(name, header_row=None, dtypes="string") for name in workbook.sheet_names)
         sheet = next((sheet for sheet in sheets if sheet.visible == "visible"), None)
-        cells = None if sheet is None else sheet.to_arrow()
+        cells = None if sheet is None else sheet.to_polars()
     except fastexcel.FastExcelError:
         raise _damaged(path) from None
-    if sheet is None or cells is None or not cells.num_rows:
+    if sheet is None or cells is None or not cells.height:
         raise InputError(f"{path} has no table in its first visible sheet.", "Put the table there, or show its sheet.")
-    columns = [column.to_pylist() for column in cells.columns]
-    rows = [row for row in range(1, cells.num_rows) if any(column[row] is not None for column in columns)]
+    filled = cells[1:].filter(~pl.all_horizontal(pl.all().is_null()))
     # The note says which of several sheets was read, by number: its name may be that of a patient.
     note = f"sheet {workbook.sheet_names.index(sheet.name) + 1} of {n}" if (n := len(workbook.sheet_names)) > 1 else ""
-    return [column[0] or "" for column in columns], [[column[row] for row in rows] for column in columns], note
+    return [name or "" for name in cells.row(0)], filled.get_columns(), note
 
 
 def _check_archive(path: Path) -> None:

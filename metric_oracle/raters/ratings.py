@@ -508,7 +508,7 @@ def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> l
     """
     column = name if isinstance(name, int) else table.names.index(str(name))
     values = []
-    for row, cell in enumerate(table.cells(column)):
+    for row, cell in enumerate(table.column(column)):
         value = convert(cell)
         if value is None:
             raise InputError(

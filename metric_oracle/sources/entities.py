@@ -41,7 +41,7 @@ def as_entities(file_or_data: Any) -> EntityTable:
     id_cells = table.id_cells()
     ids = [str(place) for place in range(table.n_rows)]
     if id_cells is not None:
-        ids = canonical_ids(id_cells[0], f"the ids of {table.path}")
+        ids = canonical_ids(id_cells, f"the ids of {table.path}")
         check_unique(ids, f"the ids of {table.path}")
     try:
         lengths, names = flat_lists(table, "types", 1)
@@ -83,7 +83,7 @@ def flat_lists(table: Table, column_name: str, depth: int) -> list[Any]:
     """
     column = table.columns[table.names.index(column_name)]
     levels: list[Any] = []
-    if not isinstance(column, list):  # Arrow, without an object for each number
+    if isinstance(column, pa.ChunkedArray):  # Arrow, without an object for each number
         import pyarrow.compute as pc
 
         inner = column.combine_chunks()
@@ -93,7 +93,7 @@ def flat_lists(table: Table, column_name: str, depth: int) -> list[Any]:
             levels.append(pc.list_value_length(inner).to_numpy())
             inner = inner.flatten()
         return [*levels, inner.to_pylist() if depth == 1 else inner.to_numpy(zero_copy_only=False)]
-    cells: Sequence[Any] = column
+    cells = column.to_list()
     for _ in range(depth):
         if any(isinstance(cell, str) or not isinstance(cell, Iterable) for cell in cells):
             raise ValueError

@@ -93,7 +93,7 @@ def _of_table(table: Table | None, origin: str) -> SentenceTable:
     ids = [str(row) for row in range(table.n_rows)]
     cells = table.id_cells()
     if cells is not None:
-        ids = canonical_ids(cells[0], f"the ids of {origin}")
+        ids = canonical_ids(cells, f"the ids of {origin}")
     try:
         lengths, widths, numbers = flat_lists(table, "vectors", 2)
         if len(set(widths.tolist())) > 1:

@@ -304,14 +304,14 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
         rarity = np.where(is_positive, is_positive.sum(axis=0), len(is_positive) + 1)
         rarest = np.where(is_positive.any(axis=1), rarity.argmin(axis=1), -1)
         return dict(zip(labels.ids or (), (LABELS[i] if i >= 0 else "none" for i in rarest.tolist()), strict=True))
-    ids_and_name = table.id_cells(id_column, is_optional=True)
-    other_columns = [name for name in table.names if ids_and_name is None or name != ids_and_name[1]]
-    if ids_and_name is None or len(other_columns) != 1:
+    id_cells = table.id_cells(id_column, is_optional=True)
+    other_columns = [name for name in table.names if id_cells is None or name != id_cells.name]
+    if id_cells is None or len(other_columns) != 1:
         raise InputError(
             f"{path} has neither CheXbert labels with ids nor one column besides the ids; columns: {table.header}.",
             f"Name the column of the ids with {option('id_column', 'NAME')}; without CheXbert labels keep two columns.",
         )
-    studies = canonical_ids(ids_and_name[0], f"the ids of {path}")
+    studies = canonical_ids(id_cells, f"the ids of {path}")
     check_unique(studies, f"the ids of {path}")
     cells = table.column(other_columns[0])
     return {study: str(cell) for study, cell in zip(studies, cells, strict=True) if not is_missing(cell)}

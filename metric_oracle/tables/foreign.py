@@ -51,13 +51,12 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
     """
     path = Path(path)
     table = read_table(path)
-    ids_and_name = table.id_cells()
-    if ids_and_name is None:
+    id_cells = table.id_cells()
+    if id_cells is None:
         raise InputError(
             f"{path} has no column of ids, such as study_id; columns: {table.header}.", "Add the ids of the reports."
         )
-    cells, id_name = ids_and_name
-    ids = canonical_ids(cells, f"the ids of {path}")
+    ids = canonical_ids(id_cells, f"the ids of {path}")
     check_unique(ids, f"the ids of {path}")
     stated = {column: way for column, way in (directions or {}).items() if column in table.names}
     columns: dict[str, pa.Array] = {}
@@ -67,7 +66,7 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
         values = [value if np.isfinite(value) else None for value in numbers]
         usual = direction_of(column)
         direction = stated.get(column) or usual
-        if column == id_name or direction is None or all(value is None for value in values):
+        if column == id_cells.name or direction is None or all(value is None for value in values):
             continue
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(

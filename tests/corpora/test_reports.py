@@ -511,7 +511,7 @@ def test_a_column_name_must_occur_once(tmp_path):
 def test_leading_blank_lines_and_repeated_names_do_not_shift_columns(tmp_path):
     table = read_table(write(tmp_path, "a.csv", "\r\n\nid,x,x\n1,2,3\n\n4,5,6"))
     assert table.names == ["id", "x", "x"]
-    assert [column.to_pylist() for column in table.columns] == [["1", "4"], ["2", "5"], ["3", "6"]]
+    assert [column.to_list() for column in table.columns] == [["1", "4"], ["2", "5"], ["3", "6"]]
 
 
 def test_large_cells_are_read(tmp_path):

@@ -28,10 +28,10 @@ def test_cells_are_the_text_that_csv_has(tmp_path):
     table = read_table(write_workbook(tmp_path / "a.xlsx", {"Reports": rows}))
     assert (table.kind, table.n_rows, table.note) == ("Excel", 4, "")
     assert table.names == ["study_id", "date", "report", "n"]
-    assert table.cells(0) == ["50414267", "5e7", "50000000", " s5 "]
-    assert table.cells(1) == ["2020-01-31 00:00:00", "2020-01-31 12:00:00", "2020-01-31", None]
-    assert table.cells(2, is_text=True) == ["A\nB", "1.50", "true", ""]
-    assert table.cells(3, is_text=True) == ["0.5", "10000000", None, ""]
+    assert table.column(0).to_list() == ["50414267", "5e7", "50000000", " s5 "]
+    assert table.column(1).to_list() == ["2020-01-31 00:00:00", "2020-01-31 12:00:00", "2020-01-31", None]
+    assert table.column(2, is_text=True).to_list() == ["A\nB", "1.50", "true", ""]
+    assert table.column(3, is_text=True).to_list() == ["0.5", "10000000", None, ""]
 
 
 def test_reports_predictions_and_labels(tmp_path):
