@@ -1,6 +1,5 @@
 """Samples: several reports that a model wrote for each study, from files, frames and dicts."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from metric_oracle.corpora.tables import (
     columns_error,
     existing_file,
     file_ending,
-    number_of,
+    numbers_of,
     read_table,
     series_of,
     shown_names,
@@ -346,7 +345,7 @@ def _of_rows(
                     "Keep one row for each sample.",
                 )
     has_logprob = LOGPROB in table.names
-    by_row = {name: _numbers(table, name) for name in [LOGPROB] * has_logprob + _listed(column)}
+    by_row = {name: table.numbers(name).tolist() for name in [LOGPROB] * has_logprob + _listed(column)}
     texts = [_picked(reports, rows) for rows in rows_of.values()]
     names = [
         _picked(labels, rows) if SAMPLE in table.names else [str(place) for place in range(len(rows))]
@@ -420,23 +419,14 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
                 f"{table.place_of(row)} has {len(group)} candidates, and {got} in {_shown(name)}.",
                 "Write one number for each candidate.",
             )
-        lists.append([_finite(value, table, name, row) for value in cell])
+        numbers = numbers_of(series_of(name, cell))
+        if numbers.null_count() or numbers.is_infinite().any():
+            raise InputError(
+                f"{table.place_of(row)} has no finite number in {_shown(name)}.",
+                "Complete the column, or leave it out.",
+            )
+        lists.append(numbers.to_list())
     return lists
-
-
-def _numbers(table: Table, name: str) -> list[float]:
-    """Return the column `name` as numbers; raise InputError if a row has no finite one."""
-    return [_finite(cell, table, name, row) for row, cell in enumerate(table.column(name))]
-
-
-def _finite(cell: Any, table: Table, name: str, row: int) -> float:
-    """Return a cell as a float; raise InputError, with its row and the name of its column, if it is not finite."""
-    number = number_of(cell)
-    if not math.isfinite(number):
-        raise InputError(
-            f"{table.place_of(row)} has no finite number in {_shown(name)}.", "Complete the column, or leave it out."
-        )
-    return number
 
 
 def _shown(name: str) -> str:

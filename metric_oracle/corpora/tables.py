@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
@@ -240,6 +242,19 @@ class Table:
             isinstance(cell, str) and len(cell.split()) > 1 for cell in self.column(names[0])
         )
         return names if is_text else []
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """Return a column as float64[n_rows]; raise InputError if a row has no finite number."""
+        numbers = numbers_of(self.column(name)).to_numpy()
+        is_bad = ~np.isfinite(numbers)
+        if is_bad.any():
+            raise InputError(
+                f"column {shown_names([name])}",
+                "must hold a finite number in every row",
+                f"none in {self.place_of(int(is_bad.argmax()))}",
+                "Complete the column, or leave the row out.",
+            )
+        return numbers
 
     def texts(self, name: str, rows: Sequence[int] | None = None) -> list[str | None]:
         """Return the texts of a column, of all rows or of some: None for missing ones, the only one for a list of one.

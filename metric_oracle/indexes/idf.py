@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.corpora.tables import read_table
+from metric_oracle.corpora.tables import numbers_of, read_table
 from metric_oracle.errors import InputError
 
 # Range in which float32 has its full precision. Outside of it, the weight of a token could be lost.
@@ -43,16 +43,13 @@ def read(path: Path, n_ids: int) -> np.ndarray:
     is not valid.
     """
     table = read_table(path)
-    columns = [table.column(name) for name in ("token_id", "idf")]
-    try:
-        ids, values = np.array([int(i) for i in columns[0]]), np.array([float(v) for v in columns[1]])
-    except (TypeError, ValueError):
-        ids = values = np.array([-1.0])
-    if not len(ids) or ids.min() < 0 or not _are_weights(values):
+    ids, values = (numbers_of(table.column(name)).to_numpy() for name in ("token_id", "idf"))
+    if not len(ids) or not (ids >= 0).all() or (ids != np.floor(ids)).any() or not _are_weights(values):
         raise InputError(
             f"{path} must have token ids from 0, and weights that are 0 or from 1e-30 to 1e30, in every row.",
             "Correct the table.",
         )
+    ids = ids.astype(np.int64)
     numbers, times = np.unique(ids, return_counts=True)
     if (times > 1).any():
         raise InputError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.tables import Table, existing_file, is_missing, number_of, read_table, shown_names
+from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.findings import cells
@@ -196,10 +196,9 @@ def fit_composite(
         path = existing_file(Path(table))
         read, where = read_table(path), str(path)
         named = _columns(read.names, metrics, where)
-        cells = read.column(study)
-        studies = [_text(cell, row, path) for row, cell in enumerate(cells, start=1)]
-        columns = {metric: _numbers(read, column, path) for metric, column in named.items()}
-        y = _numbers(read, errors, path)
+        studies = canonical_ids(read.column(study), f"column {shown_names([study])} of {path}", mimic=False)
+        columns = {metric: read.numbers(column) for metric, column in named.items()}
+        y = read.numbers(errors)
         unused = [column for column in read.names if direction_of(column) and column not in named.values()]
         source = {"table": path.name, "sha256": sha256(path), "errors": errors, "study": study}
         title = name or path.stem
@@ -309,29 +308,6 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     # A metric may be asked for by one name and have another name in the file.
     in_file = {metric_of[name]: name for name in names if name in metric_of}
     return {metric: column if column in names else in_file.get(metric, column) for metric, column in columns.items()}
-
-
-def _text(cell: object, row: int, path: Path) -> str:
-    """Return a cell as text without blanks around it; raise InputError if it is empty."""
-    if is_missing(cell) or not str(cell).strip():
-        raise InputError("study", "must be given in every row", f"none in row {row} of {path}", "Complete it.")
-    return str(cell).strip()
-
-
-def _numbers(table: Table, column: str, path: Path) -> np.ndarray:
-    """Return the cells of a column as float64[n]; raise InputError if one is not a finite number."""
-    values = []
-    for row, cell in enumerate(table.column(column), start=1):
-        value = number_of(cell)
-        if not np.isfinite(value):
-            raise InputError(
-                f"column {column!r}",
-                "must hold a finite number in every row",
-                f"none in row {row} of {path}",
-                "Leave out pairs without a score.",
-            )
-        values.append(value)
-    return np.array(values, np.float64)
 
 
 def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, number_of, shown_names
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, shown_names, written
 from metric_oracle.errors import InputError
 from metric_oracle.raters.rank_correlation import RATED
-from metric_oracle.raters.ratings import Rated, arranged, cells_of_pairs, labels_by_role, texts_of
+from metric_oracle.raters.ratings import Rated, arranged, cells_of_pairs, codes_of, labels_by_role, texts_of
 
 # The scale of ReFiSco's README and notebook, adapted from the ACR's RADPEER.
 SEVERITIES = ("No error", "Not actionable", "Actionable nonurgent error", "Urgent error", "Emergent error")
@@ -75,17 +75,17 @@ def read_refisco(table: Table) -> Grades:
     rows_of: dict[tuple[str, ...], list[int]] = {}
     for row, key in enumerate(zip(*keys, strict=True)):
         rows_of.setdefault(key, []).append(row)
-    severity = [_severity(cell) for cell in cells["severity"]]
-    bad = [row for row, value in enumerate(severity) if value is None]
-    if bad or not severity:
-        raise InputError(
-            f"column {names['severity']!r}",
-            f"must hold {', '.join(SEVERITIES)}, or 0 to 4, in every row",
-            f"{f'none of them in row {bad[0] + 1}' if bad else 'no rows'} of {table.path}",
-            "Repair it.",
-        )
+    code_of = {name.lower(): value for value, name in enumerate(SEVERITIES)}
+    code_of |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
+    severity = codes_of(table, names["severity"], f"{', '.join(SEVERITIES)}, or 0 to 4,", code_of)
+    if not severity:
+        raise InputError(str(table.path), "must have rows", "none", "Fetch the file again.")
+    texts = {
+        role: written(cells[role], f"column {names[role]!r} of {table.path}").fill_null("").to_list()
+        for role in ("original", "edited")
+    }
     by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
-    lines = [[_corrected(cells["original"][row], cells["edited"][row]) for row in rows] for rows in rows_of.values()]
+    lines = [[_corrected(texts["original"][row], texts["edited"][row]) for row in rows] for rows in rows_of.values()]
     studies = [study for study, *_ in rows_of]
     return Grades(
         ["/".join(key) for key in rows_of],
@@ -103,18 +103,8 @@ def read_refisco(table: Table) -> Grades:
     )
 
 
-def _severity(cell: object) -> int | None:
-    """Return a severity as a number from 0 to 4, None if the cell has none."""
-    text = str(cell).strip().lower()
-    grade_of = {name.lower(): value for value, name in enumerate(SEVERITIES)}
-    grade_of |= {text: value for value in range(len(SEVERITIES)) for text in (str(value), f"{value}.0")}
-    return grade_of.get(text)
-
-
-def _corrected(original: object, edited: object) -> tuple[str, str]:
+def _corrected(before: str, after: str) -> tuple[str, str]:
     """Return a line before and after its correction; "" is no line. An unchanged line has "[no edit]" or a blank."""
-    before = "" if is_missing(original) else str(original).strip()
-    after = "" if is_missing(edited) else str(edited).strip()
     if "[delete]" in after:
         return before, ""
     return before, before if after in ("", "[no edit]") else after
@@ -136,8 +126,8 @@ def read_grades(table: Table) -> Grades:
             )
         sides = [labels[role] for role in ("study", "candidate") if role in labels]
         labels["pair"] = ["/".join(key) for key in zip(*sides, strict=True)]
-    numbers = numbers_of(table, columns[0])
-    values = [-number for number in numbers] if columns[0] == BETTER else numbers
+    numbers = table.numbers(columns[0])
+    values = -numbers if columns[0] == BETTER else numbers
     return assemble(table, columns[0], labels, values, texts_by_role(table))
 
 
@@ -146,25 +136,11 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
     return {name: texts_of(table, name) for name in ("reference", "prediction") if name in table.names}
 
 
-def numbers_of(table: Table, column: str) -> list[float]:
-    """Return a column as floats; raise InputError if a cell is not a finite number."""
-    numbers = [number_of(cell) for cell in table.column(column)]
-    for row, number in enumerate(numbers, start=1):
-        if not np.isfinite(number):
-            raise InputError(
-                f"column {column!r} of {table.path}",
-                "must hold a finite number in every row",
-                f"none in row {row}",
-                "Repair it.",
-            )
-    return numbers
-
-
 def assemble(
     table: Table,
     kind: str,
     labels: Mapping[str, Sequence[str]],
-    values: Sequence[float],
+    values: Sequence[float] | npt.NDArray[np.float64],
     texts: Mapping[str, Sequence[str | None]],
     statistics: tuple[str, ...] = RATED,
     rows: Sequence[int] | None = None,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_one_of
-from metric_oracle.corpora.tables import is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import numbers_of, read_table, shown_names, written
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, number
@@ -664,13 +664,14 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:
         table = read_table(Path(path))
-        cells = [table.column(name) for name in ("metric", "ms_per_pair")]
-        devices = table.column("device") if "device" in table.names else [None] * table.n_rows
-        for row, (metric, milliseconds, device) in enumerate(zip(*cells, devices, strict=True), start=1):
-            try:
-                value = float(milliseconds)
-            except (TypeError, ValueError):
-                value = np.nan
+        names_of_devices = ["device"] if "device" in table.names else []
+        metrics, *others = (
+            written(table.column(name), f"column {name!r} of {path}").to_list()
+            for name in ("metric", *names_of_devices)
+        )
+        devices = others[0] if others else [None] * table.n_rows
+        times = numbers_of(table.column("ms_per_pair")).to_numpy()
+        for row, (metric, value, device) in enumerate(zip(metrics, times.tolist(), devices, strict=True), start=1):
             if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
                 if str(metric) in given:
                     got = f"a second time of {str(metric)!r}"
@@ -683,7 +684,7 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
                     f"{got} in row {row} of {path}",
                     "Correct or delete this row.",
                 )
-            given[str(metric)] = value, None if is_missing(device) else str(device)
+            given[str(metric)] = value, device
     device = f"{machine()['cores']} cores" if measured else None
     for metric in names:
         if metric in given or metric in measured:

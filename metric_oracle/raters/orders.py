@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from metric_oracle.corpora.tables import Table
 from metric_oracle.errors import InputError
-from metric_oracle.raters.grades import Grades, assemble, numbers_of, texts_by_role
+from metric_oracle.raters.grades import Grades, assemble, texts_by_role
 from metric_oracle.raters.rank_correlation import ACCURACY, TIES, WHOLE, WITHIN
 from metric_oracle.raters.ratings import labels_by_role, labels_of, texts_of
 
@@ -73,7 +73,7 @@ def read_orders(table: Table) -> Grades:
     rater, and the texts ``reference`` and ``prediction``.
     """
     labels = _labels(table)
-    values = numbers_of(table, ORDER)
+    values = table.numbers(ORDER)
     chains = labels_of(table, CHAIN) if CHAIN in table.names else None
     if "candidate" not in labels:
         levels = [f"level {value:g}" for value in values]

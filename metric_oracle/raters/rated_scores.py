@@ -8,7 +8,7 @@ import numpy as np
 
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import number_of, read_table, shown_names
+from metric_oracle.corpora.tables import numbers_of, read_table, shown_names
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import identify
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
@@ -156,8 +156,7 @@ def _read_columns(
             skipped = unnamed if known is None else name not in known
             if name in keys or skipped:
                 continue
-            cells = table.column(name)
-            values = np.array([number_of(cells[row]) for row in rows])
+            values = numbers_of(table.column(name)).to_numpy()[rows]
             lacking = [pair for pair, value in zip(ratings.pairs, values, strict=True) if not np.isfinite(value)]
             if wanted is None and len(lacking) == len(values):
                 continue  # a column of text

@@ -4,18 +4,30 @@ The counts of every layout become one array over pairs, raters, error categories
 does not depend on the order of the rows. The design must be complete: an absent cell is an error, never 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, is_missing, read_table, shown_names
+from metric_oracle.corpora.tables import (
+    Table,
+    canonical_ids,
+    check_unique,
+    is_missing,
+    numbers_of,
+    read_table,
+    shown_names,
+    written,
+)
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.raters.rank_correlation import RATED
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # Metric-oracles of ReXVal in the order of table S3 of Yu et al., with their names in the paper.
 ORACLES = {"bleu": "BLEU", "s_emb": "CheXbert", "bertscore": "BERTScore", "radgraph": "RadGraph"}
@@ -294,8 +306,8 @@ def _read_long(table: Table) -> Ratings:
             f"Name it like {' or like '.join(_NAMES[role][0] for role in absent)}.",
         )
     labels = labels_by_role(table, "pair", "study", "candidate", "rater", "category")
-    significant = _numbers(table, names["significance"], "true or false", _as_truth)
-    count = _numbers(table, names["count"], "a whole number from 0", _as_count)
+    significant = codes_of(table, str(names["significance"]), "true or false", _TRUTH)
+    count = _counts(table, str(names["count"]))
     return _assemble(table, "counts by row", labels, significant, count)
 
 
@@ -322,7 +334,7 @@ def _read_green(table: Table) -> Ratings:
                 labels[role] += cells
             labels["rater"] += [rater] * table.n_rows
             significant += [is_significant] * table.n_rows
-            count += _numbers(table, column, "a whole number from 0", _as_count)
+            count += _counts(table, column)
     return _assemble(table, "GREEN's columns of raters", labels, significant, count)
 
 
@@ -333,11 +345,11 @@ def _read_radevalx(table: Table) -> Ratings:
         "study": labels_of(table, "report_id"),
         "rater": ["all"] * table.n_rows if name is None else labels_of(table, name),
     }
-    significant = _numbers(table, "error_type", "significant or insignificant", _as_significance)
+    significant = codes_of(table, "error_type", "significant or insignificant", {"significant": 1, "insignificant": 0})
     labels: dict[str, list[str]] = {role: cells * len(_RADEVALX) for role, cells in by_row.items()} | {
         "category": [str(n) for n in range(1, len(_RADEVALX) + 1) for _ in range(table.n_rows)]
     }
-    count = [n for column in _RADEVALX for n in _numbers(table, column, "a whole number from 0", _as_count)]
+    count = [n for column in _RADEVALX for n in _counts(table, column)]
     return _assemble(table, "RadEvalX's columns of categories", labels, significant * len(_RADEVALX), count)
 
 
@@ -501,43 +513,30 @@ def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
     return canonical_ids(table.column(name), f"column {shown_names([name])} of {table.path}", mimic=mimic)
 
 
-def _numbers(table: Table, name: str | int | None, rule: str, convert: Any) -> list[int]:
-    """Return the cells of a column, named or at a position, as integers.
-
-    `convert` returns None for a cell that breaks the `rule`, which raises InputError.
-    """
-    column = name if isinstance(name, int) else table.names.index(str(name))
-    values = []
-    for row, cell in enumerate(table.column(column)):
-        value = convert(cell)
-        if value is None:
-            raise InputError(
-                f"column {shown_names([table.names[column]])} of {table.path}",
-                f"must hold {rule} in every row",
-                f"none in row {row + 1}",
-                "Repair it.",
-            )
-        values.append(value)
-    return values
+def codes_of(table: Table, name: str, rule: str, code_of: Mapping[str, int]) -> list[int]:
+    """Return the codes of the words in a column, in lower case; raise InputError, with `rule`, for a word without."""
+    words = written(table.column(name), f"column {shown_names([name])} of {table.path}").str.to_lowercase()
+    return _in_every_row(table, name, rule, words.replace_strict(code_of, default=None))
 
 
-def _as_truth(cell: object) -> int | None:
-    """Return a cell as 1 (yes) or 0 (no), None if it is neither."""
-    return _TRUTH.get(str(cell).strip().lower())
+def _counts(table: Table, name: str | int) -> list[int]:
+    """Return a column of counts; raise InputError for anything but a whole number."""
+    counts = numbers_of(table.column(name))
+    counts = counts.set((counts < 0) | (counts >= 1e9) | (counts != counts.floor()), None)
+    return _in_every_row(table, name, "a whole number from 0", counts)
 
 
-def _as_significance(cell: object) -> int | None:
-    """Return a cell as 1 (significant) or 0 (insignificant), None if it is neither."""
-    return {"significant": 1, "insignificant": 0}.get(str(cell).strip().lower())
-
-
-def _as_count(cell: object) -> int | None:
-    """Return a cell as a whole number from 0, None if it is not one."""
-    try:
-        value = -1.0 if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return int(value) if 0 <= value < 1e9 and value.is_integer() else None
+def _in_every_row(table: Table, name: str | int, rule: str, values: "pl.Series") -> list[int]:
+    """Return the values of a column as integers; raise InputError, with `rule`, if a row has none."""
+    if values.null_count():
+        shown = table.names[name] if isinstance(name, int) else name
+        raise InputError(
+            f"column {shown_names([shown])} of {table.path}",
+            f"must hold {rule} in every row",
+            f"none in row {(values.is_null().arg_max() or 0) + 1}",
+            "Repair it.",
+        )
+    return [int(value) for value in values]
 
 
 def _joined(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from metric_oracle.corpora.tables import canonical_ids, check_unique, number_of, read_table
+from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
 from metric_oracle.findings.results import Scores
@@ -62,11 +61,11 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
     columns: dict[str, pa.Array] = {}
     entries: dict[str, dict[str, Any]] = {}
     for column in table.names:
-        numbers = map(number_of, table.column(column))
-        values = [value if np.isfinite(value) else None for value in numbers]
+        numbers = numbers_of(table.column(column))
+        values = numbers.set(numbers.is_infinite(), None)
         usual = direction_of(column)
         direction = stated.get(column) or usual
-        if column == id_cells.name or direction is None or all(value is None for value in values):
+        if column == id_cells.name or direction is None or values.null_count() == len(values):
             continue
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(
@@ -75,7 +74,7 @@ def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | No
                 f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
                 "Correct it.",
             )
-        columns[column] = pa.array(values, pa.float64())
+        columns[column] = values.to_arrow()
         entries[column] = {"source": "a column of another tool", "direction": direction}
     if not columns:
         raise InputError(

@@ -124,7 +124,8 @@ def test_distinct_texts_are_reports_with_ids_of_samples():
          r"line 2 of .* has sample '1' of id 'a' again, after line 1 of .*\. Keep one row for each sample\."),
         (['{"id": "a", "report": "x"}', '{"id": "a", "report": null}'],
          r"line 2 of .* has no text as the report: it is missing\. "),
-        (['{"id": "a", "report": "x", "logprob": "low"}'], r"line 1 of .* has no finite number in column 'logprob'"),
+        (['{"id": "a", "report": "x", "logprob": "low"}'],
+         r"column 'logprob' must hold a finite number in every row; got none in line 1 of .*\. Complete"),
     ],
 )  # fmt: skip
 def test_errors_name_file_and_line(tmp_path, lines, match):

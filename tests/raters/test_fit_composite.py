@@ -273,7 +273,7 @@ def test_cells_that_are_no_finite_number(tmp_path, column, cell):
     columns = made_with_v0()
     columns[column] = [*columns[column][:6], cell, *columns[column][7:]]
     match = (
-        rf"^fit_composite: column '{column}' must hold a finite number in every row; got none in row 7 of .*\. Leave"
+        rf"^fit_composite: column '{column}' must hold a finite number in every row; got none in row 7 of .*\. Complete"
     )
     refused(tmp_path, columns, match)
 
@@ -281,9 +281,7 @@ def test_cells_that_are_no_finite_number(tmp_path, column, cell):
 def test_a_pair_without_a_study(tmp_path):
     columns = made_with_v0()
     columns["study_id"] = [*columns["study_id"][:3].tolist(), None, *columns["study_id"][4:].tolist()]
-    refused(
-        tmp_path, columns, r"^fit_composite: study must be given in every row; got none in row 4 of .*\. Complete it\.$"
-    )
+    refused(tmp_path, columns, r"^fit_composite: there is no id in row 4 of column 'study_id' of .*\. Each")
 
 
 @pytest.mark.parametrize(

@@ -299,8 +299,8 @@ PAIRS = "study_id,rater,candidate_a,candidate_b,preference"
         (["rater,preference", "A,a"], r"must have a column study_id, as candidates are compared within a study; got "
          r"columns 'rater', 'preference'\. Add or rename one\.$"),
         ([PAIRS], r"must have rows; got none\. Fetch the file again\.$"),
-        (["study_id,order", "s,0", "s,worse"], r"column 'order' of .* must hold a finite number in every row; got "
-         r"none in row 2\. Repair it\.$"),
+        (["study_id,order", "s,0", "s,worse"], r"column 'order' must hold a finite number in every row; got "
+         r"none in row 2 of .*\. Complete the column, or leave the row out\.$"),
         (["study_id,order", "s,0", "s,0"], r"column 'order' of .* must give each candidate of a chain once for each "
          r"rater; got the one of row 1 again in row 2\. Name the candidates in a column candidate_type, or keep one"),
         (["study_id,rater,order", "s,A,0", "s,A,1", "s,B,0"], r"must have one row for each candidate and rater "

@@ -110,15 +110,15 @@ def test_radevalx(tmp_path, rater):
 @pytest.mark.parametrize(
     ("lines", "match"),
     [
-        ([V0, *ROWS, "s3,why,a,b,Bad,0,XREM"], r"column 'score' must hold No error, .*, or 0 to 4, in every row; got "
-         r"none of them in row 7 of .*r\.csv\. Repair it\.$"),
-        ([V0], r"column 'score' must hold .*; got no rows of .*r\.csv"),
+        ([V0, *ROWS, "s3,why,a,b,Bad,0,XREM"], r"column 'score' of .*r\.csv must hold No error, .*, or 0 to 4, in "
+         r"every row; got none in row 7\. Repair it\.$"),
+        ([V0], r"r\.csv must have rows; got none\. Fetch the file again\.$"),
         (["pair_id,errors,quality", "a,1,2"], r"must have errors or quality; got both columns\. Keep or rename one\.$"),
         (["rater,errors", "a,1"], r"must say the pair of each row by a column pair_id, .*; got columns 'rater'"),
         (["pair_id,rater,errors", "a,1,1", "a,2,1", "b,1,0"], r"must have one row for each pair and rater \(2 x 2\); "
          r"got 3\. Complete it: an absent grade is no grade\.$"),
-        (["pair_id,errors", "a,1", "b,word"], r"column 'errors' of .* must hold a finite number in every row; got "
-         r"none in row 2\. Repair it\.$"),
+        (["pair_id,errors", "a,1", "b,word"], r"column 'errors' must hold a finite number in every row; got "
+         r"none in row 2 of .*r\.csv\. Complete the column, or leave the row out\.$"),
         (["pair_id,errors", "a,1", "b,inf"], r"must hold a finite number in every row; got none in row 2"),
         (["pair_id,study_id,rater,errors", "a,s,1,1", "a,t,2,1"], r"the study of each pair in .* must be the same in "
          r"all its rows; got two for pair 'a', the second in row 2\. Repair it\.$"),
