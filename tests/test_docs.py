@@ -7,7 +7,9 @@ only parsed. ``ORACLE_WRITE_DOCS=1`` writes what was printed into the pages.
 """
 
 import csv
+import html
 import importlib.metadata
+import inspect
 import json
 import os
 import re
@@ -22,6 +24,7 @@ import pytest
 
 import metric_oracle
 from metric_oracle import cli
+from metric_oracle.declared import declarations
 from metric_oracle.files import package_version
 from metric_oracle.metrics import COMPOSITE, METRICS, get_metric
 from metric_oracle.synthetic.example import write_example
@@ -313,6 +316,18 @@ def check_skill(text, pages):
     assert len(re.findall(r"^- \*\*", body, re.MULTILINE)) > 5
 
 
+def check_reference(page):
+    """Check that the reference describes every declared parameter, and shows types without their declarations."""
+    plain = html.unescape(re.sub(r"<[^>]+>", "", page))
+    assert not re.search(r"Annotated\[|\bDoc\(|\bFlag\(|\bUses\(", plain)
+    sections = re.split(r'<h3 id="metric_oracle\.(\w+)"', page)
+    assert {*sections[1::2]} == {*metric_oracle.__all__}
+    for name, section in zip(sections[1::2], sections[2::2], strict=True):
+        described = {parameter.lstrip("*") for parameter in re.findall(r"<td>\s*<code>([*\w]+)</code>", section)}
+        texts = {one.name for one in declarations(inspect.unwrap(getattr(metric_oracle, name))).values() if one.text}
+        assert texts <= described, name
+
+
 def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     try:
         import mkdocs  # noqa: F401
@@ -331,6 +346,7 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     assert len(linked) > 30
     assert [page for page in linked if not (tmp_path / "site" / page).is_file()] == []
     check_skill((tmp_path / "site/skills/metric-oracle/SKILL.md").read_text(encoding="utf-8"), linked)
+    check_reference((tmp_path / "site/api.html").read_text(encoding="utf-8"))
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 10
     loading = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"> ]+)")
