@@ -5,13 +5,14 @@ doors check them by `arguments.check_declared`. In an annotation, a text after a
 A type that means the same wherever it occurs has its text here, too.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
 
-from metric_oracle.declared import IN_PYTHON, OUTPUT, Flag
+from metric_oracle.declared import IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 Device = Literal["cpu", "cuda"]
@@ -20,7 +21,10 @@ States = Literal["float32", "float16"]  # how token states are stored
 Section = Literal["impression", "findings", "findings+impression"]
 Profile = Literal["yu2023", "mit"]  # rules that cut the sections out of MIMIC-CXR files
 Method = Literal["bca", "percentile", "legacy-yu2023"]  # of an interval
-Uncertain = Literal["positive", "negative", "blank"]  # how uncertain labels are counted
+Uncertain = Annotated[  # how uncertain labels are counted
+    Literal["positive", "negative", "blank"],
+    "Say what an uncertain label counts as: it changes the score and is recorded.",
+]
 Baseline = Literal["random", "most-frequent", "identity", "nearest"]
 Identical = Literal["once", "show"]  # equal candidates of a survey
 Order = Literal["shared", "per-rater"]
@@ -30,7 +34,7 @@ BACKENDS, DEVICES, STATES = map(get_args, (Backend, Device, States))
 RUNNERS = get_args(get_args(Runner)[0])
 SECTIONS, PROFILES, INTERVALS = map(get_args, (Section, Profile, Method))
 IDENTICAL, ORDERS, SHAPES, STRATEGIES = map(get_args, (Identical, Order, Shape, Strategy))
-UNCERTAIN = get_args(Uncertain)
+UNCERTAIN = get_args(get_args(Uncertain)[0])
 LEGACY = "legacy-yu2023"
 RESTRICTIONS = ("exclude", "min_score", "where")  # options that leave rows out of lists
 # Endings of files of results, of tables and of figures.
@@ -53,6 +57,7 @@ Threads = Annotated[
     Ge(1),
     "Leave it out to use all cores.",
     Doc("Number of worker threads. By default one for each core. The result does not depend on it."),
+    Flag(panel=SEARCH),
 ]
 Memory = Annotated[float, Gt(0), Unit("GB"), "Choose one, or leave it out."]
 Gpus = Annotated[float, Ge(0)]
@@ -66,9 +71,23 @@ Share = Annotated[float, Interval(ge=0, le=1)]
 Rate = Annotated[float, Interval(gt=0, lt=1), "Yu et al. take 0.01."]
 Level = Annotated[float, Interval(gt=0, lt=1), "The usual one is 0.95."]
 Bins = Annotated[int, Interval(ge=2, le=1024)]
-_DRAWN = Doc(f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}.")
-Resamples = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 10000.", _DRAWN]
-ResamplesOfRaters = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 1000.", _DRAWN]
+_DRAWN = f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}."
+Resamples = Annotated[
+    int,
+    Interval(ge=FEWEST, le=MOST),
+    "The default is 10000.",
+    Doc(f"{_DRAWN} By default 10000."),
+    Flag(panel=ROWS),
+]
+ResamplesOfRaters = Annotated[int, Interval(ge=FEWEST, le=MOST), "The default is 1000.", Doc(_DRAWN), Flag(panel=ROWS)]
+IntervalMethod = Annotated[
+    Method,
+    Doc(
+        "Method of the 95 % confidence intervals: {}. bca is the bias-corrected and accelerated bootstrap, percentile "
+        "the percentile bootstrap, legacy-yu2023 the method of Yu et al."
+    ),
+    Flag("--interval", panel=ROWS),
+]
 # The metric of a search, and those of other functions; `metrics` has the records.
 METRIC = Flag("-m", "--metric", "--metrics")
 OneMetric = Annotated[
@@ -76,6 +95,14 @@ OneMetric = Annotated[
     Doc(
         "Metric of the search, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]; or "
         "a sum, such as radgraph+chexbert:agreement."
+    ),
+    METRIC,
+]
+Metrics = Annotated[
+    str | Sequence[str],
+    Doc(
+        "Metrics, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]; several with "
+        "commas. By default the usual ones whose inputs are all given."
     ),
     METRIC,
 ]
@@ -90,4 +117,18 @@ WithText = Annotated[
     bool,
     Doc("Include the texts of the reports in the result."),
     Flag("--with-text/--no-text", panel=OUTPUT),
+]
+# How the reports of two sides are read and joined.
+IdColumn = Annotated[
+    str,
+    Doc("Column with the ids of the studies. By default it is recognized by its name."),
+    Flag(panel=READING),
+]
+Inner = Annotated[
+    bool,
+    Doc(
+        "Use only the studies that have a reference and a prediction of each model. By default a missing one is an "
+        "error."
+    ),
+    Flag(panel=PREDICTED),
 ]

@@ -101,7 +101,7 @@ RENAMED = {
         for name in MODELS_READING
     },
     ("failure-modes", "--category"): "categories",
-    ("crg", "--level"): r"parse_levels\.texts",
+    ("crg", "--level"): "levels",
     **{(command, "results"): r"read_result\.file" for command in ("explore", "report")},
     ("explore", "--sampled"): r"read_samples\.data",
     ("explore", "--copies"): r"read_copies\.path",
@@ -163,7 +163,6 @@ FORMS = {
     "[NAME=]COLUMN": "zz{}=zz{}column",
     "[NAME=]SECTION": "zz{}=findings",
     "NAME=SECTION": "zz{}=findings",
-    "NAME=COLUMN,...": None,  # read by the function that it is passed to
     "NAME=COLUMN": "zz{}=zz{}column",
     "METRIC=NAME": "zz{}=zz{}name",
     "NAME=REASON": "zz{}=zz{}reason",

@@ -44,9 +44,7 @@ class Role:
                 if self.is_many:
                     value = metavar or ("FILE" if Path in one.kinds else name.rpartition("_")[2].upper())
                     metavar = f"{'NAME=' if object_ is Sources else '[NAME=]'}{value}"
-                    one = one._replace(
-                        annotation=list[str], default=None, text=f"{one.said} Repeatable.", flag=Flag(kind=list[str])
-                    )
+                    one = one._replace(annotation=list[str], default=None, text=one.said, flag=Flag(kind=list[str]))
                 elif self.remark and name in _SOURCES:
                     one = one._replace(text=f"{one.text} {self.remark.format(name)}")
                 flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)

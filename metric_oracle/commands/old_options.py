@@ -193,15 +193,6 @@ ScoredPairs = Annotated[
         "--scores or --samples it is instead a file of counted errors or grades, as for oracle align.",
     ),
 ]
-ReferenceLabels = Annotated[
-    Path, _argument("REFERENCE", "Table with the labels of the references: an id column, and one column per label.")
-]
-PredictedLabels = Annotated[
-    Path,
-    _argument(
-        "PREDICTED", "Table with the labels of the predictions, in the same columns. Rows are joined on the ids."
-    ),
-]
 _EMPTY = "It must not exist yet, or be empty and not the current folder."
 _FOLDER = _argument("FOLDER", f"Folder for the files. {_EMPTY}")
 Folder = Annotated[Path, _FOLDER]
@@ -1258,15 +1249,6 @@ Category = Annotated[
 Rate = Annotated[
     choices.Rate,
     _word("--rate", ROWS, "Level at which the false discovery rate of the tests is controlled, between 0 and 1.", "Q"),
-]
-Levels = Annotated[
-    list[str] | None,
-    _several(
-        "--level",
-        "NAME=COLUMN,...",
-        "Level: a set of label columns that is scored by itself; CRG is the mean over the levels. By default all "
-        "columns are one level. Repeatable.",
-    ),
 ]
 Errors = Annotated[
     str,

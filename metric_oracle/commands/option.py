@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -41,6 +40,8 @@ class Option(NamedTuple):
         one, kind = self.declared, _kind(self.declared)
         usual = {int: "N", float: "X", bool: " ", Path: "FILE"}.get(kind, "NAME")
         text = in_words_of(one.said, names)
+        if not self.is_argument and get_origin(kind) is list and one.kinds != (str,):
+            text += " Repeatable."
         settings: dict[str, Any] = {"help": text, "metavar": one.flag.metavar or usual}
         if self.is_argument:
             settings["metavar"] = one.flag.metavar or self.name.upper()
@@ -87,17 +88,28 @@ class Option(NamedTuple):
             return given
         if self.declared.flag.names == METRIC:
             return one_metric(given) if kinds == (str,) else metric_names(given)
-        if self.declared.flag.metavar == "[NAME=]FILE":
-            files = named_files(given, self.name)
-            twice = [name for name, count in Counter(name for name, _ in files).items() if count > 1]
-            if twice:
-                raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
-            return dict(files)
-        if any(get_origin(kind) is Mapping for kind in kinds):
-            return dict(named(given, self.name, self.declared.flag.metavar or "NAME=FILE"))
+        mapped = next((get_args(kind)[1] for kind in kinds if get_origin(kind) is Mapping), None)
+        if mapped is not None:
+            return self._by_name(given, mapped)
         if any(get_origin(kind) is Sequence and get_origin(get_args(kind)[0]) is tuple for kind in kinds):
             return named(given, self.name, self.declared.flag.metavar, ",", repeatable=True)
         return split_names(given) if _kind(self.declared) == list[str] else given
+
+    def _by_name(self, given: Sequence[str], kind: Any) -> dict[str, Any]:
+        """Return what was given as NAME=VALUE in a dict; with lists of values if `kind`, its type, allows them."""
+        is_many = any(get_origin(one) is Sequence for one in alternatives(kind))
+        form = self.declared.flag.metavar or "NAME=FILE"
+        is_file = form == "[NAME=]FILE"
+        pairs = named_files(given, self.name) if is_file else named(given, self.name, form, repeatable=is_many)
+        values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            values.setdefault(name, []).extend([value] if "FILE" in form else split_names([value]))
+        if is_many:
+            return values
+        twice = [name for name, of_name in values.items() if is_file and len(of_name) > 1]
+        if twice:
+            raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
+        return dict(pairs)
 
 
 def _kind(one: Declaration) -> Any:

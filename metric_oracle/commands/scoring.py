@@ -9,6 +9,8 @@ import typer
 from metric_oracle.arguments import check_given
 from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import old_options as o
+from metric_oracle.commands.command import Call
+from metric_oracle.commands.command import command as new_command
 from metric_oracle.commands.old_command import command, given, metric_names, named, named_files, used
 from metric_oracle.commands.old_inputs import (
     attached,
@@ -27,6 +29,7 @@ from metric_oracle.commands.output import (
     note,
     progress,
 )
+from metric_oracle.declared import ROWS
 from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -283,44 +286,34 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
         return overlap(index, rows, tests, seed=seed, threads=threads, progress=step)
 
 
-@command(
-    app, "crg", "oracle crg test_labels.csv predicted_labels.csv --uncertain positive", endings=RESULTS, formats=PLAIN
+@new_command(
+    app,
+    "crg",
+    "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
+    of="metric_oracle.tables.crg:score_crg",
+    panel=ROWS,
+    endings=RESULTS,
+    formats=PLAIN,
 )
-def crg(
-    reference: o.ReferenceLabels,
-    predicted: o.PredictedLabels,
-    uncertain: o.Uncertain,
-    to: Destination,
-    level: o.Levels = None,
-    id_column: o.IdColumn = None,
-) -> None:
-    """Score predicted labels of any kind with CRG (Hamamci et al. 2025)."""
-    from metric_oracle.tables.crg import parse_levels, score_crg
-
-    levels = parse_levels(level) if level else None
-    _deliver_labels(to, score_crg(reference, predicted, uncertain=uncertain, levels=levels, id_column=id_column))
-
-
-@command(app, "f1-chexbert", "oracle f1-chexbert test_labels.csv predicted_labels.csv", endings=RESULTS, formats=PLAIN)
-def f1_chexbert(
-    reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination, id_column: o.IdColumn = None
-) -> None:
-    """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels."""
-    from metric_oracle.tables.f1_chexbert import score_f1_chexbert
-
-    _deliver_labels(to, score_f1_chexbert(reference, predicted, id_column=id_column))
-
-
-@command(app, "f1-srr-bert", "oracle f1-srr-bert test_srr.csv predicted_srr.csv", endings=RESULTS, formats=PLAIN)
-def f1_srr_bert(reference: o.ReferenceLabels, predicted: o.PredictedLabels, to: Destination) -> None:
-    """Score predicted SRR-BERT labels (findings with their status) with F1."""
-    from metric_oracle.tables.f1_chexbert import score_f1_srr
-
-    _deliver_labels(to, score_f1_srr(reference, predicted))
-
-
-def _deliver_labels(to: Destination, scored: Any) -> None:
+@new_command(
+    app,
+    "f1-chexbert",
+    "oracle f1-chexbert test_labels.csv predicted_labels.csv",
+    of="metric_oracle.tables.f1_chexbert:score_f1_chexbert",
+    endings=RESULTS,
+    formats=PLAIN,
+)
+@new_command(
+    app,
+    "f1-srr-bert",
+    "oracle f1-srr-bert test_srr.csv predicted_srr.csv",
+    of="metric_oracle.tables.f1_chexbert:score_f1_srr",
+    endings=RESULTS,
+    formats=PLAIN,
+)
+def labels(call: Call, to: Destination) -> None:
     """Deliver scores of predicted labels."""
+    scored = call()
     if scored.unused:
         note(f"predictions without a reference, not used: {scored.unused:,}")
     deliver_finding(to, scored)

@@ -26,11 +26,7 @@ class Read:
         ),
         Flag(panel=READING),
     ] = None
-    id_column: Annotated[
-        str | None,
-        Doc("Column with the ids of the studies. By default it is recognized by its name."),
-        Flag(panel=READING),
-    ] = None
+    id_column: choices.IdColumn | None = None
     text_column: Annotated[
         str | None,
         Doc("Column with the texts of the reports. By default it is recognized by its name."),

@@ -7,14 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable, is_abnormality, read_label_tables
+from metric_oracle.declared import FILES, Flag
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
@@ -22,7 +24,14 @@ from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import Array, Interval, n_resamples
-from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, join_labels, scored
+from metric_oracle.tables.label_scores import (
+    IS_POSITIVE,
+    LabelScores,
+    PredictedLabels,
+    ReferenceLabels,
+    join_labels,
+    scored,
+)
 from metric_oracle.tables.table_cells import crg_of_means
 
 COUNTS = ("tp", "fn", "fp", "tn")
@@ -129,35 +138,34 @@ def _label(record: Record) -> str:
 
 @called("score_crg")
 def score_crg(
-    reference: str | Path,
-    predicted: str | Path,
+    reference: ReferenceLabels,
+    predicted: PredictedLabels,
     *,
-    uncertain: str | None,
-    levels: Mapping[str, Sequence[str]] | None = None,
-    id_column: str | None = None,
+    uncertain: Annotated[
+        choices.Uncertain,
+        Doc(
+            "What an uncertain label (-1) counts as, on both sides: {}. blank means not mentioned, and has the same "
+            "effect as negative. There is no default, because this changes the score."
+        ),
+        Flag(panel=FILES),
+    ],
+    levels: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        Doc(
+            "Levels, by name: sets of label columns that are scored by themselves; CRG is the mean over the levels. "
+            "Hamamci et al. score general classes as one level and structured labels, such as consolidation in the "
+            "left lung, as another. By default all columns are one level."
+        ),
+        Flag("--level", metavar="NAME=COLUMN,..."),
+    ] = None,
+    id_column: choices.IdColumn | None = None,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
 ) -> CRG:
-    """Score predicted labels against reference labels with CRG.
+    """Score predicted labels of any kind with CRG (Hamamci et al. 2025).
 
-    Parameters
-    ----------
-    reference, predicted : str or path
-        Tables with an id and a column for each label: 1, 0, -1 (uncertain) or empty; CheXbert's files are such tables.
-        Rows are joined by id, and every reference report must have a prediction. "No Finding", the absence of
-        abnormalities, is left out.
-    uncertain : {"positive", "negative", "blank"}
-        What an uncertain label counts as, on both sides; negative and blank have the same effect.
-    levels : mapping of str to sequence of str, optional
-        Labels of each level, by name. The score is the mean of the CRG of all levels: Hamamci et al. score general
-        classes as one level and structured labels (such as consolidation in the left lung) as another. By default all
-        labels are one level.
-    id_column : str, optional
-        Column of the ids, if its name is not a known one.
-    resamples : int, optional
-        Number of bootstrap resamples of the reports, by default 10,000.
-    seed : int
-        Seed of the resamples.
+    A label is 1, 0, -1 (uncertain) or empty, as in the files of CheXbert. No Finding, the absence of abnormalities, is
+    left out.
 
     Returns
     -------
@@ -174,13 +182,6 @@ def score_crg(
     >>> mo.score_crg("test_labels.csv", "strong_labels.csv", uncertain="negative")
     <CRG: CRG 0.7249 [0.6018 0.8544], 24 reports>
     """
-    if uncertain not in IS_POSITIVE:
-        raise InputError(
-            "uncertain",
-            "must be positive, negative or blank",
-            repr(uncertain),
-            "Say what an uncertain label counts as: it changes the score and is recorded.",
-        )
     resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
     values, files = join_labels(reference, references, predicted, predictions)
@@ -255,14 +256,3 @@ def _levels(
                 f"Labels in {reference}: {shown_names(references.names)}.",
             )
     return {name: list(labels) for name, labels in levels.items()}
-
-
-def parse_levels(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return name -> labels from levels written as "NAME=LABEL,LABEL"; raise InputError for another form."""
-    levels: dict[str, list[str]] = {}
-    for text in texts:
-        name, equals, labels = text.partition("=")
-        if not equals or not name.strip() or name.strip() in levels:
-            raise InputError("level", 'must be "NAME=LABEL,LABEL", each name once', repr(text), "Correct it.")
-        levels[name.strip()] = [label.strip() for label in labels.split(",") if label.strip()]
-    return levels

@@ -21,7 +21,15 @@ from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.sources.labels import as_label_sets
 from metric_oracle.statistics import n_resamples
-from metric_oracle.tables.label_scores import IS_POSITIVE, LabelScores, SetScore, join_labels, scored
+from metric_oracle.tables.label_scores import (
+    IS_POSITIVE,
+    LabelScores,
+    PredictedLabels,
+    ReferenceLabels,
+    SetScore,
+    join_labels,
+    scored,
+)
 
 # Positions in LABELS. Papers print F1 over all 14 labels ("No Finding" included) and over five of Irvin et al. (2019).
 LABEL_SETS = {"14": tuple(range(len(LABELS))), "5": tuple(LABELS.index(label) for label in FIVE_LABELS)}
@@ -119,25 +127,16 @@ class F1(LabelScores):
 
 
 def score_f1_chexbert(
-    reference: str | Path,
-    predicted: str | Path,
+    reference: ReferenceLabels,
+    predicted: PredictedLabels,
     *,
-    id_column: str | None = None,
+    id_column: choices.IdColumn | None = None,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
 ) -> F1:
-    """Score predicted CheXbert labels against those of the references, as scikit-learn's classification_report does.
+    """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels.
 
-    Parameters
-    ----------
-    reference, predicted : str or path
-        CheXbert's files: an id and its 14 columns. Every reference report must have a prediction.
-    id_column : str, optional
-        Column of the ids, if its name is not a known one.
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
+    Both files have the 14 columns that CheXbert writes. The numbers are those of scikit-learn's classification_report.
 
     Returns
     -------
@@ -182,19 +181,15 @@ def score_f1_chexbert(
 
 
 def score_f1_srr(
-    reference: str | Path, predicted: str | Path, *, resamples: choices.Resamples | None = None, seed: choices.Seed = 0
+    reference: ReferenceLabels,
+    predicted: PredictedLabels,
+    *,
+    resamples: choices.Resamples | None = None,
+    seed: choices.Seed = 0,
 ) -> F1:
-    r"""Score predicted labels of SRR-BERT against those of the references, as scikit-learn does.
+    r"""Score predicted SRR-BERT labels (findings with their status) with F1.
 
-    Parameters
-    ----------
-    reference, predicted : str or path
-        Tables with an id and a column for each label (a finding with a status), 1 or 0. Every reference report must
-        have a prediction.
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
+    A label is 1 or 0. The numbers are those of scikit-learn's classification_report.
 
     Returns
     -------

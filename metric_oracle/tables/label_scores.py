@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import LabelTable
@@ -16,6 +17,17 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, Array, Interval, Resampled, resample_means, varies
 
+# Files with the labels of the two sides.
+ReferenceLabels: TypeAlias = Annotated[
+    str | Path, Doc("Table with the labels of the references: an id column, and one column per label.")
+]
+PredictedLabels: TypeAlias = Annotated[
+    str | Path,
+    Doc(
+        "Table with the labels of the predictions, in the same columns. Rows are joined on the ids, and every "
+        "reference must have a prediction."
+    ),
+]
 # For each policy on uncertain labels: whether the classes 0 blank, 1 positive, 2 negative and 3 uncertain are positive.
 IS_POSITIVE = {
     "positive": (False, True, False, True),

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import metric_oracle as mo
 from metric_oracle.corpora.vectors import LABELS, read_label_table
 from metric_oracle.errors import InputError
 from metric_oracle.findings.writing import check_out
-from metric_oracle.tables.crg import parse_levels, score_crg
+from metric_oracle.tables.crg import score_crg
 
 COUNTS = {"RadFM": (550, 9985, 1766, 42401, 0.335), "CT2Rep": (1561, 8974, 1804, 42363, 0.359),
           "CT-CHAT": (2224, 8311, 3081, 41086, 0.368), "Merlin": (1504, 9031, 2694, 41473, 0.352)}  # fmt: skip
@@ -83,8 +84,7 @@ def test_levels_are_averaged(tmp_path):
     one, two = (
         score_crg(reference, predicted, uncertain="blank", levels={"x": names}).score for names in (general, fine)
     )
-    levels = parse_levels(["CRG-1=lung opacity, nodule", f"CRG-2={','.join(fine)}"])
-    both = score_crg(reference, predicted, uncertain="blank", levels=levels)
+    both = score_crg(reference, predicted, uncertain="blank", levels={"CRG-1": general, "CRG-2": fine})
     assert one != two
     assert both.score == (one + two) / 2
     assert [row["crg"] for row in both.table.to_pylist() if row["crg"] is not None] == [one, two, both.score]
@@ -144,11 +144,30 @@ def files(tmp_path):
     return [write(tmp_path / name, "abc", ["x", "y"], [(1, 0), (0, 1), (1, 1)]) for name in ("r.csv", "p.csv")]
 
 
-@pytest.mark.parametrize("uncertain", [None, "", "maybe"])
-def test_uncertain_must_be_said(files, uncertain):
-    match = rf"^score_crg: uncertain must be positive, negative or blank; got {uncertain!r}\. Say what an unc"
+@pytest.mark.parametrize(
+    ("uncertain", "rule"),
+    [(None, "a string"), *((text, "one of positive, negative, blank") for text in ("", "maybe"))],
+)
+def test_uncertain_must_be_said(files, uncertain, rule):
+    step = "The call is" if uncertain is None else "Say what an uncertain label counts as"
+    match = rf"^score_crg: uncertain must be {rule}; got {uncertain!r}\. {step}"
     with pytest.raises(InputError, match=match):
-        score_crg(*files, uncertain=uncertain)
+        mo.score_crg(*files, uncertain=uncertain)
+
+
+def test_levels_of_the_command(oracle, files):
+    lines = [["--level", "one=x, y", "--level", "two=y"], ["--level", "one=x", "--level", "one=y", "--level", "two=y"]]
+    for line in lines:
+        code, out, _ = oracle("crg", *files, "--uncertain", "blank", *line, "--format", "jsonl")
+        rows = [json.loads(row) for row in out.splitlines()]
+        assert code == 0
+        assert [(row["level"], row["label"]) for row in rows if row["label"] != "all"] == [
+            ("one", "x"), ("one", "y"), ("two", "y"),
+        ]  # fmt: skip
+    assert oracle("crg", *files, "--uncertain", "blank", "--level", "x")[2] == (
+        "error: crg: --level must be NAME=COLUMN,...; got 'x'. Write both parts, and quote the argument if it contains "
+        "spaces.\n"
+    )
 
 
 def test_references_without_predictions(files):
@@ -183,12 +202,6 @@ def test_no_label_but_no_finding(tmp_path):
         InputError, match=r"^score_crg: level 'labels' must have labels of the reference, .*; got 0 labels"
     ):
         score_crg(path, path, uncertain="blank")
-
-
-@pytest.mark.parametrize("texts", [["x"], ["=x"], ["a=x", "a=y"]])
-def test_levels_that_are_no_levels(texts):
-    with pytest.raises(InputError, match=r'^level must be "NAME=LABEL,LABEL", each name once; got .*\. Correct it\.$'):
-        parse_levels(texts)
 
 
 @pytest.mark.parametrize("cell", ["2", "yes", "0.5", "inf"])
