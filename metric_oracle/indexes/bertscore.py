@@ -24,7 +24,7 @@ from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, in_order, n_cells, screen
-from metric_oracle.kernels.bertscore.query import Corpus
+from metric_oracle.kernels.bertscore.query import TokenCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
@@ -217,11 +217,11 @@ class TokenStateIndex(Documents):
         return weight
 
     @cached_property
-    def _corpus_off(self) -> Corpus:
+    def _corpus_off(self) -> TokenCorpus:
         """The arrays that the kernels read, with the weights of idf "off"."""
         return self.weighted(self._weights_off)
 
-    def corpus(self, metric: Metric, encoded_queries: "TokenQueries") -> Corpus:
+    def corpus(self, metric: Metric, encoded_queries: "TokenQueries") -> TokenCorpus:
         """Return the arrays that the kernels read, with the token weights of these queries."""
         return encoded_queries.corpus
 
@@ -231,12 +231,12 @@ class TokenStateIndex(Documents):
             return self.item(document)
         return self._item(document, encoded_queries.corpus.weight_of_id)
 
-    def weighted(self, weight_of_id: np.ndarray) -> Corpus:
+    def weighted(self, weight_of_id: np.ndarray) -> TokenCorpus:
         """Return the arrays that the kernels read; `weight_of_id` has the weight of each token id: float64[ids]."""
         states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
         weights = weight_of_id[self.ids].astype(np.float32)
         document_weight = np.add.reduceat(weights, self.ptr[:-1], dtype=np.float64)
-        return Corpus(
+        return TokenCorpus(
             states,
             self.ptr,
             np.pad(in_order(weights, self.ptr, self.order), (0, 16)),

@@ -25,7 +25,7 @@ from metric_oracle.kernels.cosine.codes import (
     skew_of,
     unit_vectors,
 )
-from metric_oracle.kernels.cosine.cpu import Batch, Corpus
+from metric_oracle.kernels.cosine.cpu import VectorBatch, VectorCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -45,9 +45,9 @@ class EmbeddingIndex(VectorDocuments):
     data_files: ClassVar[tuple[str, ...]] = ("vectors.arrow", "rows.arrow")
     derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
-    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> Corpus:
+    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> VectorCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
-        return Corpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
+        return VectorCorpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
     def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingIndex":
@@ -70,9 +70,9 @@ class EmbeddingIndex(VectorDocuments):
             )
         vectors, which = _distinct_vectors(self.kind, inputs)
         if self.basis is None:
-            return VectorQueries(which, Batch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
+            return VectorQueries(which, VectorBatch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
         codes, measured = make_codes(vectors, self.basis)
-        return VectorQueries(which, Batch(vectors, codes, np.array(measured)))
+        return VectorQueries(which, VectorBatch(vectors, codes, np.array(measured)))
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32.

@@ -13,7 +13,7 @@ import numpy as np
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered
 from metric_oracle.kernels._build import invert_lists, note_buckets, posting_offsets
-from metric_oracle.kernels._overlap import Features, Queries
+from metric_oracle.kernels._overlap import Features, QueryFeatures
 from metric_oracle.metrics import Metric
 
 SHORTEST_SKIPPED = 4  # postings per length bucket that a list needs for a row in the skip table
@@ -119,16 +119,16 @@ class FeatureDocuments(Documents):
         """Corpus rows, ascending within a document: int64[...]."""
         return self.features.row_id
 
-    def queries_of(self, documents: np.ndarray) -> Queries:
+    def queries_of(self, documents: np.ndarray) -> QueryFeatures:
         """Return documents, by their numbers int64[n] and in that order, as encoded queries of this corpus."""
         sizes = np.ascontiguousarray(self.features.sizes.T[documents])
         places = places_of_lists(self.features.fwd_ptr, documents)
-        return Queries(offsets_of(sizes), self.features.fwd_id[places], sizes)
+        return QueryFeatures(offsets_of(sizes), self.features.fwd_id[places], sizes)
 
-    def own_queries(self) -> Queries:
+    def own_queries(self) -> QueryFeatures:
         """Return all documents in the form of encoded queries of this corpus."""
         sizes = self.features.sizes.T.copy()
-        return Queries(offsets_of(sizes), self.features.fwd_id, sizes)
+        return QueryFeatures(offsets_of(sizes), self.features.fwd_id, sizes)
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -324,7 +324,7 @@ def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, fin
     return np.stack([first, end, *ranges, finest_bucket[first], finest_bucket[end - 1] + 1], axis=1).astype(np.int64)
 
 
-def as_queries(features: Features, new_id: np.ndarray) -> Queries:
+def as_queries(features: Features, new_id: np.ndarray) -> QueryFeatures:
     """Return the documents that have these features as queries of another corpus.
 
     `new_id` has the id of each feature in the other corpus, -1 if it lacks the feature: int64[V].
@@ -332,7 +332,7 @@ def as_queries(features: Features, new_id: np.ndarray) -> Queries:
     sizes = features.sizes.T.copy()
     is_known = new_id[features.fwd_id] >= 0
     ends = offsets_of(is_known)[offsets_of(sizes)]
-    return Queries(ends, new_id[features.fwd_id[is_known]].astype(np.int32), sizes)
+    return QueryFeatures(ends, new_id[features.fwd_id[is_known]].astype(np.int32), sizes)
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -343,7 +343,7 @@ def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where((keys[position] == wanted) & (wanted >= 0), position, -1)
 
 
-def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> Queries:
+def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> QueryFeatures:
     """Return (query, feature) pairs, int64[P] each and without repetition, in the layout of the kernels.
 
     A feature is -1 if the corpus lacks it. `sizes` has the number of features of each family in each query, with those
@@ -355,4 +355,4 @@ def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, fami
     slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
     order = np.argsort(slot, kind="stable")
     ptr = offsets_of(np.bincount(slot, minlength=sizes.shape[0] * n_families))
-    return Queries(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))
+    return QueryFeatures(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))

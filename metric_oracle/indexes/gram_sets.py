@@ -20,7 +20,7 @@ from metric_oracle.indexes.features import (
 )
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
-from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
+from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
@@ -161,7 +161,7 @@ class GramSetQueries(Encoded):
 
     which: np.ndarray  # int64[Q], distinct set of each query
     items: list[frozenset[Gram]]  # the distinct sets
-    queries: Queries  # their n-grams that the corpus has
+    queries: QueryFeatures  # their n-grams that the corpus has
 
     @property
     def batch(self) -> SetBatch:

@@ -35,7 +35,7 @@ from metric_oracle.indexes.features import (
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
-from metric_oracle.kernels._overlap import Features, Queries, SequenceBatch, SequenceCorpus
+from metric_oracle.kernels._overlap import Features, QueryFeatures, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
@@ -266,7 +266,7 @@ class NgramQueries(Encoded):
 
     which: np.ndarray  # int64[Q], distinct sequence of each query
     items: Sequence[tuple[str, ...]]  # the distinct sequences
-    queries: Queries  # their features
+    queries: QueryFeatures  # their features
     words: np.ndarray  # int64[...], word ids of the sequences, -1 for words that the corpus lacks
     words_ptr: np.ndarray  # int64[len(items) + 1], offsets of each sequence in `words`
     own: NgramIndex | None = None  # `query_index`, if it was made already

@@ -43,7 +43,7 @@ from metric_oracle.indexes.features import (
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
-from metric_oracle.kernels._overlap import Features, Queries, SetBatch, SetCorpus
+from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -150,7 +150,7 @@ class GraphIndex(FeatureDocuments):
         )
         example = np.unique(which, return_index=True)[1]
         lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
-        distinct = Queries(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
+        distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
@@ -180,7 +180,7 @@ class GraphIndex(FeatureDocuments):
             query_index.document_of_row, encoded_before.graphs, graph_of_query, graph_of_query[example], queries
         )
 
-    def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> Queries:
+    def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> QueryFeatures:
         """Return the features of each query's graph, whose place in the table is in `graph_of_query`: int64[Q].
 
         Equal graphs are not merged. Raise InputError if the graphs have another label schema than the index.
@@ -317,7 +317,7 @@ class GraphQueries(Encoded):
     # int64[n], position of each distinct graph in the table. Graphs of equal sizes that differ only in features that
     # the corpus lacks are one.
     chosen: np.ndarray
-    queries: Queries  # features of the distinct graphs
+    queries: QueryFeatures  # features of the distinct graphs
 
     @property
     def batch(self) -> SetBatch:

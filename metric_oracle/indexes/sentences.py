@@ -22,7 +22,7 @@ from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, w
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import PER_TOKEN, in_order, screen
-from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
+from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
@@ -81,7 +81,7 @@ class SentenceIndex(Documents):
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
 
-    def corpus(self, metric: Metric, encoded_queries: "SentenceQueries") -> Corpus:
+    def corpus(self, metric: Metric, encoded_queries: "SentenceQueries") -> TokenCorpus:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
         width = encoded_queries.batch.states.shape[1]
         if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
@@ -90,12 +90,12 @@ class SentenceIndex(Documents):
         return self._corpus
 
     @cached_property
-    def _corpus(self) -> Corpus:
+    def _corpus(self) -> TokenCorpus:
         """The arrays that the kernels read; their vectors are as wide as those of the index."""
         ids = _weights(self.ptr)
         screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
         order = screens.pop("order", None)  # indexes of version 0.2 have none
-        return Corpus(
+        return TokenCorpus(
             states=self.vectors,
             ptr=self.ptr,
             weights=np.pad(in_order(ids.astype(np.float32), self.ptr, order), (0, 16)),

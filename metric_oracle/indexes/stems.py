@@ -13,7 +13,7 @@ from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, offsets_of, places_of_lists
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
-from metric_oracle.kernels.meteor.cpu import StemBatch, StemCorpus, Texts
+from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
@@ -106,7 +106,7 @@ class StemIndex(FeatureDocuments):
 
     def corpus(self, metric: Metric, encoded_queries: Encoded) -> StemCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
-        texts = Texts(self.ngrams.sequence, self.ngrams.sequence_ptr, self.stem)
+        texts = DocumentWords(self.ngrams.sequence, self.ngrams.sequence_ptr, self.stem)
         return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
 
     def item(self, document: int) -> tuple[Token, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from metric_oracle.encoders.token_states import Tokens, states_digest
 from metric_oracle.indexes.features import Encoded
-from metric_oracle.kernels.bertscore.query import Corpus, TokenBatch
+from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TokenQueries(Encoded):
     tokens: Tokens  # token ids of the distinct sequences
     states: np.ndarray  # float16 or float32[T, d], token states of the distinct sequences
     weights: np.ndarray  # float64[T], weight of each token
-    corpus: Corpus  # the corpus with the token weights of these queries
+    corpus: TokenCorpus  # the corpus with the token weights of these queries
     baseline: tuple[float, float, float] | None  # (precision, recall, f1) that scores are relative to, if any
     recorded: dict[str, Any]  # what the signature records
 
@@ -44,8 +44,8 @@ class TokenQueries(Encoded):
 
     def portable(self) -> "TokenQueries":
         """Return these queries without the arrays of the corpus, except the weights of tokens."""
-        without: dict[str, Any] = dict.fromkeys(Corpus._fields)
-        return replace(self, corpus=Corpus(**{**without, "weight_of_id": self.corpus.weight_of_id}))
+        without: dict[str, Any] = dict.fromkeys(TokenCorpus._fields)
+        return replace(self, corpus=TokenCorpus(**{**without, "weight_of_id": self.corpus.weight_of_id}))
 
     def item(self, q: int) -> TokenItem:
         """Return a distinct query, by its number, with the weights of its tokens and the baseline."""

@@ -20,7 +20,7 @@ CHUNK = 256  # scores that are summed before their sum is: keeps the error of a 
 WAYS = 4  # counters of one bin: updates for equal scores, which are frequent, would wait for one another
 
 
-class Scratch(NamedTuple):
+class SummaryScratch(NamedTuple):
     """Scratch arrays of one thread for a corpus of D documents, see `summarise`."""
 
     bin: np.ndarray  # uint16[D], bin of each document
@@ -33,9 +33,9 @@ class Scratch(NamedTuple):
     home: np.ndarray  # uint16[D], bin of each of them
 
 
-def new_scratch(n_documents: int) -> Scratch:
+def new_scratch(n_documents: int) -> SummaryScratch:
     """Allocate the scratch arrays of one thread for a corpus of `n_documents` documents."""
-    return Scratch(
+    return SummaryScratch(
         np.empty(n_documents, np.uint16),
         np.empty((WAYS, BINS), np.int64),
         np.empty(BINS, np.uint8),
@@ -139,7 +139,7 @@ def summarise(scores, rows, ranks, scratch, out):
         Corpus rows of each document, at least 1.
     ranks : int64[n]
         Ranks among all rows, from 1 for the lowest score, whose scores are wanted (the quantiles).
-    scratch : Scratch
+    scratch : SummaryScratch
         `scratch.counts[0]` is left with the number of rows in each bin.
 
     Writes

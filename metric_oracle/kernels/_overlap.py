@@ -53,7 +53,7 @@ def with_forward(index, ptr, ids):
     )
 
 
-class Queries(NamedTuple):
+class QueryFeatures(NamedTuple):
     """Features of a batch of distinct queries."""
 
     ptr: np.ndarray  # int64[Q * F + 1], offsets: family f of query q is `id[ptr[q * F + f] : ptr[q * F + f + 1]]`
@@ -91,13 +91,13 @@ class SequenceCorpus(NamedTuple):
 class SetBatch(NamedTuple):
     """Arrays of distinct queries for a search over sets of features."""
 
-    queries: Queries
+    queries: QueryFeatures
 
 
 class SequenceBatch(NamedTuple):
     """Arrays of distinct queries that are also sequences of words."""
 
-    queries: Queries
+    queries: QueryFeatures
     words: np.ndarray  # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus
     words_ptr: np.ndarray  # int64[Q + 1], offset of each query in `words`
 
@@ -208,7 +208,7 @@ def count_marked(fwd_id, begin, end, mark):
 def count_matches(queries, query, document, index, mark, out):
     """Write, for pairs of a query and a document, how many features of every family they share: out, int64[F, n].
 
-    `query` and `document`, int64[n], number the pairs, `queries` is a `Queries`, `index` a `Features`, and `mark`
+    `query` and `document`, int64[n], number the pairs, `queries` is a `QueryFeatures`, `index` a `Features`, and `mark`
     scratch for the query bitmap, uint8[V]: all zero before and after.
     """
     n_families = queries.sizes.shape[1]

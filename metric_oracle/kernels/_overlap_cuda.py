@@ -21,7 +21,7 @@ WORDS = 8192  # counters of a block: 32 KB, so that five blocks share a multipro
 THREADS = _device.LANES * _device.WARPS  # the most that a block may have
 
 
-class Families(NamedTuple):
+class ComparedFamilies(NamedTuple):
     """Which families of features a metric compares, and one option of the metric; passed to the CUDA kernel."""
 
     first: int  # the families first .. first + n - 1
@@ -29,7 +29,7 @@ class Families(NamedTuple):
     option: int  # a setting of the metric, for `estimate`
 
 
-class Corpus(NamedTuple):
+class DeviceFeatures(NamedTuple):
     """Documents in GPU memory, numbered from 0; see `_overlap.Features` for the arrays."""
 
     post_ptr: Any  # int64[V + 1], as in `Features` for V features, D documents, F families and P postings
@@ -45,7 +45,7 @@ _lower_bound = device_function(overlap.lower_bound.py_func)
 def _count(corpus, queries, q, families, tile, first, last, counts):
     """Write how many features query q shares with each of the documents first .. last - 1, by family, for `make_scan`.
 
-    ``counts[f * tile + d - first]`` gets the number of document d in the f-th of the `families`, a `Families`.
+    ``counts[f * tile + d - first]`` gets the number of document d in the f-th of the `families`, a `ComparedFamilies`.
     """
     begin = cuda.shared.array(THREADS, int64)
     end = cuda.shared.array(THREADS, int64)
@@ -74,7 +74,7 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
     """Return the CUDA kernel of a metric over sets of features; its stored machine code is named `name`.
 
     `estimate` is a device function that computes the score of a document from its counts, as for `make_scan`, with
-    `Families` for options.
+    `ComparedFamilies` for options.
     """
     scan_tiles = make_scan(_count, estimate, WORDS)
 
@@ -110,7 +110,7 @@ class OverlapScan(Scan):
     def __init__(
         self,
         corpus: Any,
-        queries: overlap.Queries,
+        queries: overlap.QueryFeatures,
         family: int,
         n_families: int,
         kernel: Any,
@@ -118,7 +118,7 @@ class OverlapScan(Scan):
         score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ) -> None:
         self.corpus, self.queries, self.kernel, self.score_records = corpus, queries, kernel, score
-        self.options, self.n_counts = Families(family, n_families, option), n_families
+        self.options, self.n_counts = ComparedFamilies(family, n_families, option), n_families
         self.tile = WORDS // n_families
 
     def document_bytes(self) -> float:
@@ -131,22 +131,22 @@ class OverlapScan(Scan):
         """Return how many bytes the features of an average query take."""
         return (self.queries.id.nbytes + self.queries.ptr.nbytes) / len(self.queries.sizes)
 
-    def put_documents(self, first: int, last: int) -> Corpus:
+    def put_documents(self, first: int, last: int) -> DeviceFeatures:
         """Copy the documents first .. last - 1 to the current device, numbered from 0, and return the copy."""
         features = self.corpus.features
         post_ptr, post_unit = features.post_ptr, features.post_unit
         if last - first < len(features.row_ptr) - 1:
             post_ptr, post_unit = _cut(post_ptr, post_unit, first, last)
         rows = np.diff(features.row_ptr[first : last + 1]).astype(np.int32)
-        return Corpus(*map(_device.upload, (post_ptr, post_unit, features.sizes[:, first:last], rows)))
+        return DeviceFeatures(*map(_device.upload, (post_ptr, post_unit, features.sizes[:, first:last], rows)))
 
-    def put_queries(self, queries: np.ndarray, n_slices: int) -> overlap.Queries:
+    def put_queries(self, queries: np.ndarray, n_slices: int) -> overlap.QueryFeatures:
         """Copy consecutive distinct queries to the current device and return the copy; `n_slices` is not needed."""
         first, last = int(queries[0]), int(queries[-1]) + 1
         n_families = self.queries.sizes.shape[1]
         ptr = self.queries.ptr[first * n_families : last * n_families + 1]
         ids = self.queries.id[ptr[0] : ptr[-1]]
-        return overlap.Queries(*map(_device.upload, (ptr - ptr[0], ids, self.queries.sizes[first:last])))
+        return overlap.QueryFeatures(*map(_device.upload, (ptr - ptr[0], ids, self.queries.sizes[first:last])))
 
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
         """Return the exact scores of the rows of `record`: float64[n]; see `Scan.score`."""

@@ -42,7 +42,7 @@ STRIDE = 2654435761  # between the sampled documents of two queries (Knuth's mul
 ONE = 1 << 30  # a score of 1 in a record
 
 
-class Selection(NamedTuple):
+class ScanArrays(NamedTuple):
     """Arrays on the device with which a scan of B queries and T tiles selects the documents to score on the host."""
 
     weight: Any  # int32[BINS, B], histogram of each query: how many corpus rows score in each bin
@@ -103,7 +103,7 @@ def make_scan(count: Callable[..., None], estimate: Callable[..., float], n_coun
 
         `corpus` has `rows`, int32[D], the number of corpus rows of each document; `options` are settings of the metric,
         for `count` and `estimate`; `tile` is the number of documents that are counted at a time. In the first run
-        `collect` is False, and the arrays `weight` and `peak` of the `Selection` are written; in the second run its
+        `collect` is False, and the arrays `weight` and `peak` of the `ScanArrays` are written; in the second run its
         records are.
         """
         counts = cuda.shared.array(n_counters, int32)
@@ -189,7 +189,7 @@ class Scan(ABC):
 
     @abstractmethod
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
-        """Return the exact scores of the rows of `record` (see `Selection`): float64[n].
+        """Return the exact scores of the rows of `record` (see `ScanArrays`): float64[n].
 
         Their first column is an index into `queries`, which holds numbers of distinct queries.
         """
@@ -238,7 +238,7 @@ class Scan(ABC):
     def _candidates(self, queries: np.ndarray, k: int, n_pieces: int, name: str) -> Iterator[np.ndarray]:
         """Yield, for each of `n_pieces` pieces of the corpus, records of the documents that may hold the k best rows.
 
-        They are int32[n, 3 + C], see `Selection`. A corpus in one piece is kept on the device under `name`.
+        They are int32[n, 3 + C], see `ScanArrays`. A corpus in one piece is kept on the device under `name`.
         """
         n_documents = len(self.corpus.row_ptr) - 1
         n = len(queries)
@@ -257,7 +257,7 @@ class Scan(ABC):
             grid = n, min(n_slices, n_tiles)
             peak = _device.empty((n, n_tiles), np.int32)
             spacing = max((b - a) // sample_size(n), 1)
-            selection = Selection(weight, peak, least, record, _device.filled(1, 0, np.int64), spacing)
+            selection = ScanArrays(weight, peak, least, record, _device.filled(1, 0, np.int64), spacing)
             args = on_gpu, on_device, self.options, self.tile
             _device.launch(self.kernel, grid, *args, selection, False)
             threads = _device.LANES * _device.WARPS
@@ -306,7 +306,7 @@ class Scanned(_device.OnDevice):
 def finish(queries: np.ndarray, record: np.ndarray, score: np.ndarray, corpus: Any, k: int, answers: Answers) -> None:
     """Write the k best rows of distinct queries into `answers`, by the exact `score` of each row of `record`.
 
-    `queries` holds the numbers of the queries, and the first column of `record`, see `Selection`, an index into it.
+    `queries` holds the numbers of the queries, and the first column of `record`, see `ScanArrays`, an index into it.
     Raise ExactnessError if a score exceeds its bound, or a document that was dropped, and scored only as a check,
     belongs in a list.
     """

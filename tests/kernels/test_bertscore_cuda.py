@@ -536,7 +536,7 @@ def test_long_lists_are_made_for_fewer_queries(monkeypatch):
     monkeypatch.setattr(cuda, "ENTRIES", 100)
     for listed, expected in ((1000, [0]), (50, [0, 1]), (10, list(range(8)))):
         asked = []
-        cuda.Lists().take(0, 8, listed, lambda places, asked=asked: asked.extend(places) or [None] * len(places))
+        cuda.SharedLists().take(0, 8, listed, lambda places, asked=asked: asked.extend(places) or [None] * len(places))
         assert asked == expected
 
 

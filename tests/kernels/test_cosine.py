@@ -121,8 +121,8 @@ def test_products_of_codes_bound_cosines(width, turned):
     assert (np.sqrt((residual * residual).sum(axis=1)) <= codes[:, -1]).all()
     assert np.sqrt(((residual @ wide_basis) ** 2).sum(axis=1)).max() <= measured.leak
     assert np.linalg.norm((wide_basis.T @ wide_basis - np.eye(basis.shape[1])).astype(float), 2) <= skew_of(basis)
-    batch = cpu.Batch(units, codes, np.array(measured))
-    error = cpu.screen_errors(cpu.Corpus(units, packed, np.array([skew_of(basis), *measured]), None, None), batch)
+    batch = cpu.VectorBatch(units, codes, np.array(measured))
+    error = cpu.screen_errors(cpu.VectorCorpus(units, packed, np.array([skew_of(basis), *measured]), None, None), batch)
     assert code_error(skew_of(basis), measured, measured) < error[0] < 1e-5
     wide = units.astype(np.longdouble)
     norms = np.sqrt((wide * wide).sum(axis=1))

@@ -33,7 +33,7 @@ _near2, _near4 = make_near(2), make_near(4)
 _candidates2, _candidates4 = make_candidates(2), make_candidates(4)
 
 
-class Queries(NamedTuple):
+class QueryGroup(NamedTuple):
     """A group of G queries, one row each, whose tokens are multiplied in passes of LANES; w is the padded width."""
 
     n: np.ndarray  # int64[G], number of tokens
@@ -45,7 +45,7 @@ class Queries(NamedTuple):
     weights: np.ndarray  # float64[G, longest], weight of each token
 
 
-class Scratch(NamedTuple):
+class PairScratch(NamedTuple):
     """Scratch arrays of one thread, for a report of up to R tokens and queries of up to S tokens."""
 
     wide: np.ndarray  # float32[R, w], token states of the report
@@ -80,12 +80,12 @@ def error_of(width, part):
 
 
 def pack(batch, places):
-    """Lay out the distinct queries of a `TokenBatch` that are numbered in `places` as a `Queries`."""
+    """Lay out the distinct queries of a `TokenBatch` that are numbered in `places` as a `QueryGroup`."""
     each = [batch.states_of(q).astype(np.float64) for q in places]
     width = -(-each[0].shape[1] // _SIZE) * _SIZE
     n = np.array([len(x) for x in each])
     passes = -(-int(n.max()) // LANES)
-    queries = Queries(
+    queries = QueryGroup(
         n,
         np.zeros((len(n), passes, width * LANES), np.int8),
         np.zeros((len(n), passes, 2 * LANES), np.int32),
@@ -116,11 +116,11 @@ def pack(batch, places):
 
 
 def _new_scratch(corpus, queries):
-    """Allocate the scratch arrays of one thread, for the documents of `corpus` and the `Queries` of a group."""
+    """Allocate the scratch arrays of one thread, for the documents of `corpus` and the `QueryGroup` of a group."""
     longest = int(np.diff(corpus.ptr[:2]).max(initial=1))  # longest first
     width = queries.states.shape[2]
     passes = queries.codes.shape[1]
-    return Scratch(
+    return PairScratch(
         np.zeros((longest, width), np.float32),
         np.empty((longest, width), np.float32),
         np.empty((longest, width), np.uint8),
@@ -316,8 +316,8 @@ def score(part, corpus, queries, documents, error, base, out):
     Parameters
     ----------
     part : {PRECISION, RECALL, F1, MEAN}
-    corpus : Corpus
-    queries : Queries
+    corpus : TokenCorpus
+    queries : QueryGroup
     documents : int64[n]
     error : float
         Maximum error of precision and recall; that of F1 grows near its pole, precision + recall = 0.

@@ -33,8 +33,8 @@ from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.projections import (
     COLUMNS,
     REACH,
-    Block,
     Piece,
+    QueryTiles,
     Resident,
     Weighed,
     code_error,
@@ -59,7 +59,7 @@ _IDLE: dict[str, queue.SimpleQueue] = {}  # idle devices
 _LOCK = threading.Lock()
 
 
-class Lists:
+class SharedLists:
     """The items with the greatest bounds of each query of a search, shared by all its threads.
 
     The first thread that asks for a query's list computes the lists of a whole block of queries, and the others wait.
@@ -378,7 +378,7 @@ def _best_bounds(resident, corpus, batch, requests, listed, part):
 
 
 def _block(resident, states, weights):
-    """Lay out the token states and weights of a batch of queries on the device, as a `Block` for the Triton kernel.
+    """Lay out the token states and weights of a batch of queries on the device, as `QueryTiles` for the Triton kernel.
 
     `states` and `weights` have an array for each query; `resident` has the basis of their codes.
     """
@@ -401,7 +401,7 @@ def _block(resident, states, weights):
     codes, error = _codes(torch.from_numpy(np.concatenate(states)).to(DEVICE), resident.basis)
     rest = np.split(codes[:, -1].double().cpu().numpy(), ends[:-1])
     most, mean = [x.max() for x in rest], [x @ share for x, share in zip(rest, shares, strict=True)]
-    return Block(
+    return QueryTiles(
         codes[torch.from_numpy(token).to(DEVICE)],
         weights=torch.from_numpy(np.concatenate(filled).astype(np.float32)).to(DEVICE),
         tiles=torch.from_numpy(tiles).to(DEVICE),
@@ -470,7 +470,7 @@ def _upper_bounds(piece, weighed, block, error, part):
 class Backend(_device.ByLibrary, cpu.Backend):
     """BERTScore on GPUs."""
 
-    lists: Lists = field(default_factory=Lists, compare=False, repr=False)
+    lists: SharedLists = field(default_factory=SharedLists, compare=False, repr=False)
     library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 

@@ -64,7 +64,7 @@ class Resident:
 
 
 @dataclass
-class Block:
+class QueryTiles:
     """A batch of B queries on the device, in N tiles of COLUMNS tokens."""
 
     # float16[N COLUMNS, K], codes of the queries' tokens; the last of a query is repeated to fill its last tile

@@ -13,7 +13,7 @@ from metric_oracle.kernels._jit import scalar
 from metric_oracle.kernels._simd import LANES
 
 
-class Corpus(NamedTuple):
+class TokenCorpus(NamedTuple):
     """Token states of the corpus with their cells and codes (see `codec.py`).
 
     T tokens, D documents, M cells, states of width d, codes of K bytes.
@@ -133,7 +133,7 @@ def pack_query(states, weights, basis, direction):
     """Lay out one query for the inner loops: return a `Query`, and its unit vectors, float32[n, d].
 
     `states` are float16 or float32[n, d], `weights` float64[n], and `basis`, float32[d, K], and `direction`,
-    float32[d], those of `Corpus`. Without codes, K is 0.
+    float32[d], those of `TokenCorpus`. Without codes, K is 0.
     """
     n, width = states.shape
     path = _target.path()

@@ -110,7 +110,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     ----------
     order, coco : int, bool
         As in `Bleu`.
-    queries : Queries
+    queries : QueryFeatures
         The references. Family n - 1 holds the n-grams of order n.
     index, buckets : Features, int64[C, 8]
         As in `Bleu`.

@@ -59,7 +59,7 @@ class WeightedBatch(NamedTuple):
     slack: np.ndarray  # float64[Q], factor of each bound, slightly above 1, that covers rounding
 
 
-class Space(NamedTuple):
+class CiderScratch(NamedTuple):
     """Further scratch arrays of one thread."""
 
     total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
@@ -175,7 +175,7 @@ def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
     total[d] = -np.inf
 
 
-class Reading(NamedTuple):
+class ReadingOrder(NamedTuple):
     """The n-grams of a query in the order in which their posting lists are read."""
 
     gram: np.ndarray  # int64[n], indices of the n-grams in the batch
@@ -186,7 +186,7 @@ class Reading(NamedTuple):
 
 @inner
 def order_grams(batch, q, index):
-    """Return the n-grams of query q, by their `mass` per posting to read, greatest first, as a `Reading`.
+    """Return the n-grams of query q, by their `mass` per posting to read, greatest first, as a `ReadingOrder`.
 
     `index` holds the `Features` of the corpus, `batch` is a `WeightedBatch`.
     """
@@ -206,14 +206,14 @@ def order_grams(batch, q, index):
         left[batch.order[g]] += batch.mass[g]
         for order in range(ORDERS):
             remainder[i] += min(np.sqrt(left[order]), 1.0)
-    return Reading(gram, factor, remainder)
+    return ReadingOrder(gram, factor, remainder)
 
 
 @jit_borrowing
 def _read(factor, of_order, index, begin, end, total):
     """Add the contribution of one feature to the sums, `total`, of the documents of ``index.post_unit[begin:end]``.
 
-    It is `factor`, see `Reading`, times ``of_order[d]``, one over the length of the document's weights of that order.
+    It is `factor`, see `ReadingOrder`, times ``of_order[d]``, one over the length of the weights of that order.
     """
     for p in range(np.uint64(begin), np.uint64(end)):
         d = np.uint32(index.post_unit[p])
@@ -249,7 +249,7 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     ----------
     scorer : CiderD
     batch : WeightedBatch
-    reading : Reading
+    reading : ReadingOrder
     slack, buckets, inverse : see `WeightedBatch`, `WeightedCorpus`
     k : int
     total : float32[D]
@@ -428,7 +428,9 @@ class Backend(driver.DrivenKernel):
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""
         n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
-        return driver.new_workspace(corpus.features, Space(np.empty(n_documents, np.float32), np.zeros(n_features)))
+        return driver.new_workspace(
+            corpus.features, CiderScratch(np.empty(n_documents, np.float32), np.zeros(n_features))
+        )
 
 
 def _components(parts):

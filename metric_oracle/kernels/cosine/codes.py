@@ -21,7 +21,7 @@ CHUNK = 1 << 14  # vectors that are widened at once: 96 MiB at 768 dimensions; w
 WIDEST = 1 << 16  # numbers of a vector: the float32 bound is 0.004 there, and useless far beyond
 
 
-class Measured(NamedTuple):
+class CodeBounds(NamedTuple):
     """Upper bounds on properties of the codes of a set of vectors."""
 
     leak: float  # maximum length of the coordinates of a residual along the directions, 0 in exact arithmetic
@@ -66,27 +66,27 @@ def principal_directions(vectors: np.ndarray) -> np.ndarray:
     return np.linalg.qr(sample.T @ leading)[0].astype(np.float32)
 
 
-def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
-    """Return the codes of unit vectors, float32[n, d], as float32[n, m + 1], and their `Measured`.
+def make_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, CodeBounds]:
+    """Return the codes of unit vectors, float32[n, d], as float32[n, m + 1], and their `CodeBounds`.
 
     A code has the coordinates along the directions, the columns of `basis`, float32[d, m], and the length of the
     residual, rounded up.
     """
     codes = np.empty((len(vectors), basis.shape[1] + 1), np.float32)
-    measured = [Measured(0.0, 0.0)]
+    measured = [CodeBounds(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
         codes[first : first + CHUNK], measurement = _codes_of(vectors[first : first + CHUNK], basis)
         measured.append(measurement)
-    return codes, Measured(*map(max, zip(*measured, strict=True)))
+    return codes, CodeBounds(*map(max, zip(*measured, strict=True)))
 
 
-def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, CodeBounds]:
     """Return the codes of `make_codes` in blocks of BLOCK vectors, float32[C, m + 1, BLOCK], padded with zeros.
 
-    The second result is their `Measured`.
+    The second result is their `CodeBounds`.
     """
     packed = np.zeros((-(-len(vectors) // BLOCK), basis.shape[1] + 1, BLOCK), np.float32)
-    measured = [Measured(0.0, 0.0)]
+    measured = [CodeBounds(0.0, 0.0)]
     for first in range(0, len(vectors), CHUNK):
         codes, measurement = _codes_of(vectors[first : first + CHUNK], basis)
         measured.append(measurement)
@@ -95,10 +95,10 @@ def pack_codes(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Meas
         packed[block : block + n_whole // BLOCK] = codes[:n_whole].reshape(-1, BLOCK, codes.shape[1]).transpose(0, 2, 1)
         if n_whole < len(codes):
             packed[-1, :, : len(codes) - n_whole] = codes[n_whole:].T
-    return packed, Measured(*map(max, zip(*measured, strict=True)))
+    return packed, CodeBounds(*map(max, zip(*measured, strict=True)))
 
 
-def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measured]:
+def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, CodeBounds]:
     """Return what `make_codes` does, for vectors that are few enough to be widened at once."""
     width, n = basis.shape
     wide, wide_basis = vectors.astype(np.float64), basis.astype(np.float64)
@@ -113,7 +113,7 @@ def _codes_of(vectors: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, Measu
     leak = np.linalg.norm(residual @ wide_basis, axis=1).max(initial=0.0)
     leak = leak * (1.0 + length_error(n)) + math.sqrt(n) * product_error(width, 1.1 * length.max(initial=0.0), FLOAT64)
     longest = np.linalg.norm(codes.astype(np.float64), axis=1).max(initial=0.0) * (1.0 + length_error(n + 1))
-    return codes, Measured(float(leak + 1.1 * away), float(longest))
+    return codes, CodeBounds(float(leak + 1.1 * away), float(longest))
 
 
 def skew_of(basis: np.ndarray) -> float:
@@ -124,7 +124,7 @@ def skew_of(basis: np.ndarray) -> float:
     return float(skew + n * product_error(width + 1, 1.1, FLOAT64))
 
 
-def code_error(skew: float, corpus: Measured, queries: Measured) -> float:
+def code_error(skew: float, corpus: CodeBounds, queries: CodeBounds) -> float:
     """Return an upper bound on the inner product of two vectors minus the exact product of their codes.
 
     The difference is at most p'(B'B - I)c + p'B's + c'B'r, with the basis B, coordinates p and c, and residuals r and

@@ -14,7 +14,7 @@ from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma, product_
 from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
-from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, Measured, code_error, off_unit
+from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, CodeBounds, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_bests, threshold
 
@@ -47,33 +47,35 @@ def screen_error(width: int) -> float:
 def screen_errors(corpus, queries):
     """Return how far products of codes, and float32 products, may lie below the exact scores: float64[2].
 
-    `corpus` is a `Corpus`, `queries` a `Batch`.
+    `corpus` is a `VectorCorpus`, `queries` a `VectorBatch`.
     """
     skew, *measured = corpus.measured.tolist()
-    of_corpus, of_queries = Measured(*measured), Measured(*queries.measured.tolist())
+    of_corpus, of_queries = CodeBounds(*measured), CodeBounds(*queries.measured.tolist())
     n = corpus.codes.shape[1]
     width = corpus.vectors.shape[1]
     of_codes = code_error(skew, of_corpus, of_queries) + product_error(n, of_corpus.length * of_queries.length)
     return np.array([of_codes + _not_unit(width), screen_error(width)])
 
 
-class Corpus(NamedTuple):
+class VectorCorpus(NamedTuple):
     """Distinct vectors of a corpus."""
 
     vectors: np.ndarray  # float32[D, d], unit vectors
     # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `pack_codes`
     codes: np.ndarray
-    measured: np.ndarray  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `Measured`
+    measured: (
+        np.ndarray
+    )  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `CodeBounds`
     row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
     row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
 
 
-class Batch(NamedTuple):
+class VectorBatch(NamedTuple):
     """Distinct vectors of a batch of queries."""
 
     vectors: np.ndarray  # float32[Q, d], unit vectors
     codes: np.ndarray  # float32[Q, K], see `make_codes`
-    measured: np.ndarray  # float64[2], the two numbers of `Measured` for these codes
+    measured: np.ndarray  # float64[2], the two numbers of `CodeBounds` for these codes
 
 
 class Workspace(NamedTuple):
@@ -168,7 +170,7 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
 
     Parameters
     ----------
-    corpus : Corpus
+    corpus : VectorCorpus
     queries : float32[Q, d], Q <= QUERIES
     codes : float32[Q, K]
     error : float64[2]

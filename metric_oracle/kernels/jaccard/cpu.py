@@ -43,8 +43,8 @@ def _(scorer, d):
 def search_jaccard(queries, first, last, index, buckets, k, work, answers):
     """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
-    `queries`, a `Queries`, has sets of n-grams, one family; `index` and `buckets` are as in `Jaccard`, and `work` is a
-    `Workspace`.
+    `queries`, a `QueryFeatures`, has sets of n-grams, one family; `index` and `buckets` are as in `Jaccard`, and `work`
+    is a `Workspace`.
 
     Exactness
     ---------

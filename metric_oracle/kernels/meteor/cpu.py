@@ -10,13 +10,13 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
-from metric_oracle.kernels._overlap import ROWS, Features, Queries, features_of, with_forward
+from metric_oracle.kernels._overlap import ROWS, Features, QueryFeatures, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.meteor.score import meteor
 from metric_oracle.kernels.topk.cpu import begin
 
 
-class Texts(NamedTuple):
+class DocumentWords(NamedTuple):
     """Words of the documents."""
 
     word: np.ndarray  # int32[T], word ids in order, document after document
@@ -30,7 +30,7 @@ class StemCorpus(NamedTuple):
     # one family: the pairs (stem, occurrence) of each document; documents are sorted by ascending length
     features: Features
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length
-    texts: Texts
+    texts: DocumentWords
     n_stems: int  # number of distinct stems
 
     row_ptr, row_id = ROWS  # type: ignore[misc]
@@ -45,7 +45,7 @@ class StemBatch(NamedTuple):
 
     # features that a document's stems can match: a stem as often as it matches words of the query, as their stem or as
     # a synonym's. Sizes are the numbers of words of the queries.
-    queries: Queries
+    queries: QueryFeatures
     words: np.ndarray  # int64[...], word ids of each query in order, -1 for words that do not occur in the corpus
     words_ptr: np.ndarray  # int64[Q + 1], offset of each query in `words`
     reach: np.ndarray  # int64[...], stems that match a word of the query, -1 for stems that do not occur in the corpus
@@ -53,7 +53,7 @@ class StemBatch(NamedTuple):
     reach_ptr: np.ndarray  # int64[Q + 1], offset of each query in `reach` and `reach_at`
 
 
-class Space(NamedTuple):
+class MeteorScratch(NamedTuple):
     """Further scratch arrays of one thread, for W words and S stems of the corpus; see `Places`."""
 
     word_slot: np.ndarray  # int32[W], all zero between queries
@@ -208,7 +208,7 @@ class Meteor(NamedTuple):
     """The scorer (see `_overlap_search.py`): METEOR of documents against one query."""
 
     reference_length: int | np.integer  # number of words of the query
-    texts: Texts
+    texts: DocumentWords
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
     places: Places
 
@@ -326,10 +326,10 @@ class Backend(driver.DrivenKernel):
 
 
 def _new_space(corpus):
-    """Allocate a `Space` for a corpus."""
+    """Allocate a `MeteorScratch` for a corpus."""
     longest = int(corpus.features.sizes[0].max(initial=0))
     n_words = len(corpus.texts.stem)
-    return Space(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
+    return MeteorScratch(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
 
 
 def _lengths(corpus, batch, query, document):

@@ -105,7 +105,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
     """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
 
     The F1 of `family_a` and of `family_b` are averaged; `family_b` is the one after `family_a`, or -1 for a metric of
-    one family. `queries` is a `Queries`, `index` and `buckets` are as in `GraphF1`, and `work` is a `Workspace`.
+    one family. `queries` is a `QueryFeatures`, `index` and `buckets` are as in `GraphF1`, and `work` is a `Workspace`.
 
     Exactness
     ---------

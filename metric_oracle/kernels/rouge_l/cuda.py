@@ -28,7 +28,7 @@ ZERO = np.uint64(0)
 ONE = np.uint64(1)
 
 
-class Corpus(NamedTuple):
+class DeviceWords(NamedTuple):
     """Documents on the device, numbered from 0."""
 
     # int32[...], word i of document d is `word[group_ptr[d // GROUP] + i * GROUP + d % GROUP]`; shorter documents of a
@@ -39,7 +39,7 @@ class Corpus(NamedTuple):
     rows: Any  # int32[D], number of corpus rows of each document
 
 
-class Texts(NamedTuple):
+class DeviceQueries(NamedTuple):
     """B queries on the device."""
 
     length: Any  # int32[B], number of words, including those that do not occur in the corpus
@@ -69,8 +69,8 @@ def _find(word, key, base, size):
 def _count_short(words, start, length, key, bits, size):
     """Return the length of the longest common subsequence of a document and a query of up to `BITS` words.
 
-    The document's words begin at index `start` of `words` and lie `GROUP` apart, see `Corpus`. `key` and `bits` are a
-    hash table of `size` slots: the query's distinct words, and the bits of their positions.
+    The document's words begin at index `start` of `words` and lie `GROUP` apart, see `DeviceWords`. `key` and `bits`
+    are a hash table of `size` slots: the query's distinct words, and the bits of their positions.
     """
     v = ONES
     for i in range(length):
@@ -207,7 +207,7 @@ class SequenceScan(Scan):
         word, group_ptr = _interleave(corpus.sequence, corpus.sequence_ptr, first, last)
         length = np.diff(corpus.sequence_ptr[first : last + 1]).astype(np.int32)
         rows = np.diff(corpus.row_ptr[first : last + 1]).astype(np.int32)
-        return Corpus(*map(_device.upload, (word, group_ptr, length, rows)))
+        return DeviceWords(*map(_device.upload, (word, group_ptr, length, rows)))
 
     def put_queries(self, queries, n_slices):
         """Copy the queries with these numbers to the current device, with scratch for `n_slices` blocks of each.
@@ -228,7 +228,7 @@ class SequenceScan(Scan):
         state = _device.empty((longest, n_threads) if longest > 1 else (1, 1), np.uint64)
         length = batch.queries.sizes[queries, 0]
         arrays = (length, n_blocks.astype(np.int32), table_ptr, *tables)
-        return Texts._make([*map(_device.upload, arrays), state])
+        return DeviceQueries._make([*map(_device.upload, arrays), state])
 
     def score(self, queries, record):
         """Return the exact scores of the rows of `record`: float64[n]; see `Scan.score`."""
@@ -237,7 +237,7 @@ class SequenceScan(Scan):
 
 @jit
 def _interleave(sequence, sequence_ptr, first, last):
-    """Return `word` and `group_ptr` of `Corpus` for the documents first .. last - 1 of `sequence`.
+    """Return `word` and `group_ptr` of `DeviceWords` for the documents first .. last - 1 of `sequence`.
 
     `sequence_ptr` has the offset of each document.
     """
@@ -257,7 +257,7 @@ def _interleave(sequence, sequence_ptr, first, last):
 
 @jit
 def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
-    """Return key, first, last, block, bits of `Texts` for the queries with these numbers.
+    """Return key, first, last, block, bits of `DeviceQueries` for the queries with these numbers.
 
     `words` and `words_ptr` are those of `SequenceBatch`; `known_ptr` and `table_ptr` have the offset of each query by
     words that occur in the corpus and in the tables. `slot` is scratch, one number per word of the corpus, all zero
