@@ -232,10 +232,6 @@ def _words(text: str | None) -> frozenset[str]:
     return frozenset((text or "").lower().replace(".", " ").replace(",", " ").split())
 
 
-def _scored(cases: Cases, i: int, q: int) -> str:
-    return f"{title(cases.columns[i].metric)} {cases.columns[i].values[q]:.2f}"
-
-
 def _oracle(cases: Cases, i: int, q: int) -> str:
     return f"{cases.columns[i].system} {cases.columns[i].values[q]:.2f}"
 
@@ -347,8 +343,9 @@ def _furthest(cases: Cases, strips: Sequence[Strip], side: int, shown_before: se
         return None
     _, strip, model, q = best
     text_of = {i: c.text for c in cases.candidates(q) for i in c.columns}
+    column = cases.columns[model.column]
     texts = [
-        (f"{model.name}, {_scored(cases, model.column, q)}", text_of.get(model.column)),
+        (f"{model.name}, {title(column.metric)} {column.values[q]:.2f}", text_of.get(model.column)),
         (_oracle(cases, strip.oracle.column, q), text_of.get(strip.oracle.column)),  # type: ignore[union-attr]
     ]
     return Telling(f"{model.name} is furthest {'above' if side > 0 else 'below'} its oracle", q, texts)

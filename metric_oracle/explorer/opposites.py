@@ -70,7 +70,9 @@ def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
     uncertain = set()
     for words, label in graph.entities:
         if "OBS" in label.upper():
-            presence = _presence(label)
+            is_absent = label.endswith(("DA", "definitely absent"))
+            is_present = label.endswith(("DP", "definitely present"))
+            presence = "absent" if is_absent else "present" if is_present else "uncertain"
             statements.setdefault((words.lower(), "negation"), set()).add(presence)
             if presence == "uncertain":
                 uncertain.add((words.lower(), "negation"))
@@ -79,11 +81,6 @@ def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
         if kind and kind != "negation":
             statements.setdefault((target.lower(), kind), set()).add(words.lower())
     return {key: words for key, words in statements.items() if key not in uncertain}
-
-
-def _presence(label: str) -> str:
-    is_absent = label.endswith(("DA", "definitely absent"))
-    return "absent" if is_absent else "present" if label.endswith(("DP", "definitely present")) else "uncertain"
 
 
 def of_texts(reference: str, candidate: str) -> list[Opposite]:

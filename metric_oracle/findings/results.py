@@ -378,7 +378,10 @@ def read_signed(
                 raise ValueError
         else:
             raw = path.read_bytes()
-            table = _csv_table(raw, texts) if path.suffix.lower() == ".csv" else _json_table(raw)
+            if path.suffix.lower() == ".csv":
+                table = _csv_table(raw, texts)
+            else:  # not splitlines, because a JSON string may contain U+2028
+                table = pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])
             other = signature_path(path)
             if not other.exists():
                 raise InputError(argument, rule, f"{path} without {other.name}", "Copy both, or write it again.")
@@ -413,9 +416,3 @@ def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
     # A single block, so that a report of any length fits.
     reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
     return csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
-
-
-def _json_table(raw: bytes) -> pa.Table:
-    """Return the table in the bytes of a JSON Lines file."""
-    # Not splitlines, because a JSON string may contain U+2028.
-    return pa.Table.from_pylist([json.loads(line) for line in raw.decode().split("\n") if line])

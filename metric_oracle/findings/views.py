@@ -64,8 +64,9 @@ def _answer(record: dict[str, Any], rank_width: int, score_width: int, component
     yield line
     margin = (0, 0, 0, rank_width + 4)
     if components:
-        parts = "  ".join(f"{name} {_number(record[name])}" for name in components)
-        yield Padding(Text(parts, style="dim"), margin)
+        numbers = [(name, record[name]) for name in components]
+        parts = (f"{name} {n:,}" if isinstance(n, int) else f"{name} {n:z.3f}" for name, n in numbers)
+        yield Padding(Text("  ".join(parts), style="dim"), margin)
     if "text" in record:
         yield Padding(one_line(record["text"]), margin)
 
@@ -160,6 +161,8 @@ def scores_table(scores: Scores) -> Group:
 
 def info_table(index: Any) -> Group:
     """Return what a terminal shows of an index: its folder, and a table of its contents."""
+    from rich.table import Table
+
     content = index.content
     lines = [("source", content["source"])]
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
@@ -175,19 +178,12 @@ def info_table(index: Any) -> Group:
         ("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}"),
         ("fingerprint", index.fingerprint),
     ]
-    return Group(Text(plain(str(index.folder)), style="bold", overflow="fold"), _list(lines))
-
-
-def _list(lines: Sequence[tuple[str, str]]) -> Any:
-    """Return a table of names and texts; the texts are wrapped."""
-    from rich.table import Table
-
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(Text(plain(name)), one_line(text))
-    return table
+    return Group(Text(plain(str(index.folder)), style="bold", overflow="fold"), table)
 
 
 def _shown(name: str, value: Any) -> str:
@@ -198,11 +194,6 @@ def _shown(name: str, value: Any) -> str:
             f", layer {value['layer']}" if "layer" in value else ""
         )
     return f"{name} {value}"
-
-
-def _number(value: float) -> str:
-    """Return a component as text; counts have no decimals."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:z.3f}"
 
 
 def metrics_view(records: Sequence[Mapping[str, str]]) -> list[Any]:

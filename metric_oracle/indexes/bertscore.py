@@ -327,8 +327,14 @@ class TokenStateIndex(Documents):
             got = f"True for {self.description['encoder']['model']}"
             check_left_out({"rescale": rescale or None}, "where the encoder has no baseline", step, got=got)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
-        if not wordless:
-            _check_words(words, query_ids)
+        if not wordless and not words.all():
+            lacking = [query_ids[i] for i in np.flatnonzero(words == 0).tolist()]
+            raise InputError(
+                "queries",
+                "must have at least one ordinary token each for BERTScore",
+                f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
+                "Remove these reports from the test file: every candidate would score the same.",
+            )
         distinct, which = _distinct(tokens)
         if isinstance(idf, str) and idf == "off":
             corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
@@ -453,18 +459,6 @@ def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     order = np.argsort(-length, kind="stable")
     ids = tokens.ids[places_of_lists(tokens.ptr, texts[order])]
     return Tokens(ids, offsets_of(length[order]), tokens.n_truncated), ranks_of(order)[which]
-
-
-def _check_words(n_words: np.ndarray, query_ids: Sequence[str]) -> None:
-    """Raise InputError if a query has only special tokens; `n_words` has the number of others of each: int64[Q]."""
-    lacking = [query_ids[i] for i in np.flatnonzero(n_words == 0).tolist()]
-    if lacking:
-        raise InputError(
-            "queries",
-            "must have at least one ordinary token each for BERTScore",
-            f"{len(lacking)} of {len(n_words)} without ({shown_names(lacking[:3])})",
-            "Remove these reports from the test file: every candidate would score the same.",
-        )
 
 
 def check_size(width: int, longest: int) -> None:

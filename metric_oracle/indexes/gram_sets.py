@@ -58,7 +58,10 @@ class GramSets(FeatureDocuments):
             gram_keys.append(keys)
         n_grams = len(gram_keys[-1]) if gram_keys else n_words
         check_features(n_grams)
-        set_ptr, ids = _sets(gram, ptr, cls.order, n_grams)
+        position, sequence = positions(ptr, cls.order)
+        distinct = np.unique(sequence * n_grams + gram[position])  # each n-gram of a sequence once, ascending
+        sequence, ids = np.divmod(distinct, max(n_grams, 1))
+        set_ptr, ids = offsets_of(np.bincount(sequence, minlength=len(ptr) - 1)), ids.astype(np.int32)
         set_of_sequence, first = distinct_lists(set_ptr, ids)
         by_size = np.argsort(np.diff(set_ptr)[first], kind="stable")
         sequence_of = first[by_size]
@@ -118,17 +121,6 @@ class GramSets(FeatureDocuments):
         is_known = gram[position] >= 0
         query, gram = np.divmod(np.unique(query[is_known] * n_grams + gram[position][is_known]), max(n_grams, 1))
         return query, gram
-
-
-def _sets(gram_at: np.ndarray, ptr: np.ndarray, order: int, n_grams: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct n-grams of each sequence, ascending: offsets, int64[D + 1], and n-grams, int32[P].
-
-    `gram_at` has the n-gram of `order` words that begins at each word, one of `n_grams` numbers, and `ptr` the offsets
-    of the sequences.
-    """
-    position, sequence = positions(ptr, order)
-    sequence, ids = np.divmod(np.unique(sequence * n_grams + gram_at[position]), max(n_grams, 1))
-    return offsets_of(np.bincount(sequence, minlength=len(ptr) - 1)), ids.astype(np.int32)
 
 
 class WordSets(GramSets):

@@ -82,20 +82,13 @@ def score_cells(
             reports = Inputs([*candidates.ids, *references.ids], [*candidates.texts, *references.texts])
             row = np.arange(len(candidates.ids), len(reports.ids))
         index = with_frequencies(MemoryIndex(reports, [metric.name]), counted, [metric], options.idf)
-        if references is candidates:
-            references = _with_states(references, index)
+        if references is candidates:  # with the token states that the index holds, so that no encoder runs again
+            kinds = [kind for kind in index.content["representations"] if REPRESENTATIONS[kind].is_encoded]
+            parts = {kind: index.part(kind) for kind in kinds}
+            made = {kind: Attachment(part, part.document_of_row, {"cut_length": -1}) for kind, part in parts.items()}
+            references = replace(references, attached={**references.attached, **made})
         out = _scores(index, references, candidates, row, sizes, metric, options)
     return out
-
-
-def _with_states(inputs: Inputs, index: Index) -> Inputs:
-    """Return the reports of an index with the token states that it holds, so that no encoder runs again."""
-    made = {}
-    for kind in index.content["representations"]:
-        if REPRESENTATIONS[kind].is_encoded:
-            part = index.part(kind)
-            made[kind] = Attachment(part, part.document_of_row, {"cut_length": -1})
-    return replace(inputs, attached={**inputs.attached, **made})
 
 
 def _scores(
