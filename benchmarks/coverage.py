@@ -19,7 +19,7 @@ from metric_oracle.raters.interrater import ICC, intraclass
 from metric_oracle.raters.rank_correlation import (
     RATED,
     STATISTICS,
-    Resamples,
+    DrawnStudies,
     difference_record,
     draw,
     interval_record,
@@ -224,7 +224,7 @@ def _rated(rng: np.random.Generator, studies: int) -> tuple[np.ndarray, np.ndarr
     return errors, np.array([np.round(-severity - shared - rng.normal(0, noise, n), 1) for noise in (1.5, 0.4)])
 
 
-def _agreements(errors: np.ndarray, metrics: np.ndarray, drawn: Resamples) -> Iterator[tuple[str, Array]]:
+def _agreements(errors: np.ndarray, metrics: np.ndarray, drawn: DrawnStudies) -> Iterator[tuple[str, Array]]:
     truth = side(-errors.sum(axis=0), drawn)
     first, second = (side(metric, drawn) for metric in metrics)
     for name in RATED:

@@ -22,7 +22,7 @@ from benchmarks.machine import Row
 from metric_oracle.findings.results import Scores
 from metric_oracle.raters.failure_modes import study_test
 from metric_oracle.raters.interrater import draw_raters, other_raters
-from metric_oracle.raters.rank_correlation import Resamples, accuracy, draw, side, spearman, tau_b, tau_within
+from metric_oracle.raters.rank_correlation import DrawnStudies, accuracy, draw, side, spearman, tau_b, tau_within
 from metric_oracle.statistics import bootstrap_p, resample_means
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.table_cells import crg_of_means
@@ -75,7 +75,7 @@ def of_study(studies: int) -> list[str]:
     return [str(study) for study in range(studies) for _ in range(CANDIDATES)]
 
 
-def statistics(errors: np.ndarray, metrics: np.ndarray, equal: np.ndarray, drawn: Resamples) -> Values:
+def statistics(errors: np.ndarray, metrics: np.ndarray, equal: np.ndarray, drawn: DrawnStudies) -> Values:
     """Return what is compared, over all resamples: float64[B + S + 1] each, or longer for `other_raters`."""
     truth, (a, b) = side(-errors.sum(axis=0), drawn), (side(metric, drawn) for metric in metrics)
     first, second = tau_b(a, truth, drawn), tau_b(b, truth, drawn)
@@ -97,7 +97,7 @@ def statistics(errors: np.ndarray, metrics: np.ndarray, equal: np.ndarray, drawn
     }
 
 
-def by_raters(errors: np.ndarray, metrics: np.ndarray, drawn: Resamples, seed: int) -> Values:
+def by_raters(errors: np.ndarray, metrics: np.ndarray, drawn: DrawnStudies, seed: int) -> Values:
     """Return tau of the first metric and the difference of the two, as other raters would have them."""
     n = drawn.studies.shape[1]
     fewer = drawn.left_out
@@ -117,12 +117,12 @@ def population(world: World, repeats: int, studies: int = 60) -> dict[str, float
     """Return what a large population has: the mean over many sets, each with raters of its own."""
     rng = np.random.default_rng(7)
     drawn = draw(of_study(studies), 1, 0)
-    whole = Resamples(drawn.studies[-1:], drawn.study, drawn.group)
+    whole = DrawnStudies(drawn.studies[-1:], drawn.study, drawn.group)
     found = [statistics(*world.draw(rng, studies), whole) for _ in range(repeats)]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
-def rated_sets(world: World, n: int) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray, Resamples]]:
+def rated_sets(world: World, n: int) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray, DrawnStudies]]:
     """Yield the seed, a set and its resamples."""
     for seed in range(n):
         yield seed, *world.draw(np.random.default_rng([seed, 1]), STUDIES), draw(of_study(STUDIES), RESAMPLES, seed)

@@ -44,7 +44,7 @@ SWITCHES = {
 
 
 @dataclass(frozen=True)
-class Runner:
+class Cluster:
     """The cluster that runs tasks, and the resources that each task needs."""
 
     # "local" starts Ray on this machine and ends it afterwards; "auto" and HOST:PORT connect to a running cluster.
@@ -53,14 +53,14 @@ class Runner:
     num_gpus: float = 0  # GPUs of each task
 
 
-def runner_of(address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Runner:
+def runner_of(address: str | None, num_gpus: float | None, num_cpus: int | None = None) -> Cluster:
     """Return the cluster that runs tasks; raise BackendError if Ray is not installed.
 
-    None stands for the default of each argument, see `Runner`.
+    None stands for the default of each argument, see `Cluster`.
     """
     if find_spec("ray") is None:
         raise not_installed(subject="runner 'ray'", module="ray", extra="ray")
-    return Runner(address, num_cpus or 1, num_gpus or 0)
+    return Cluster(address, num_cpus or 1, num_gpus or 0)
 
 
 class Task(NamedTuple):
@@ -209,7 +209,7 @@ def _versions() -> dict[str, str]:
 
 
 def run_tasks(
-    runner: Runner,
+    runner: Cluster,
     target: str,
     shared: Any,
     tasks: Iterator[Task],
@@ -308,7 +308,7 @@ def _no_answer(address: str, reason: str = "") -> BackendError:
 
 
 def _run(
-    runner: Runner,
+    runner: Cluster,
     target: str,
     shared: Any,
     tasks: Iterator[Task],
@@ -376,13 +376,13 @@ def _machines() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def _slots(runner: Runner, machine: dict[str, float]) -> int:
+def _slots(runner: Cluster, machine: dict[str, float]) -> int:
     """Return how many tasks of `runner` a machine can run at a time; `machine` has its resources by Ray's names."""
     n = machine.get("CPU", 0) // runner.num_cpus
     return int(min(n, machine.get("GPU", 0) // runner.num_gpus) if runner.num_gpus else n)
 
 
-def _no_room(runner: Runner, tasks: Iterable[Task]) -> BackendError:
+def _no_room(runner: Cluster, tasks: Iterable[Task]) -> BackendError:
     """Return the error for `tasks` of `runner` that need more resources than any machine of the cluster has.
 
     It names the first of them in the order of names.

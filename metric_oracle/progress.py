@@ -18,14 +18,14 @@ Progress = Annotated[
     IN_PYTHON,
 ]
 # Called below with the number of items that were finished since the last call.
-Count = Callable[[int], object]
+Advance = Callable[[int], object]
 
 
 def silent(step: str, done: int | None, total: int | None) -> None:
     """Report nothing."""
 
 
-def counter(progress: Progress | None, step: str, total: int) -> Count:
+def counter(progress: Progress | None, step: str, total: int) -> Advance:
     """Return a function that adds up finished items and reports their number as `step`, about a hundred times in all.
 
     That nothing is finished is reported at once. It does nothing if `progress` is None.

@@ -247,6 +247,32 @@ def test_no_two_modules_import_each_other():
     assert found == set()
 
 
+# Classes that each kernel has under one name: the two roles of `kernels/contract.py`.
+ROLES = {"Backend", "Workspace"}
+# Modules that several rooms have under one name: what each does about the same subject.
+SUBJECTS = {
+    "contract", "crg", "embeddings", "entities", "figures", "labels", "pages", "pair_models", "radgraph", "sentences",
+    "token_states", "vectors", "view",
+}  # fmt: skip
+
+
+def test_one_name_means_one_idea():
+    """No two classes share a name, nor do modules of different subjects.
+
+    The rooms of `commands` are left out: a command's module has the name of its subject.
+    """
+    classes, rooms = {}, {}
+    for path in modules():
+        if path.suffix == ".py" and path.parts[0] != "commands":
+            tree = ast.parse((PACKAGE / path).read_text("utf-8"))
+            for name in [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+                classes.setdefault(name, []).append(path.as_posix())
+            if len(path.parts) < 3 and path.stem != "__init__":
+                rooms.setdefault(path.stem, []).append(path.as_posix())
+    assert {name: places for name, places in classes.items() if len(places) > 1 and name not in ROLES} == {}
+    assert {name: places for name, places in rooms.items() if len(places) > 1 and name not in SUBJECTS} == {}
+
+
 # Until they are cut; and the intrinsics, whose arguments are registers of one loop.
 MANY_ARGUMENTS = {("kernels/_simd_codes.py", "bounds"), ("kernels/bertscore/segment_maxima.py", "_segment_maxima")}
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from metric_oracle import cluster as engine
-from metric_oracle.cluster import Runner, Task, WorkerProgress
+from metric_oracle.cluster import Cluster, Task, WorkerProgress
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.mining import mine as mining
@@ -100,7 +100,7 @@ def run(how: dict[str, str], folder: Path, **options) -> dict[str, int]:
     seen: list[int] = []
     tasks = (Task(name, (str(folder), name, way, i)) for i, (name, way) in enumerate(how.items()))
     engine.run_tasks(
-        Runner(**options), HOME, {"base": 100, "secret": SECRET}, tasks,
+        Cluster(**options), HOME, {"base": 100, "secret": SECRET}, tasks,
         take=lambda task, x: found.update({task.name: x}), look=lambda n, beats: seen.append(n),
     )  # fmt: skip
     assert seen == sorted(seen)
@@ -216,7 +216,7 @@ def test_no_array_lies_in_the_store_of_ray(machines):
     """Of its arrays, which cannot be written to, Numba would compile every kernel anew, and they end with it."""
     many, found = np.arange(100_000.0), []
     engine.run_tasks(
-        Runner(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
+        Cluster(), "ray_tasks:arrays", many, iter([Task("shard-00000", (many,))]),
         take=lambda task, result: found.extend(result), look=lambda n, beats: None,
     )  # fmt: skip
     assert found[:2] == [True, True]

@@ -13,7 +13,7 @@ from metric_oracle.encoders.batches import digest, environment, part_bounds
 from metric_oracle.encoders.finished_parts import Parts
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.errors import InputError
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 _Sequence = TypeVar("_Sequence", str, bytes)
 
@@ -80,7 +80,7 @@ class Encoder:
         counts: Any,
         key: Sequence[Any],
         scratch: Path | None,
-        progress: Count | None,
+        progress: Advance | None,
     ) -> Iterator[tuple[slice, Any]]:
         """Run the model on distinct sequences part by part; yield the slice of each part and its output.
 

@@ -18,7 +18,7 @@ from metric_oracle.encoders.checkpoints import Published, check_names, load_stri
 from metric_oracle.encoders.model_files import cached_file
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 # Number of classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -52,7 +52,7 @@ class CheXbert(Encoder):
         return {"model": "chexbert", "checkpoint": self._path.name, "sha256": sha256(self._path)}
 
     def encode(
-        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
+        self, texts: Sequence[str], *, progress: Advance | None = None, scratch: Path | None = None
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Encode reports as the published code does; return embeddings, classes and the number of texts that were cut.
 

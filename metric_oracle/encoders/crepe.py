@@ -26,7 +26,7 @@ from metric_oracle.encoders.batches import one_thread_each
 from metric_oracle.encoders.checkpoints import Published, load_strictly, named_tensors, read_torch
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import sha256
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 # False finding, omission, wrong location, wrong severity, invented comparison, omitted comparison.
 CATEGORIES = ("A", "B", "C", "D", "E", "F")
@@ -76,7 +76,7 @@ class Crepe(Encoder):
         }
 
     def count_errors(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Advance | None = None
     ) -> tuple[np.ndarray, int]:
         """Predict the numbers of errors of pairs (reference, candidate); return them and how many pairs were cut.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from metric_oracle.errors import BackendError
 from metric_oracle.files import sha256
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 JAR = "meteor-1.5.jar"
 # The call of pycocoevalcap, with a fixed encoding, which otherwise depends on the locale.
@@ -51,7 +51,7 @@ class MeteorJar:
         return {"model": JAR, "sha256": sha256(self._folder / JAR)}
 
     def score_pairs(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Advance | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
         """Return the score of each pair (reference, candidate), and the notes on all, whose ``corpus`` is their score.
 

@@ -30,7 +30,7 @@ from metric_oracle.encoders.radgraph_archive import (
     read_weights,
 )
 from metric_oracle.errors import InputError
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 # The words that the package reads if a report is empty.
 _EMPTY = ["None"]
@@ -108,7 +108,7 @@ class RadGraph(Encoder):
         return {"model": self._type, "archive": self._path.name, "sha256": sha256, "special_tokens": special}
 
     def annotate(
-        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
+        self, texts: Sequence[str], *, progress: Advance | None = None, scratch: Path | None = None
     ) -> dict[str, dict[str, Any]]:
         """Annotate reports as the package does; return position ("0", "1", ...) -> graph.
 

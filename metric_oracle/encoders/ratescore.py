@@ -26,7 +26,7 @@ from metric_oracle.encoders.model_files import check_weights, hash_files, n_posi
 from metric_oracle.encoders.sentences import RULES, Sentences
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import sha256
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 _MAX_PIECES, _MAX_ENTITY_PIECES = 512, 30
 _MIN_CHARACTERS = 3  # shorter sentences are not read
@@ -100,7 +100,7 @@ class EntityModels(Encoder):
         return names | {"sha256": digest([*checksums.values()])} | checksums
 
     def recognise(
-        self, texts: Sequence[str], *, progress: Count | None = None, scratch: Path | None = None
+        self, texts: Sequence[str], *, progress: Advance | None = None, scratch: Path | None = None
     ) -> Recognised:
         """Find the entities of reports and their vectors. Distinct sentences and distinct entities are encoded once.
 
@@ -159,7 +159,7 @@ class EntityModels(Encoder):
         return labels
 
     def _read_texts(
-        self, texts: dict[str, int], by_sentence: dict[str, list[_Entity]], progress: Count | None
+        self, texts: dict[str, int], by_sentence: dict[str, list[_Entity]], progress: Advance | None
     ) -> list[tuple[list[_Entity], bool]]:
         """Return the entities of each text, and whether it was cut.
 

@@ -24,7 +24,7 @@ from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
 from metric_oracle.errors import InputError, not_installed, option
 from metric_oracle.files import write_json
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 _DISTILROBERTA = (
     5,
@@ -239,7 +239,7 @@ def write_states(
     *,
     storage: npt.DTypeLike,
     part_tokens: int | None = None,
-    progress: Count | None = None,
+    progress: Advance | None = None,
 ) -> np.memmap:
     """Write the token states of texts as unit vectors to a raw file; return it as a read-only memmap, as of `encode`.
 

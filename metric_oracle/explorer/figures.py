@@ -15,7 +15,7 @@ from metric_oracle.retrieval.expectation import Expectation
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """One figure with tables of its numbers."""
 
     key: str  # name in the figure's address, such as "align"
@@ -31,7 +31,7 @@ class Section:
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
-def sections(cases: Cases) -> list[Section]:
+def sections(cases: Cases) -> list[PageSection]:
     """Return the figures of random retrieval in the files, and of the ratings; one that cannot be drawn says why."""
     shown = []
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
@@ -45,7 +45,7 @@ def sections(cases: Cases) -> list[Section]:
     return shown
 
 
-def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> Section:
+def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> PageSection:
     """Return the section of the result that `make` computes; `show` returns its tables, its text and what draws it.
 
     The message of an error of this package becomes a line of the section, in the place of the figure or of everything.
@@ -53,11 +53,11 @@ def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any]
     try:
         tables, alt, draw = show(made := make())
     except MetricOracleError as error:
-        return Section(key, title, lines=[str(error)])
+        return PageSection(key, title, lines=[str(error)])
     try:
-        return Section(key, title, tables, alt, picture(draw(made), "svg"))
+        return PageSection(key, title, tables, alt, picture(draw(made), "svg"))
     except MetricOracleError as error:
-        return Section(key, title, tables, lines=[str(error)])
+        return PageSection(key, title, tables, lines=[str(error)])
 
 
 # For each kind of figure: its tables, its alternative text, and the function that draws it

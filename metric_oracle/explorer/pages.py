@@ -33,7 +33,7 @@ from metric_oracle.explorer.case import display, groups, phrases, without_report
 from metric_oracle.explorer.cases import Cases, Chosen
 from metric_oracle.explorer.evidence import Segment
 from metric_oracle.explorer.exhibits import DIFF, exhibit_texts, kinds_of
-from metric_oracle.explorer.figures import Section, sections
+from metric_oracle.explorer.figures import PageSection, sections
 from metric_oracle.explorer.first_page import Strip, Telling, alone, copies_of, telling
 from metric_oracle.explorer.first_page import strips as find_strips
 from metric_oracle.explorer.first_page_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
@@ -547,7 +547,7 @@ class Explorer:
         return rows
 
     @cached_property
-    def _sections(self) -> list[Section]:
+    def _sections(self) -> list[PageSection]:
         return sections(self.cases)
 
     def figure(self, request: Request) -> Response:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.cluster import Beat, Runner, Task, WorkerProgress, run_tasks
+from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.indexes.shard_build import Slice, has_shard, make_shard
 from metric_oracle.indexes.shards import shard_name
 from metric_oracle.progress import Progress
@@ -17,7 +17,7 @@ def make_remote(
     metrics: Sequence[str] | None,
     progress: Progress | None,
     *,
-    runner: Runner,
+    runner: Cluster,
     expected: int | None = None,
 ) -> tuple[list[Path], int]:
     """Build, in the workers of a cluster, the shards that do not exist yet; see `Maker` in `indexes.shard_build`.

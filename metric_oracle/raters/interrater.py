@@ -28,7 +28,7 @@ from metric_oracle.raters.rank_correlation import (
     RATED,
     STATISTICS,
     TAU,
-    Resamples,
+    DrawnStudies,
     Side,
     draw,
     interval_record,
@@ -244,7 +244,7 @@ def _twice(
 
 
 def raters_among_themselves(
-    by_rater: npt.NDArray[Any], drawn: Resamples, statistics: Sequence[str] = RATED
+    by_rater: npt.NDArray[Any], drawn: DrawnStudies, statistics: Sequence[str] = RATED
 ) -> list[dict[str, Any]]:
     """Return a record for each statistic of the agreement of R >= 2 raters with one another.
 
@@ -262,7 +262,9 @@ def raters_among_themselves(
     return [interval_record(name, of_resample, drawn) for name, of_resample in values.items()]
 
 
-def accuracy_on_judgements(metrics: Mapping[str, Side], raters: Sequence[Side], drawn: Resamples) -> dict[str, Array]:
+def accuracy_on_judgements(
+    metrics: Mapping[str, Side], raters: Sequence[Side], drawn: DrawnStudies
+) -> dict[str, Array]:
     """Return which share of single judgements agrees with each metric, with another rater, and with a perfect metric.
 
     A judgement is what one of the `raters`, at least two, says of one comparison inside a group, without a tie. A tie

@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.errors import InputError, option
+from metric_oracle.findings.cells import Record
 from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (
     SPEARMAN,
     STATISTICS,
     TAU,
-    Resamples,
+    DrawnStudies,
     Side,
     add_adjusted,
     difference_record,
@@ -45,7 +46,6 @@ SCHEMA = pa.schema(
         ("device", pa.large_string()),
     ]
 )
-Record = dict[str, Any]
 Values = dict[tuple[str, str, str], Array]  # (statistic, kind, metric) -> agreement with the mean on all resamples
 
 
@@ -70,7 +70,7 @@ class ScoredRatings:
     rated: Rated
     scores: dict[str, Array]
     lower: set[str]  # metrics whose lower scores are better
-    drawn: Resamples
+    drawn: DrawnStudies
     deviations: Array | None = None  # float64[B, R] of `draw_raters`; None where the raters are fixed
 
     def subset(self, kept: npt.NDArray[np.bool_]) -> "ScoredRatings":
@@ -212,7 +212,7 @@ def _of_scipy(statistic: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> float
     return float((kendalltau if statistic == TAU else spearmanr)(x, y).statistic)
 
 
-def draw_resamples(rated: Rated, resamples: int, seed: int) -> Resamples:
+def draw_resamples(rated: Rated, resamples: int, seed: int) -> DrawnStudies:
     """Draw the resamples of a rated set's studies."""
     return draw(rated.studies, resamples, seed, rated.groups, is_pooled=TAU in rated.statistics)
 

@@ -20,7 +20,7 @@ from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names, written
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
-from metric_oracle.findings.cells import NOTHING, Format, number
+from metric_oracle.findings.cells import NOTHING, Format, Record, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import Entry, PaperTable, entry, listing, plain
@@ -36,7 +36,6 @@ from metric_oracle.raters.interrater import (
 )
 from metric_oracle.raters.metric_agreement import (
     SCHEMA,
-    Record,
     ScoredRatings,
     Values,
     View,
@@ -82,7 +81,7 @@ _STAND_INS = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"}  # n
 _WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
 
 
-_Column = tuple[str, list[Record]]  # its head, and a record for each metric
+_Column = tuple[str, Sequence[Record]]  # its head, and a record for each metric
 
 
 @dataclass(frozen=True)

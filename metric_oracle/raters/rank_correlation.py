@@ -28,7 +28,7 @@ _DIGITS = 12  # sums of grades are rounded: ties are frequent, and floating-poin
 
 
 @dataclass(frozen=True)
-class Resamples:
+class DrawnStudies:
     """How often each study occurs in each resample.
 
     The first B rows are the bootstrap resamples, the next S rows leave out one study each, and the last row has every
@@ -58,13 +58,13 @@ class Resamples:
         return np.concatenate([rows[np.array(np.triu_indices(len(rows), 1))] for rows in groups], axis=1)
 
     @property
-    def left_out(self) -> "Resamples":
+    def left_out(self) -> "DrawnStudies":
         """The rows that leave out one study each, and the row of all studies."""
-        return Resamples(self.studies[-self.studies.shape[1] - 1 :], self.study, self.group, self.is_pooled)
+        return DrawnStudies(self.studies[-self.studies.shape[1] - 1 :], self.study, self.group, self.is_pooled)
 
-    def subset(self, kept: npt.NDArray[np.bool_]) -> "Resamples":
+    def subset(self, kept: npt.NDArray[np.bool_]) -> "DrawnStudies":
         """Return the same resamples of the pairs where `kept`, a bool[P], is true."""
-        return Resamples(self.studies, self.study[kept], self.group[kept], self.is_pooled)
+        return DrawnStudies(self.studies, self.study[kept], self.group[kept], self.is_pooled)
 
 
 class Side(NamedTuple):
@@ -93,7 +93,7 @@ def sum_of_raters(by_rater: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def draw(
     studies: Sequence[str], resamples: int, seed: int, groups: Sequence[str] | None = None, *, is_pooled: bool = True
-) -> Resamples:
+) -> DrawnStudies:
     """Return resamples of studies, drawn with replacement.
 
     `studies` and `groups` have those of each pair; by default its study is its group.
@@ -106,10 +106,10 @@ def draw(
     n = int(codes[0].max(initial=-1)) + 1
     times = np.zeros((resamples, n))
     np.add.at(times, (np.arange(resamples)[:, None], np.random.default_rng(seed).integers(0, n, (resamples, n))), 1)
-    return Resamples(np.concatenate([times, 1 - np.eye(n), np.ones((1, n))]), codes[0], codes[1], is_pooled)
+    return DrawnStudies(np.concatenate([times, 1 - np.eye(n), np.ones((1, n))]), codes[0], codes[1], is_pooled)
 
 
-def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
+def side(values: npt.NDArray[Any], drawn: DrawnStudies) -> Side:
     """Return a column of P numbers prepared for the statistics on all resamples."""
     if drawn.is_pooled:
         return of_signs(np.sign(difference(values[:, None], values)).astype(np.float64), drawn)
@@ -119,7 +119,7 @@ def side(values: npt.NDArray[Any], drawn: Resamples) -> Side:
     return Side(none, within, none, sum_within(within * within, drawn), none, none)
 
 
-def of_signs(signs: Array, drawn: Resamples) -> Side:
+def of_signs(signs: Array, drawn: DrawnStudies) -> Side:
     """Return a matrix of signs of differences, float64[P, P], prepared for the statistics on all resamples.
 
     The matrix need not come from one column.
@@ -131,27 +131,27 @@ def of_signs(signs: Array, drawn: Resamples) -> Side:
     return Side(signs, within, _over_pairs(untied, drawn), sum_within(within * within, drawn), ranks, spread)
 
 
-def tau_b(x: Side, y: Side, drawn: Resamples) -> Array:
+def tau_b(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return Kendall's tau-b of x and y in each resample, NaN where x or y is constant."""
     return _ratio(_over_pairs(x.signs * y.signs, drawn), x.untied, y.untied)
 
 
-def spearman(x: Side, y: Side, drawn: Resamples) -> Array:
+def spearman(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return Spearman's rank correlation of x and y in each resample, NaN where x or y is constant."""
     return _ratio(np.einsum("bp,bp->b", drawn.pairs, x.ranks * y.ranks), x.spread, y.spread)
 
 
-def tau_within(x: Side, y: Side, drawn: Resamples) -> Array:
+def tau_within(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return Kendall's tau-b over the comparisons inside groups, NaN where x or y is constant inside every group."""
     return _ratio(sum_within(x.within * y.within, drawn), x.untied_within, y.untied_within)
 
 
-def accuracy(x: Side, y: Side, drawn: Resamples) -> Array:
+def accuracy(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return the share of comparisons inside groups, without ties of y, that x orders as y does; a tie of x is half."""
     return (1 + share(sum_within(x.within * y.within, drawn), y.untied_within)) / 2
 
 
-def accuracy_with_ties(x: Side, y: Side, drawn: Resamples) -> Array:
+def accuracy_with_ties(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return the share of comparisons inside groups on which x and y agree: better, worse or tied.
 
     Deutsch et al., EMNLP 2023. It does not calibrate a threshold below which two scores count as tied.
@@ -160,7 +160,7 @@ def accuracy_with_ties(x: Side, y: Side, drawn: Resamples) -> Array:
     return share(sum_within(equal, drawn), sum_within(np.ones_like(equal), drawn))
 
 
-def whole_groups(x: Side, y: Side, drawn: Resamples) -> Array:
+def whole_groups(x: Side, y: Side, drawn: DrawnStudies) -> Array:
     """Return the share of groups in which x orders all comparisons as y does.
 
     Comparisons with a tie in y are left out.
@@ -175,7 +175,7 @@ def whole_groups(x: Side, y: Side, drawn: Resamples) -> Array:
     return share(*(drawn.studies @ np.bincount(study, groups, n_studies) for groups in (agreeing, counted)))
 
 
-STATISTICS: dict[str, Callable[[Side, Side, Resamples], Array]] = {
+STATISTICS: dict[str, Callable[[Side, Side, DrawnStudies], Array]] = {
     TAU: tau_b,
     SPEARMAN: spearman,
     WITHIN: tau_within,
@@ -190,7 +190,7 @@ def lowest(statistic: str) -> float:
     return -1.0 if statistic in (TAU, SPEARMAN, WITHIN) else 0.0
 
 
-def interval_record(statistic: str, values: Array, drawn: Resamples) -> dict[str, Any]:
+def interval_record(statistic: str, values: Array, drawn: DrawnStudies) -> dict[str, Any]:
     """Return the value of a statistic with its percentile and BCa intervals.
 
     `values`, float64[B + S + 1], has the statistic on every row of `drawn`. The record has ``statistic``, ``value``,
@@ -213,8 +213,8 @@ def interval_record(statistic: str, values: Array, drawn: Resamples) -> dict[str
 def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
     """Return ``value``, ``low``, ``high``, two-sided ``p_value`` and ``degenerate`` of a difference of two statistics.
 
-    `values` has the difference on every row of the `Resamples`, of which the first `resamples` are drawn. The result is
-    None where the difference has no value.
+    `values` has the difference on every row of the `DrawnStudies`, of which the first `resamples` are drawn. The result
+    is None where the difference has no value.
     """
     resampled = values[:resamples]
     exists = np.isfinite(resampled)
@@ -233,14 +233,14 @@ def add_adjusted(family: Sequence[dict[str, Any]]) -> None:
             record["p_adjusted"] = p_adjusted
 
 
-def sum_within(of_comparison: Array, drawn: Resamples) -> Array:
+def sum_within(of_comparison: Array, drawn: DrawnStudies) -> Array:
     """Sum float64[C] over the ordered comparisons inside groups, for each resample."""
     study = drawn.study[drawn.comparisons[0]]
     # Each comparison is counted in both directions, as in the sums over all pairs.
     return 2 * (drawn.studies @ np.bincount(study, of_comparison, drawn.studies.shape[1]))
 
 
-def _over_pairs(matrix: Array, drawn: Resamples) -> Array:
+def _over_pairs(matrix: Array, drawn: DrawnStudies) -> Array:
     """Sum float64[P, P] over the ordered pairs of rated pairs, for each resample."""
     by_study = drawn.member.T @ matrix @ drawn.member
     return np.einsum("bs,bs->b", drawn.studies @ by_study, drawn.studies)

@@ -21,7 +21,7 @@ from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import Metric
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.joint.conditions import OPERATORS
@@ -45,7 +45,7 @@ def search(
     chosen: Sequence[int],
     k: int,
     plain: Callable[[int, int], float],
-    tell: Count,
+    tell: Advance,
     *,
     lists: Sequence[WantedList] | None = None,
     value: Callable[[int, int, str], float] | None = None,
@@ -95,7 +95,7 @@ def search(
 
 
 def _joint(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
+    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
 ) -> dict[str, tuple[np.ndarray, float]]:
     """Return, by name of each metric of a sum and of conditions, scores float64[n, D] and a bound of their error.
 
@@ -146,7 +146,7 @@ def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[
 
 
 def _scores(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Count
+    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the scores of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
 
@@ -178,7 +178,7 @@ def _scores(
 
 
 def _composites(
-    record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Count
+    record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return composites of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
 
@@ -198,7 +198,7 @@ def _composites(
 
 
 def _cosines(
-    index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Count
+    index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the cosines of the queries `chosen` with all vectors, float64[n, D], and a bound of their error.
 
@@ -216,7 +216,7 @@ def _cosines(
 
 
 def _bertscores(
-    record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Count
+    record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the BERTScore of the queries `chosen` with all documents, float64[n, D], and a bound of its error.
 

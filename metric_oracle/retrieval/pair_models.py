@@ -7,7 +7,7 @@ import numpy as np
 
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import REPRESENTATIONS, Metric
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
@@ -21,7 +21,7 @@ class ErrorModel(Protocol):
         """The dict of names and checksums by which the same model can be loaded again."""
 
     def count_errors(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Advance | None = None
     ) -> tuple[np.ndarray, int]:
         """Return the errors of (reference, candidate) pairs, float64[n, 6], and the number of truncated pairs."""
 
@@ -34,7 +34,7 @@ class ScoreModel(Protocol):
         """The dict of names and checksums by which the same model can be loaded again."""
 
     def score_pairs(
-        self, pairs: Sequence[tuple[str, str]], *, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, progress: Advance | None = None
     ) -> tuple[list[tuple[float, dict[str, float]]], dict[str, Any]]:
         """Return (score, components by name) of each (reference, candidate) pair, and a dict of notes on the run."""
 
@@ -69,7 +69,7 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
 
 
 def score_pairs(
-    model: PairModel, pairs: Sequence[tuple[str, str]], progress: Count | None = None
+    model: PairModel, pairs: Sequence[tuple[str, str]], progress: Advance | None = None
 ) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
     """Return (score, components by name) of each (reference, candidate) pair of texts, and a dict of notes on the run.
 

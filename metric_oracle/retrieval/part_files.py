@@ -20,7 +20,7 @@ from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import Metric
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings
@@ -51,7 +51,7 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
 
 
 def retrieve_part(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Count | None = None
+    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Advance | None = None
 ) -> Results:
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)

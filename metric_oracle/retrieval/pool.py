@@ -10,7 +10,7 @@ from typing import Any
 
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.store import release, resident
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 
 def n_threads() -> int:
@@ -19,7 +19,7 @@ def n_threads() -> int:
 
 
 def run_blocks(
-    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Count | None, n_queries: int
+    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Advance | None, n_queries: int
 ) -> None:
     """Call `run` with each number in `blocks`, on a pool of `threads` threads.
 
@@ -114,7 +114,7 @@ class MemoryLimit:
                 self._running -= 1
 
 
-def report(progress: Count | None, done: int, n: int, n_queries: int, reported: int) -> int:
+def report(progress: Advance | None, done: int, n: int, n_queries: int, reported: int) -> int:
     """Report the share `done` / `n` of `n_queries` queries, of which `reported` were reported before.
 
     Return how many are reported now.

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.cluster import Beat, Runner, Task, WorkerProgress, run_tasks
+from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.errors import IndexFormatError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import Metric
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, merge_best
@@ -70,7 +70,12 @@ def opened_set(folder: str, fingerprint: str) -> Index:
 
 
 def retrieve_remote(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, runner: Runner, progress: Count | None = None
+    index: Index,
+    queries: Inputs,
+    record: Metric,
+    options: SearchOptions,
+    runner: Cluster,
+    progress: Advance | None = None,
 ) -> Results:
     """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
     k = options.k

@@ -18,7 +18,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.metrics import Metric
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.exclusion import Excluded, ResultLists
@@ -57,7 +57,7 @@ def search(
     record: Metric,
     options: SearchOptions,
     *,
-    progress: Count | None = None,
+    progress: Advance | None = None,
     shards: Sequence[int] | None = None,
     limit: np.ndarray | None = None,
     encoded: EncodedQueries | None = None,
@@ -175,7 +175,7 @@ def search_shard(
     lists: ResultLists,
     *,
     reserve: Callable[[], int] | None,
-    progress: Count | None,
+    progress: Advance | None,
     limit: np.ndarray | None = None,
     checked: int = CHECKED,
 ) -> tuple[BestRows, dict[str, Any], bool]:
@@ -273,7 +273,7 @@ def search_shard(
     return answer_lists, stages, kernel.capabilities.exact
 
 
-def _shared(progress: Count, n_shards: int) -> Callable[[int], None]:
+def _shared(progress: Advance, n_shards: int) -> Callable[[int], None]:
     """Return a progress function for several shards: a query counts once all `n_shards` shards have answered it."""
     done = reported = 0
 
@@ -345,7 +345,7 @@ def _search(
     k: int,
     rounds: Sequence[tuple[int, Answers]],
     threads: int,
-    progress: Count | None,
+    progress: Advance | None,
     n_queries: int,
     max_memory: float | None,
     answered: Callable[[int, int], None],

@@ -24,7 +24,7 @@ from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import Metric, get_metric
-from metric_oracle.progress import Count, Progress, counter, say
+from metric_oracle.progress import Advance, Progress, counter, say
 from metric_oracle.reading import Given, loaded
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.checks import check_queries, check_section
@@ -297,7 +297,7 @@ class _Check:
                     same.extend((rows + shard.first_row).tolist())
         return np.array(same, np.int64)
 
-    def pairs(self, tell: Count) -> None:
+    def pairs(self, tell: Advance) -> None:
         """Compare scores, components and `exact` of every line; `tell` gets each line as a pair."""
         which = self.encoded.which.tolist()
         exact = self.baseline is not None or load_kernel(self.record, "cpu").capabilities.exact
@@ -430,7 +430,7 @@ class _Check:
                 )
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
-    def search(self, chosen: np.ndarray, asked: list[int], tell: Count) -> None:
+    def search(self, chosen: np.ndarray, asked: list[int], tell: Advance) -> None:
         """Compare the answers of the queries with the positions `chosen` with those of a brute-force search.
 
         `asked` are the numbers of their distinct queries, ascending.

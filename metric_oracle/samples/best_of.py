@@ -40,7 +40,7 @@ from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
 from metric_oracle.retrieval.search import digest
-from metric_oracle.samples.expected_best import Array, expected_best, points
+from metric_oracle.samples.expected_best import expected_best, points
 from metric_oracle.samples.matrices import (
     SourcedSamples,
     checked_metrics,
@@ -50,7 +50,16 @@ from metric_oracle.samples.matrices import (
     scores_with,
     signature_of,
 )
-from metric_oracle.statistics import LEVEL, RESAMPLES, adjusted, difference, intervals, paired_test, resample_means
+from metric_oracle.statistics import (
+    LEVEL,
+    RESAMPLES,
+    Array,
+    adjusted,
+    difference,
+    intervals,
+    paired_test,
+    resample_means,
+)
 from metric_oracle.tables.systems import (
     CHANCE,
     GivenResults,

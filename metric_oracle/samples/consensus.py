@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.arguments import check_left_out, check_one_of
@@ -34,8 +33,8 @@ from metric_oracle.samples.matrices import (
     signature_of,
 )
 from metric_oracle.sources.inputs import load_inputs
+from metric_oracle.statistics import Array
 
-Array = npt.NDArray[np.float64]
 # The columns of the printed table.
 _COLUMNS: dict[str, Format] = {
     "chosen samples": number_of("chosen"),

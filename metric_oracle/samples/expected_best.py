@@ -1,9 +1,8 @@
 """The expected best of n of N scores, drawn without replacement, in closed form."""
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from metric_oracle.statistics import Array
 
 
 def weights(n_scores: int, n: int) -> Array:

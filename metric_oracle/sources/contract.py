@@ -15,7 +15,7 @@ import numpy as np
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.errors import InputError
 from metric_oracle.metrics import SOURCES, SourceRecord
-from metric_oracle.progress import Count
+from metric_oracle.progress import Advance
 
 
 def ignore(*values: Any) -> None:
@@ -165,7 +165,7 @@ class Source:
         texts: Sequence[str],
         *,
         tell: Callable[[str], None] = ignore,
-        progress: Count | None = None,
+        progress: Advance | None = None,
         scratch: Path | None = None,
     ) -> Any:
         """Run a model that `open` returned on texts; `attachment`, `answer` and `endings` take its output.

@@ -21,7 +21,7 @@ from metric_oracle.arguments import check_in_range, check_new_folder, check_one_
 from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.files import new_folder
-from metric_oracle.progress import Count, Progress, counter
+from metric_oracle.progress import Advance, Progress, counter
 from metric_oracle.synthetic.drafts import Draft, drafts_of, edited
 from metric_oracle.synthetic.wrong_reports import with_errors
 
@@ -103,7 +103,7 @@ def write_corpus(
     seed: int,
     models: bool = False,
     errors: bool = False,
-    progress: Count | None = None,
+    progress: Advance | None = None,
 ) -> dict[str, str]:
     """Write the files of `write_synthetic` into a folder; return name -> file name. `progress` counts reports."""
     first_test = FIRST_ID + n_reports
@@ -147,7 +147,13 @@ def write_samples(folder: Path, n_tests: int, n_samples: int, first_id: int, *, 
 
 
 def write_split(
-    folder: Path, name: str, split: str, drafts: Iterator[Draft], n_reports: int, first_id: int, progress: Count | None
+    folder: Path,
+    name: str,
+    split: str,
+    drafts: Iterator[Draft],
+    n_reports: int,
+    first_id: int,
+    progress: Advance | None,
 ) -> dict[str, str]:
     """Write the next `n_reports` reports of `drafts` with their graphs and labels; return name -> file name.
 
@@ -180,7 +186,7 @@ def write_split(
 
 
 def _write_candidates(
-    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Count | None
+    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Advance | None
 ) -> dict[str, str]:
     """Write the candidates with errors of a split, and their error counts; return name -> file name.
 

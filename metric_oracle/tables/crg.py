@@ -51,7 +51,7 @@ _COLUMNS: dict[str, Format] = {
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelScore:
     """CRG of one set of labels, such as all abnormalities, or the types and locations of one abnormality."""
 
     name: str  # as the caller chose it
@@ -72,7 +72,7 @@ class CRG(LabelScores):
 
     Attributes
     ----------
-    levels : list of Level
+    levels : list of LevelScore
         The levels, each with its counts, score and interval.
     reports : int
         Number of reference reports. Each has a prediction.
@@ -84,7 +84,7 @@ class CRG(LabelScores):
         What is needed to compute the same numbers again.
     """
 
-    levels: list[Level]
+    levels: list[LevelScore]
     interval: Interval
     signature: dict[str, Any]
 
@@ -231,7 +231,7 @@ def score_crg(
         bootstrap=bootstrap("report", resamples, seed),
     )
     found = [
-        Level(name, labels, of_level, score.interval)
+        LevelScore(name, labels, of_level, score.interval)
         for (name, labels), of_level, score in zip(chosen.items(), counts, of_levels, strict=True)
     ]
     return CRG(found, mean.interval, signature)
