@@ -258,10 +258,7 @@ def write_states(
     row_bytes = encoder.width * storage.itemsize
     bounds = part_bounds(tokens.ptr, part_tokens)
     record = path.with_suffix(".json")
-    # Everything that the bytes of the file depend on; the model's name is not among it.
-    settings = {name: value for name, value in encoder.signature.items() if name != "model"}
-    machine = environment(encoder.device, _BATCH_TOKENS[encoder.device])
-    run_digest = digest([settings, machine, storage.name, part_tokens], tokens.ptr, tokens.ids)
+    run_digest = _digest(encoder, tokens, storage, part_tokens)
     checksums = _recorded(record, run_digest, len(bounds) - 1)
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
@@ -315,6 +312,13 @@ def _states_on_device(
 
     run_batches(store, ids, ptr, _BATCH_TOKENS[encoder.device], encoder.device)
     return encoder.to_host(states)
+
+
+def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_tokens: int) -> str:
+    """Return the hash of everything that the bytes of a file of states depend on; the model's name is not included."""
+    settings = {name: value for name, value in encoder.signature.items() if name != "model"}
+    machine = environment(encoder.device, _BATCH_TOKENS[encoder.device])
+    return digest([settings, machine, storage.name, part_tokens], tokens.ptr, tokens.ids)
 
 
 def _recorded(record: Path, run_digest: str, n_parts: int) -> list[int | None]:

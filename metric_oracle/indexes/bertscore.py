@@ -45,7 +45,7 @@ class TokenStateIndex(Documents):
     frequency: np.ndarray  # int64[ids], number of corpus rows that have each token id, for idf "corpus"
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
-    # Data from which cosines are bounded, see `kernels.bertscore.query.Corpus`.
+    # Data from which cosines are bounded, see `kernels.bertscore.query.TokenCorpus`.
     centers: np.ndarray  # float32[M, d]
     basis: np.ndarray  # float32[d, K]
     direction: np.ndarray  # float32[d]

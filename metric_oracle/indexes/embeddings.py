@@ -41,7 +41,7 @@ class EmbeddingIndex(VectorDocuments):
     # What follows is None until the representation has been saved and opened.
     codes: Any = None  # float32[C, K, BLOCK], codes in blocks of documents; the last block is filled with zeros
     basis: Any = None  # float32[d, m], principal directions, onto which vectors are projected to make codes
-    measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.Corpus`
+    measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.VectorCorpus`
     data_files: ClassVar[tuple[str, ...]] = ("vectors.arrow", "rows.arrow")
     derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 

@@ -103,9 +103,9 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
     record, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
     assert many.shard(1).representation(record).encode(asked).which.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
-        first = search(many, queries, record, options, shards=[0]).answer
+        first = search(many, queries, record, options, shards=[0]).best
         assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
-        second = search(many, queries, record, options, shards=[1], limit=first.scores[:, -1]).answer
+        second = search(many, queries, record, options, shards=[1], limit=first.scores[:, -1]).best
         place = queries.ids.index("b")
         assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 

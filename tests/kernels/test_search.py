@@ -603,7 +603,7 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
         limit = scores[np.arange(len(scores)), at]
         beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
         limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
-        found = search(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).answer
+        found = search(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).best
         reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
         for q in range(len(scores)):
             m = min(int(reaches[q].sum()), k)
