@@ -72,7 +72,7 @@ class Data:
         """The test reports with graphs and, where there are any, embeddings."""
         return mo.reports(
             self.corpus / "test.csv",
-            keep_empty=True,
+            mo.Read(keep_empty=True),
             encoder=self.encoder,
             **graph_options(self.corpus, "test"),
             **embedding_options(self.vectors, "test"),
@@ -225,7 +225,7 @@ def _build(
     **encoding: Any,
 ) -> None:
     attached = graph_options(corpus, "train") | embedding_options(vectors, "train") | encoding
-    reports = mo.reports(corpus / "train.csv", keep_empty=True, **attached)
+    reports = mo.reports(corpus / "train.csv", mo.Read(keep_empty=True), **attached)
     mo.build_index(reports, index, metrics=metrics, progress=progress)
 
 
@@ -249,7 +249,7 @@ def _write_vectors(corpus: Path, out: Path) -> None:
     alike, as far as the texts differ.
     """
     names = ("train", "test", *MODELS)
-    splits = {split: read_reports(corpus / f"{split}.csv", keep_empty=True) for split in names}
+    splits = {split: read_reports(corpus / f"{split}.csv", mo.Read(keep_empty=True)) for split in names}
     number: dict[str, int] = {}
     which = {
         split: [number.setdefault(text, len(number)) for text in reports.texts] for split, reports in splits.items()

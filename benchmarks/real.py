@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.machine import ROOT
 from metric_oracle.choices import Section
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 
 SOURCE = ROOT.parent / "shared/data/iu_xray"
@@ -32,7 +33,7 @@ def write_recombined(folder: Path, n_reports: int, n_tests: int, *, seed: int = 
     folder.mkdir(parents=True)
     for (side, split), n in zip(SPLITS.items(), (n_reports, n_tests), strict=True):
         real = read_reports(
-            source / "indiana_reports.csv", section=SECTION, split=split, split_file=source / "r2gen_split.csv"
+            source / "indiana_reports.csv", Read(section=SECTION, split=split, split_file=source / "r2gen_split.csv")
         )
         texts = real.texts[:n] + recombined(real.texts, n - len(real.texts), rng)
         with (folder / f"{side}.csv").open("w", encoding="utf-8", newline="") as file:

@@ -116,10 +116,10 @@ def _build(options: argparse.Namespace, kind: str, **how: Any) -> Row:
         mo.build_index(
             mo.reports(
                 corpus / "train.csv",
+                mo.Read(keep_empty=True),
                 radgraph=corpus / "train_graphs.json",
                 uncertain="positive",
                 chexbert_labels=corpus / "train_labels.csv",
-                keep_empty=True,
             ),
             path,
             metrics=list(METRICS),
@@ -148,10 +148,10 @@ def _search(options: argparse.Namespace) -> Row:
     corpus = _corpus(options)
     queries = mo.reports(
         corpus / "test.csv",
+        mo.Read(keep_empty=True),
         radgraph=corpus / "test_graphs.json",
         chexbert_labels=corpus / "test_labels.csv",
         uncertain="positive",
-        keep_empty=True,
     ).load()
     many = mo.open_index(_index_path(options, "set"))
     both = [many]

@@ -171,7 +171,9 @@ def _build(bench: Bench) -> Measurement:
         marks: list[tuple[str, float]] = [("read", time.perf_counter())]
         folder = Path(tempfile.mkdtemp(dir=bench.scratch))
         mo.build_index(
-            mo.reports(bench.data.corpus / "train.csv", keep_empty=True, **graph_options(bench.data.corpus, "train")),
+            mo.reports(
+                bench.data.corpus / "train.csv", mo.Read(keep_empty=True), **graph_options(bench.data.corpus, "train")
+            ),
             folder / "index",
             metrics=LEXICAL_AND_GRAPH,
             progress=partial(_mark, marks),

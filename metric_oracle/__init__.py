@@ -43,23 +43,26 @@ def __getattr__(name: str) -> Any:
     elif callable(value):
         from metric_oracle.public import public
 
-        value = globals()[name] = public(name, value, _homes())
+        value = globals()[name] = public(name, value, _homes(name))
     return value
 
 
-def _homes() -> dict[str, str]:
-    """Return the call in which each argument of `reports` and `SearchOptions` is passed, such as "mo.reports(..., {})".
+def _homes(function: str) -> dict[str, str]:
+    """Return the call that takes each argument of `reports`, `Read` and `SearchOptions`, such as "mo.reports(..., {})".
 
-    Error messages of functions that do not have the argument show this call.
+    Error messages of a public function that does not have the argument show this call; one that reads files takes the
+    options of `Read` itself.
     """
     from dataclasses import fields
-    from inspect import signature
 
-    from metric_oracle.reading import reports
+    from metric_oracle.corpora.read import Read
     from metric_oracle.retrieval.options import SearchOptions
+    from metric_oracle.sources.keywords import Sources
 
     own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
-    return own | {name: "mo.reports(..., {})" for name in signature(reports).parameters if name != "data"}
+    own |= dict.fromkeys((*Sources.__annotations__, "tell"), "mo.reports(..., {})")
+    of_reading = "read=mo.Read({})" if function.startswith("read_") else "mo.reports(..., read=mo.Read({}))"
+    return own | {field.name: of_reading for field in fields(Read)}
 
 
 def __dir__() -> list[str]:

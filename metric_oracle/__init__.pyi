@@ -14,6 +14,7 @@ from metric_oracle.retrieval.plan import retrieve as retrieve
 from metric_oracle.retrieval.verification import verify as verify
 from metric_oracle.copies.overlap import overlap as overlap
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
+from metric_oracle.corpora.read import Read as Read
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
 from metric_oracle.corpora.samples import Samples as Samples, read_samples as read_samples
 from metric_oracle.errors import MetricOracleError as MetricOracleError

@@ -75,11 +75,11 @@ def annotate(
     >>> tests = mo.reports("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
     """
     side = attached(reports)
-    given = {**side.sources, **side.models, **side.encoding}
+    given = {**side.sources, **side.models, **side.of_encoder}
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = _check(given, out)
     check_installed([model])
-    read = side.read_samples().reports() if is_sampled(side.data, **side.reading) else side.read()[0]
+    read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()[0]
     tell = side.models.get("tell")
     if read.left_out:
         say(read.left_out, tell)

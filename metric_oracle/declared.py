@@ -79,7 +79,10 @@ class Declaration(NamedTuple):
 
 @cache
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function, or of a method without `self` or `cls`, with its annotations as types."""
+    """Return the signature of a function, or of a method without `self` or `cls`, with its annotations as types.
+
+    Keywords that a TypedDict lists, as in ``**sources: Unpack[Sources]``, are parameters of their own.
+    """
     signature = inspect.signature(function)
     hints = (
         typing.get_type_hints(function, include_extras=True)
@@ -88,6 +91,14 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     )
     parameters = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in signature.parameters.values()]
     is_method = parameters[:1] and parameters[0].name in ("self", "cls")
+    last = parameters[-1] if parameters else None
+    if last is not None and typing.get_origin(last.annotation) is typing.Unpack:
+        keywords = typing.get_type_hints(typing.get_args(last.annotation)[0], include_extras=True)
+        of_keywords = (
+            last.replace(name=name, kind=last.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in keywords.items()
+        )
+        parameters = [*parameters[:-1], *of_keywords]
     return signature.replace(parameters=parameters[1:] if is_method else parameters)
 
 

@@ -1,16 +1,18 @@
 """Reports in any form with their sources: the function `reports`, which every function that takes reports accepts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, Unpack
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_left_out, given_of
+from annotated_doc import Doc
+
+from metric_oracle.arguments import check_given, check_left_out, check_options, given_of
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.predictions import as_predictions
+from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
@@ -25,25 +27,11 @@ from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
+from metric_oracle.sources.keywords import Sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
-
-
-# Options for reading reports; see `corpora.reports.read_reports`.
-READING = (
-    "section",
-    "id_column",
-    "text_column",
-    "split",
-    "split_file",
-    "profile",
-    "keep_empty",
-    "encoding",
-    "separator",
-    "keep",
-)
 
 
 # Options of the models, how uncertain labels count, and the function that gets notes.
@@ -52,10 +40,10 @@ MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncerta
 
 _One = TypeVar("_One", bound=tuple[Reports, Any] | Samples)
 _Other = TypeVar("_Other", bound=tuple[Reports, Any] | Samples)
-# Additional options for reading predictions: their ids, and how images are joined to studies.
-PREDICTED = ("ids", "metadata", "seed", "after_impression")
-OF_SAMPLES = ("id_column", "text_column", "section", "encoding", "separator")
-ENCODING = ("layer", "states", "bf16", "rescale_table")
+# Options of the encoder of token states.
+OF_ENCODER = ("layer", "states", "bf16", "rescale_table")
+# The call that takes an option of `Read`, for advice in messages.
+HOMES = {field.name: "mo.reports(..., read=mo.Read({}))" for field in fields(Read)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -68,28 +56,27 @@ class AttachedReports:
     Attributes
     ----------
     data : path, container, Reports, prepared folder or Index
-    reading : dict
-        Options of the reader that were given, such as `split`.
+    options : Read
+        How they are read.
     sources : dict
         Sources that were given, by the name of the argument.
     models : dict
         Options of the models, how uncertain labels count, and the function that gets notes.
-    encoding : dict
+    of_encoder : dict
         Those of the arguments `encoder`, `layer`, `states`, `bf16` and `rescale_table` that were given.
     """
 
     data: Given
-    reading: Mapping[str, Any]
-    sources: Mapping[str, Any]
-    models: Mapping[str, Any]
-    encoding: Mapping[str, Any]
+    options: Read = DEFAULT
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)
+    of_encoder: Mapping[str, Any] = field(default_factory=dict)
     _loaded: dict[tuple[str | None, tuple[str, ...]], Inputs] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
-        return (
-            f"<AttachedReports: {self.described} with {', '.join({**self.sources, **self.encoding}) or 'nothing else'}>"
-        )
+        attached = ", ".join({**self.sources, **self.of_encoder}) or "nothing else"
+        return f"<AttachedReports: {self.described} with {attached}>"
 
     @property
     def described(self) -> str:
@@ -101,7 +88,7 @@ class AttachedReports:
         """Name of the file, up to its first full stop; None for reports in memory."""
         return Path(self.data).name.partition(".")[0] if isinstance(self.data, str | Path) else None
 
-    @called("reports", (*READING, *PREDICTED, *ARGUMENTS, *MODELS, "encoder", *ENCODING))
+    @called("reports", ("data", "read", "tell", *Sources.__annotations__), HOMES)
     def load(
         self, index: str | Path | Index | None = None, progress: Progress | None = None, keep: Sequence[str] = ()
     ) -> Inputs:
@@ -135,13 +122,13 @@ class AttachedReports:
 
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
         """Return what `load` stores: the reports with their sources."""
-        check_left_out(self.encoding, "for test reports, whose index says it", allowed=("encoder",))
+        check_left_out(self.of_encoder, "for test reports, whose index says it", allowed=("encoder",))
         reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
         is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
         is_file = prepared is None and isinstance(self.data, str | Path)
         if reports.left_out or (reports.marks and not is_shown) or (is_file and "tell" in self.models):
             say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
-        encoder = self.encoding.get("encoder")
+        encoder = self.of_encoder.get("encoder")
         inputs = load_inputs(
             reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
         ).completed()
@@ -162,15 +149,16 @@ class AttachedReports:
         `keep` names columns to keep. Words for missing reports and marks within texts are told, unless the caller shows
         (`is_shown`) the source. Raise InputError if an option of the other role is given.
         """
-        of_role = ("split_file", "profile", "keep_empty") if predictions else PREDICTED
-        role = "predictions" if predictions else "reports that are no predictions"
-        check_left_out({name: self.reading.get(name) for name in of_role}, f"for {role}")
-        reading = {**self.reading, **({"keep": keep} if keep else {})}
         read = reports_of(
-            self.data, reading, predictions=predictions, keep_empty=keep_empty, default_section=default_section
+            self.data,
+            self.options,
+            keep=keep,
+            predictions=predictions,
+            keep_empty=keep_empty,
+            default_section=default_section,
         )
         if default_section is not None and not predictions and read[0].section is None and self._has_columns():
-            python = "mo.read_reports(..., section=NAME)" if isinstance(self.data, Reports) else ""
+            python = "mo.read_reports(..., read=mo.Read(section=NAME))" if isinstance(self.data, Reports) else ""
             self._say_once(
                 f"section of the tests not known: they are compared with {default_section}. "
                 f"Say it by {option('section', 'NAME', python=python)}"
@@ -198,10 +186,10 @@ class AttachedReports:
         Samples of a file that hold both sections under their names are cut to the section `wanted`, unless it is None.
         Remarks on the file are told. Raise InputError if a reading option is given that samples do not have.
         """
-        check_left_out(self.reading, "for samples", allowed=OF_SAMPLES)
-        samples = read_samples(self.data, column=column, **self.reading)
+        samples = read_samples(self.data, self.options, column=column)
         if wanted not in (None, JOINED) and samples.section == (JOINED, "headers") and samples is not self.data:
-            samples = read_samples(self.data, column=column, **{**self.reading, "section": wanted})
+            cut = replace(self.options, section=wanted)  # type: ignore[arg-type]
+            samples = read_samples(self.data, cut, column=column)
         if samples.remarks:
             say(samples.source, self.models.get("tell"))
         return samples
@@ -212,8 +200,9 @@ class AttachedReports:
         A column that is called `prediction` or the like is before the references' column of texts, and that of the
         same file is not taken at all.
         """
-        names = [name for name in ("id_column", "text_column") if name not in self.reading]
-        named = given_of(references.reading, names)
+        names = ("id_column", "text_column")
+        named = {name: value for name, value in references.options.given.items() if name in names}
+        named = {name: value for name, value in named.items() if name not in self.options.given}
         is_read = isinstance(self.data, Reports | Inputs | Index | ShardSet | Samples) or is_prepared(self.data)
         if not named or is_read:
             return self
@@ -221,14 +210,14 @@ class AttachedReports:
         is_same = self.data is references.data or (self.name is not None and self.described == references.described)
         if is_same or matching(columns, GENERATED):
             named.pop("text_column", None)
-        if "ids" in self.reading:
+        if self.options.ids is not None:
             named.pop("id_column", None)
         in_both = {name: column for name, column in named.items() if column in columns}
-        return replace(self, reading={**self.reading, **in_both}, _loaded={})
+        return replace(self, options=replace(self.options, **in_both), _loaded={})
 
     def with_ids(self, column: str) -> "AttachedReports":
         """Return the same reports, to be read by this column of ids."""
-        return replace(self, reading={**self.reading, "id_column": column}, _loaded={})
+        return replace(self, options=replace(self.options, id_column=column), _loaded={})
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""
@@ -236,17 +225,17 @@ class AttachedReports:
             return [*self.data.columns]
         if isinstance(self.data, Index) or is_prepared(self.data):
             return opened(self.data).columns
-        return column_names(self.data, **given_of(self.reading, ("encoding", "separator")))
+        return column_names(self.data, self.options.encoding, self.options.separator)
 
     def open_encoding(self, progress: Progress | None = None, **more: Any) -> Encoding | None:
         """Return the encoder of token states, opened with the further options `more` of `load_encoding`.
 
         None if no encoder was given.
         """
-        if not self.encoding:
+        if not self.of_encoder:
             return None
         of_models = given_of(self.models, ("device", "tell"))
-        return load_encoding(progress=silent if progress is None else progress, **self.encoding, **more, **of_models)
+        return load_encoding(progress=silent if progress is None else progress, **self.of_encoder, **more, **of_models)
 
 
 def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
@@ -287,155 +276,59 @@ def pairs_of_one_table(
     """
     both = (references, predictions)
     is_file = all(isinstance(side.data, str | Path) for side in both)
-    is_told = any(name in side.reading for side in both for name in ("id_column", "ids"))
+    is_told = any(side.options.id_column or side.options.ids for side in both)
     if is_told or isinstance(references.data, Reports | Inputs | Index):
         return both
     if not (Path(references.data) == Path(predictions.data) if is_file else references.data is predictions.data):
         return both
-    table = table_of(references.data, **given_of(references.reading, ("encoding", "separator")))
+    table = table_of(references.data, references.options.encoding, references.options.separator)
     if table is None or table.has_ids:
         return both
-    columns = [side.reading.get("text_column") for side in both]
+    columns = [side.options.text_column for side in both]
     if None in columns or columns[0] == columns[1]:
+        named = "read=mo.Read(text_column=NAME)"
         raise InputError(
             "references and predictions",
             "must be two columns of a table without ids that is given for both",
             f"{shown_names([name or 'no name' for name in columns])} of the columns {table.header}",
-            f"Pass {option('text_column', 'NAME', python='mo.reports(references, text_column=NAME)')} and "
-            f"{option('predicted_text_column', 'NAME', python='mo.reports(predictions, text_column=NAME)')}.",
+            f"Pass {option('text_column', 'NAME', python=f'mo.reports(references, {named})')} and "
+            f"{option('predicted_text_column', 'NAME', python=f'mo.reports(predictions, {named})')}.",
         )
-    of_files = ("encoding", "separator")
     numbered = replace(table, keys=series_of("row", range(table.n_rows)))
-    readings = [{name: value for name, value in side.reading.items() if name not in of_files} for side in both]
     first, second = (
-        replace(side, data=numbered, reading=reading) for side, reading in zip(both, readings, strict=True)
+        replace(side, data=numbered, options=replace(side.options, encoding=None, separator=None)) for side in both
     )
     return first, second
 
 
 def attached(data: Any) -> AttachedReports:
     """Return reports in any form as `AttachedReports`, which are returned unchanged."""
-    return data if isinstance(data, AttachedReports) else AttachedReports(in_order(data), {}, {}, {}, {})
+    return data if isinstance(data, AttachedReports) else AttachedReports(in_order(data))
 
 
 @called("reports")
 def reports(
-    data: Given,
+    data: Annotated[
+        Given,
+        Doc(
+            "A file or folder of reports, a folder of [`build_index`][metric_oracle.build_index], an index, or reports "
+            'in memory: a list of texts (their ids are "0", "1", ...), a dict of id to text, an Arrow table, a Polars '
+            "or pandas frame, or a Hugging Face dataset."
+        ),
+    ],
+    read: Annotated[Read | None, Doc("How the reports are read, such as their section and split.")] = None,
     *,
-    section: choices.Section | None = None,
-    split: str | None = None,
-    split_file: str | Path | None = None,
-    id_column: str | None = None,
-    text_column: str | None = None,
-    profile: choices.Profile | None = None,
-    keep_empty: bool = False,
-    encoding: str | None = None,
-    separator: str | None = None,
-    ids: str | Path | None = None,
-    metadata: str | Path | None = None,
-    seed: choices.Seed | None = None,
-    after_impression: bool = False,
-    radgraph: Any = None,
-    chexbert: Any = None,
-    chexbert_ids: Any = None,
-    chexbert_labels: Any = None,
-    labels: Any = None,
-    srr_labels: Any = None,
-    entities: Any = None,
-    sentences: Any = None,
-    embeddings: Any = None,
-    embedding_ids: Any = None,
-    uncertain: str | None = None,
-    encoder: str | Path | None = None,
-    layer: int | None = None,
-    states: choices.States | None = None,
-    bf16: bool = False,
-    rescale_table: str | Path | None = None,
-    radgraph_encoder: str | Path | None = None,
-    vocabulary: str | Path | None = None,
-    entity_encoder: str | Path | None = None,
-    device: str | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Annotated[
+        Callable[[str], None] | None, Doc("Called with each note, a line of text. By default notes are warnings.")
+    ] = None,
+    **sources: Unpack[Sources],
 ) -> AttachedReports:
     """Attach sources to reports, and state how they are read.
 
-    This is the only function with more than ten parameters, because everything that belongs to reports is given here
-    and nowhere else. Arguments are checked at once; files are read, and models run, when the reports are first used.
-    Section and role depend on that use: see Notes.
-
-    Parameters
-    ----------
-    data : path, list of str, dict, table or Index
-        A file or folder of reports, a folder of [`build_index`][metric_oracle.build_index], or reports in memory: a
-        list of texts (their ids are "0", "1", ...), a dict of id to text, an Arrow table, a Polars or pandas frame, or
-        a Hugging Face dataset.
-    section : {"impression", "findings", "findings+impression"}, optional
-        Section of the reports. By default that of the index or of the other side, or else the impression.
-    split : str, optional
-        Names of splits joined with "+", such as "train+validate".
-    split_file : path, optional
-        Table with the split of each id; by default the column `split` of the reports.
-    id_column, text_column : str, optional
-        Columns of a table. By default they are recognized by their names.
-    profile : {"yu2023", "mit"}, optional
-        Rule for the sections of MIMIC-CXR report files, by default "yu2023".
-    keep_empty : bool, default False
-        Whether to keep reports that are empty or have no letter or digit. Missing ones are always left out.
-    encoding : str, optional
-        Encoding of a text file, such as "cp1252". By default it is detected.
-    separator : str, optional
-        Separator of a CSV or TSV file. By default it is detected.
-    ids, metadata : path, optional
-        Predictions: the file with the ids of the rows, and the MIMIC-CXR metadata that joins images to studies.
-    seed : int, optional
-        Predictions: seed of the choice among the images of a study, by default 0.
-    after_impression : bool, default False
-        Predictions: whether to keep only the text after the word "impression".
-    radgraph : path, dict or function, optional
-        RadGraph graphs, as JSON or as the package radgraph returns them; or the model that makes them: its archive, or
-        a function of a list of texts.
-    chexbert : path, array float[n, d], dict or function, optional
-        CheXbert embeddings; or the model that makes them: ``chexbert.pth``, or a function of a list of texts.
-    chexbert_ids : path or sequence of str, optional
-        Ids of the rows of `chexbert`, if it has none.
-    chexbert_labels : path, table, dict, array int[n, 14] or function, optional
-        CheXbert classes: 0 blank, 1 positive, 2 negative, 3 uncertain.
-    labels : path, table or function, optional
-        Table of any labels: one column for each label, with 1, 0, -1 (uncertain) or an empty cell (not labelled).
-    srr_labels : path, table or function, optional
-        Labels of SRR-BERT: a column for each label, 1 or 0.
-    entities : path, dict or function, optional
-        Entities with their vectors; or the folder of the model RaTE-NER.
-    sentences : path, list or function, optional
-        Vectors of the sentences of each report.
-    embeddings : path, array float[n, d], dict or function, optional
-        Embeddings of any other model.
-    embedding_ids : path or sequence of str, optional
-        Ids of the rows of `embeddings`, if it has none.
-    uncertain : {"positive", "negative", "blank"}, optional
-        What an uncertain label counts as. Required if there are any.
-    encoder : str or path, optional
-        Encoder of BERTScore: a folder, or the name of a Hugging Face model. Test reports are encoded by the encoder of
-        the index, which is found where it was when the index was built unless this argument gives another place.
-    layer : int, optional
-        Number of the encoder's layer whose hidden states are compared, by default that of the publication.
-    states : {"float32", "float16"}, optional
-        Precision in which an index stores token states, by default "float32".
-    bf16 : bool, default False
-        Whether to run the encoder in bfloat16, which changes the scores. It is faster on a GPU and on processors with
-        AVX-512 or AMX, and slower on others.
-    rescale_table : path, optional
-        Table of baselines of the package bert_score for this encoder.
-    radgraph_encoder : path, optional
-        Folder of the transformer that the RadGraph archive names.
-    vocabulary : path, optional
-        ``vocab.txt`` of bert-base-uncased, for ``chexbert.pth``.
-    entity_encoder : path, optional
-        Folder of BioLORD-2023-C, which encodes the entities of RaTE-NER.
-    device : {"cpu", "cuda"}, optional
-        Device that runs the models, by default "cuda" if there is a GPU.
-    tell : function, optional
-        Called with each note, a line of text. By default notes are warnings.
+    Everything that belongs to reports is given here and nowhere else. Arguments are checked at once; files are read,
+    and models run, when the reports are first used. Section and role depend on that use: see Notes. A source is a file,
+    the same in memory (a dict of id to value, an array, a table), or a function that takes a list of texts and returns
+    a value for each.
 
     Returns
     -------
@@ -455,27 +348,29 @@ def reports(
     Examples
     --------
     >>> import metric_oracle as mo
-    >>> tests = mo.reports({"a": "no acute process"}, section="impression")
+    >>> tests = mo.reports({"a": "no acute process"}, mo.Read(section="impression"))
     >>> mo.score(tests, {"a": "no acute disease"}, "rouge-l").mean()
     {'rouge-l': 0.6666666666666666}
     """
-    own = {name: value for name, value in locals().items() if value is not None and value is not False}
+    given = {name: value for name, value in sources.items() if value is not None and value is not False}
+    check_options(given, Sources.__annotations__)
+    read = read or DEFAULT
     if isinstance(data, AttachedReports | Inputs):
-        check_left_out(own, "for reports that have their sources", allowed=("data",))
-    lacking = [name for name in ENCODING if name in own]
+        check_left_out({**read.given, **given, "tell": tell}, "for reports that have their sources")
+    lacking = [name for name in OF_ENCODER if name in given]
     if lacking:
         check_given(
             "encoder",
-            encoder,
+            given.get("encoder"),
             f"with {', '.join(map(option, lacking))}",
             f"Add {option('encoder', 'NAME')} or a folder.",
         )
     return AttachedReports(
         in_order(data),
-        {name: own[name] for name in (*READING, *PREDICTED) if name in own},
-        {name: own[name] for name in ARGUMENTS if name in own},
-        {name: own[name] for name in MODELS if name in own},
-        {name: own[name] for name in ("encoder", *ENCODING) if name in own},
+        read,
+        given_of(given, ARGUMENTS),
+        given_of({**given, "tell": tell}, MODELS),
+        given_of(given, ("encoder", *OF_ENCODER)),
     )
 
 
@@ -500,16 +395,17 @@ def say_wordless(
 
 def reports_of(
     data: Given,
-    reading: Mapping[str, Any],
+    read: Read,
     *,
+    keep: str | Sequence[str] = (),
     predictions: bool = False,
     keep_empty: bool = False,
     default_section: str | None = None,
 ) -> tuple[Reports, Inputs | None]:
     """Return reports, and for a prepared folder, an index or Inputs the inputs that are stored in it, else None.
 
-    `reading` has the options of the reader. Empty reports are kept of predictions, and of others with `keep_empty`.
-    `default_section` is the section of the reports that they are compared with, which is the default of `section`.
+    Empty reports are kept of predictions, and of others with `keep_empty`. `default_section` is the section of the
+    reports that they are compared with, which is the default of that of `read`. `keep` names columns to keep.
     """
     prepared = data if isinstance(data, Inputs) else None
     source = ""
@@ -520,20 +416,19 @@ def reports_of(
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
     if prepared is None and predictions:
-        return as_predictions(data, wanted=default_section, **reading), None
+        return as_predictions(data, read, wanted=default_section), None
     if prepared is None:
-        is_default = default_section is not None and "section" not in reading and not isinstance(data, Reports)
+        is_default = default_section is not None and read.section is None and not isinstance(data, Reports)
         if is_default:
-            reading = {"section": default_section, **reading}
+            read = replace(read, section=default_section)  # type: ignore[arg-type]
         if keep_empty and not isinstance(data, Reports):
-            reading = {**reading, "keep_empty": True}
-        read = as_reports(data, **reading)
+            read = replace(read, keep_empty=True)
+        found = as_reports(data, read, keep)
         # What the others have does not tell the section of texts whose column does not.
-        return replace(read, section=None, section_by="") if is_default and read.section_by == "caller" else read, None
-    usual = {"profile": "yu2023", "seed": 0}
-    chosen = {name: value for name, value in reading.items() if value not in (False, usual.get(name))}
-    check_left_out(chosen, "for a prepared set", allowed=("keep",))
-    prepared = replace(prepared, columns=_kept(prepared, reading.get("keep") or ()))
+        is_untold = is_default and found.section_by == "caller"
+        return replace(found, section=None, section_by="") if is_untold else found, None
+    check_applies(read, "a prepared set")
+    prepared = replace(prepared, columns=_kept(prepared, keep))
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
     return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *prepared.section), prepared

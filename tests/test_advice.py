@@ -163,10 +163,10 @@ def test_options_that_a_message_names_are_those_of_the_command(line, files, bad,
 # The calls of Python, as the commands above; the name of the function is the first word.
 CALLS = {
     "read_reports": lambda bad, _: mo.read_reports(bad),
-    "read_reports split": lambda bad, new: mo.read_reports("good.csv", split="train", split_file=bad),
+    "read_reports split": lambda bad, new: mo.read_reports("good.csv", mo.Read(split="train", split_file=bad)),
     "read_predictions": lambda bad, new: mo.read_predictions(bad),
-    "read_predictions ids": lambda bad, new: mo.read_predictions("good.csv", ids=bad),
-    "read_predictions metadata": lambda bad, new: mo.read_predictions("good.csv", metadata=bad),
+    "read_predictions ids": lambda bad, new: mo.read_predictions("good.csv", mo.Read(ids=bad)),
+    "read_predictions metadata": lambda bad, new: mo.read_predictions("good.csv", mo.Read(metadata=bad)),
     "read_samples": lambda bad, new: mo.read_samples(bad),
     "reports": lambda bad, new: mo.reports(bad).load(),
     "reports radgraph": lambda bad, new: mo.reports("good.csv", radgraph=bad).load(),

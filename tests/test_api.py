@@ -11,7 +11,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle import public
-from metric_oracle.corpora.read import Read
+from metric_oracle.corpora.read import APPLYING, Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings, read_label_table, read_labels
 from metric_oracle.encoders import token_states
@@ -20,7 +20,7 @@ from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import SEARCHED, SOURCES, SourceRecord, get_metric
-from metric_oracle.reading import ENCODING
+from metric_oracle.reading import OF_ENCODER
 from metric_oracle.retrieval.scoring import CREPE
 from metric_oracle.sources import inputs
 from metric_oracle.sources.keywords import Sources
@@ -105,7 +105,7 @@ def test_prepared_references_and_predictions(index, corpus, prepared, no_model, 
     }  # fmt: skip
     monkeypatch.undo()
     out = tmp_path / "P"
-    mo.build_index(mo.reports(texts, encoder="bert", keep_empty=True, uncertain="negative", **predicted), out)
+    mo.build_index(mo.reports(texts, mo.Read(keep_empty=True), encoder="bert", uncertain="negative", **predicted), out)
     asked = mo.reports(corpus["test"], encoder="bert", **files(corpus, "test"))
     wanted = mo.score(asked, mo.reports(texts, **predicted), [*SEARCHED], index=index, system="P")
     for module in (bertscore, token_states):
@@ -132,7 +132,7 @@ def test_what_a_prepared_set_does_not_take(index, prepared):
         mo.retrieve(index, replace(queries, attached=settings), "chexbert:labels")
     match = r"^reports: section must be left out for a prepared set; got a value\. Leave out section\.$"
     with pytest.raises(InputError, match=match):
-        mo.reports(prepared, section="findings").load()
+        mo.reports(prepared, mo.Read(section="findings")).load()
     match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add mo\.reports\("
     with pytest.raises(InputError, match=match):
         mo.score(prepared, ["a"], "radgraph", inner=True)
@@ -165,7 +165,7 @@ CALLS = {
 def test_calls_of_earlier_versions_are_told_what_to_write(name):
     for old, new in {
         "radgraph": "mo.reports(..., radgraph=...)",
-        "section": "mo.reports(..., section=...)",
+        "section": "mo.reports(..., read=mo.Read(section=...))",
         "predicted_chexbert_ids": "mo.reports(..., chexbert_ids=...)",
         "prevalence": "options=mo.SearchOptions(prevalence=...)",
     }.items():
@@ -178,13 +178,13 @@ def test_calls_of_earlier_versions_are_told_what_to_write(name):
             getattr(mo, old)
 
 
-def test_reports_take_the_arguments_of_the_registry_and_the_options_of_reading():
+def test_reports_take_the_arguments_of_the_registry():
     of_pairs = {name for record in SOURCES.values() if record.made == "pairs" for name in record.arguments}
     arguments = {name for record in SOURCES.values() for name in record.arguments} - of_pairs
     arguments |= {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
-    assert {*arguments, *ENCODING, "device"} == Sources.__annotations__.keys()
-    options = {*Sources.__annotations__, *(field.name for field in fields(Read)), "data", "tell"}
-    assert options == inspect.signature(mo.reports).parameters.keys()
+    assert {*arguments, *OF_ENCODER, "device"} == Sources.__annotations__.keys()
+    assert {*Sources.__annotations__, "data", "read", "tell"} == inspect.signature(mo.reports).parameters.keys()
+    assert {option for options in APPLYING.values() for option in options} == {field.name for field in fields(Read)}
     assert set(CREPE.values()) == of_pairs
 
 
@@ -202,7 +202,7 @@ def test_options_are_those_of_the_search_and_of_no_other_function(index):
 
 
 def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch):
-    tests = mo.reports("nowhere.csv", section="impression")
+    tests = mo.reports("nowhere.csv", mo.Read(section="impression"))
     match = r"^retrieve: there is no file or folder nowhere\.csv\. Check the name: it is never read as text\.$"
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, tests, "bleu")
@@ -220,10 +220,10 @@ def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch
 def test_the_role_of_reports_is_that_of_their_use(index):
     match = r"^score: ids must be left out for reports that are no predictions; got a value\. Leave out ids\.$"
     with pytest.raises(InputError, match=match):
-        mo.score(mo.reports(["a"], ids="ids.csv"), ["a"], "bleu")
+        mo.score(mo.reports(["a"], mo.Read(ids="ids.csv")), ["a"], "bleu")
     match = r"^score: keep_empty must be left out for predictions; got a value\. Leave out keep_empty\.$"
     with pytest.raises(InputError, match=match):
-        mo.score(["a"], mo.reports(["a"], keep_empty=True), "bleu")
+        mo.score(["a"], mo.reports(["a"], mo.Read(keep_empty=True)), "bleu")
     match = r"layer must be left out for test reports, whose index says it; got a value\. Leave out layer\.$"
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, mo.reports(["a"], encoder="bert", layer=3), "bleu")
@@ -249,7 +249,7 @@ def test_only_reports_have_more_than_ten_parameters():
     """Everything that belongs to reports is given to `reports`, and nowhere else."""
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
     many = {name for name, function in functions.items() if len(public._known(function.__wrapped__)) > 10}
-    assert many == {"reports", "read_reports", "read_predictions"}
+    assert many == {"reports"}
 
 
 def test_loaded_reports_take_no_sources(index, prepared):
@@ -303,7 +303,9 @@ def test_sections_that_differ():
 
     with pytest.raises(InputError, match=r"got findings \(by caller\) and impression \(by column\)"):
         mo.score(sides[1], polars.DataFrame(frame), "bleu")
-    assert mo.score(sides[1], mo.reports(polars.DataFrame(frame), section="findings"), "bleu").mean() == {"bleu-2": 1}
+    assert mo.score(sides[1], mo.reports(polars.DataFrame(frame), mo.Read(section="findings")), "bleu").mean() == {
+        "bleu-2": 1
+    }
 
 
 def test_a_prepared_set_keeps_its_section(tmp_path):

@@ -591,11 +591,17 @@ def test_recombined_reports_have_the_sentences_and_lengths_of_real_ones():
 
 def test_real_reports_come_first(iu_xray, tmp_path):
     real.write_recombined(tmp_path / "corpus", 2400, 100, source=iu_xray)
-    train, test = (read_reports(tmp_path / f"corpus/{side}.csv", keep_empty=True) for side in ("train", "test"))
+    train, test = (
+        read_reports(tmp_path / f"corpus/{side}.csv", mo.Read(keep_empty=True)) for side in ("train", "test")
+    )
     assert (len(train.texts), len(test.texts)) == (2400, 100)
-    split = {"section": real.SECTION, "split_file": iu_xray / "r2gen_split.csv"}
-    assert train.texts[: tables.REAL] == read_reports(iu_xray / "indiana_reports.csv", split="train+val", **split).texts
-    assert test.texts == read_reports(iu_xray / "indiana_reports.csv", split="test", **split).texts[:100]
+    splits = [
+        mo.Read(section=real.SECTION, split=name, split_file=iu_xray / "r2gen_split.csv")
+        for name in ("train+val", "test")
+    ]
+    whole = [read_reports(iu_xray / "indiana_reports.csv", read).texts for read in splits]
+    assert train.texts[: tables.REAL] == whole[0]
+    assert test.texts == whole[1][:100]
 
 
 def test_real_reports_are_a_second_corpus(iu_xray, data, tmp_path, capsys):

@@ -208,7 +208,7 @@ def test_annotate_several_reports_for_each_study(oracle, models, tmp_path, monke
     mo.annotate(mo.reports("single.jsonl", radgraph=archive, radgraph_encoder=home), "single.json")
     assert align_graphs(read_graphs(Path("single.json")), ["x"], [first]).tolist() == [0]
     with pytest.raises(InputError, match=r"^annotate: split must be left out for samples"):
-        mo.annotate(mo.reports("s.jsonl", radgraph=archive, radgraph_encoder=home, split="test"), "x.json")
+        mo.annotate(mo.reports("s.jsonl", mo.Read(split="test"), radgraph=archive, radgraph_encoder=home), "x.json")
 
 
 def test_annotate_refuses(fails, tmp_path):

@@ -453,7 +453,7 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     for reports, shard_rows, match in (
         (files["train"], None, rf"{rule} .* without it\. Add shard_rows=N\.$"),
         (["no edema"], 3, rf"{rule} the list in memory with it\. {step}"),
-        (mo.reports(files["train"], split="train"), 3, rf"{split}\. {step}"),
+        (mo.reports(files["train"], mo.Read(split="train")), 3, rf"{split}\. {step}"),
     ):
         with pytest.raises(InputError, match=f"^build_index: {match}"):
             mo.build_index(reports, tmp_path / "set", runner="ray", shard_rows=shard_rows)

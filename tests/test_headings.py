@@ -67,7 +67,7 @@ def test_predictions_are_cut_to_the_section_of_the_references(oracle, files, pre
 def test_headings_of_other_forms(tmp_path, section, form):
     path = write(tmp_path / "a.csv", {study: form.format(*texts) for study, *texts in ROWS})
     for read in (mo.read_reports, mo.read_predictions):
-        found = read(path, section=section)
+        found = read(path, mo.Read(section=section))
         assert (dict(zip(found.ids, found.texts, strict=True)), found.marks) == (OF[section], {})
         whole = read(path)
         assert dict(zip(whole.ids, whole.texts, strict=True)) == JOINED
@@ -75,7 +75,7 @@ def test_headings_of_other_forms(tmp_path, section, form):
 
 def test_a_singular_within_a_sentence_is_no_heading(tmp_path):
     text = "Findings: Clear lungs. Impression: Normal. Incidental finding: a nodule."
-    found = mo.read_reports(write(tmp_path / "a.csv", {"1": text}), section="impression")
+    found = mo.read_reports(write(tmp_path / "a.csv", {"1": text}), mo.Read(section="impression"))
     assert found.texts == ["Normal. Incidental finding: a nodule."]
 
 
@@ -89,26 +89,26 @@ def test_both_sides_are_cut_by_one_rule(oracle, files, section):
     assert (code, mean(out)) == (0, 1.0)
     for references in (BOTH, [*BOTH.values()]):
         predictions = OF[section] if isinstance(references, dict) else [*OF[section].values()]
-        cut = mo.score(mo.reports(references, section=section), predictions, "bleu")
+        cut = mo.score(mo.reports(references, mo.Read(section=section)), predictions, "bleu")
         assert cut.mean() == {"bleu-2": 1.0}
         assert cut.signature["section"] == section
 
 
 @pytest.mark.parametrize("section", ["findings", "impression"])
 def test_what_a_message_advises_gives_that_text(files, section):
-    said = mo.read_predictions(files["p.json"], section=section)
+    said = mo.read_predictions(files["p.json"], mo.Read(section=section))
     assert dict(zip(said.ids, said.texts, strict=True)) == OF[section]
     assert said.known_section == (section, "headers")
     whole = mo.read_predictions(files["p.json"])
     match = (
         rf"references and predictions must be of one section; got {section} \(by caller\) and findings\+impression "
-        rf"\(by headers\)\. Pass mo\.reports\(references, section=findings\+impression\), or "
-        rf"mo\.reports\(predictions, section={section}\) where that is what the model writes\.$"
+        rf"\(by headers\)\. Pass mo\.reports\(references, read=mo\.Read\(section=findings\+impression\)\), or "
+        rf"mo\.reports\(predictions, read=mo\.Read\(section={section}\)\) where that is what the model writes\.$"
     )
     with pytest.raises(InputError, match=match):
-        mo.score(mo.reports(OF[section], section=section), whole, "bleu")
-    cut = mo.reports(files["p.json"], section=section)
-    assert mo.score(mo.reports(OF[section], section=section), cut, "bleu").mean() == {"bleu-2": 1.0}
+        mo.score(mo.reports(OF[section], mo.Read(section=section)), whole, "bleu")
+    cut = mo.reports(files["p.json"], mo.Read(section=section))
+    assert mo.score(mo.reports(OF[section], mo.Read(section=section)), cut, "bleu").mean() == {"bleu-2": 1.0}
 
 
 def test_references_of_unknown_section_are_compared_with_both_and_a_word(oracle, files):
@@ -122,14 +122,17 @@ def test_references_of_unknown_section_are_compared_with_both_and_a_word(oracle,
 
 
 def test_after_impression_is_the_impression(files):
-    one = mo.read_predictions(files["reversed"], after_impression=True)
+    one = mo.read_predictions(files["reversed"], mo.Read(after_impression=True))
     assert (
-        one.texts == mo.read_predictions(files["reversed"], section="impression").texts == [*OF["impression"].values()]
+        one.texts
+        == mo.read_predictions(files["reversed"], mo.Read(section="impression")).texts
+        == [*OF["impression"].values()]
     )
     with pytest.raises(
-        InputError, match=r"section must be impression with after_impression=True; got findings\. Leave after"
+        InputError,
+        match=r"section must be impression with read=mo\.Read\(after_impression=True\); got findings\. Leave read=",
     ):
-        mo.read_predictions(files["both"], after_impression=True, section="findings")
+        mo.read_predictions(files["both"], mo.Read(after_impression=True, section="findings"))
 
 
 @pytest.mark.parametrize("section", ["findings", "impression"])
@@ -143,7 +146,7 @@ def test_models_samples_and_copies(oracle, files, tmp_path, section):
     copies = mo.overlap(built, {"M": files["p.json"]})
     assert copies.distinct == {"M": 3}
     assert copies.sets["M"].is_copy.all()
-    best = mo.best_of(files["samples"], mo.reports(files["references"], section=section), "bleu")
+    best = mo.best_of(files["samples"], mo.reports(files["references"], mo.Read(section=section)), "bleu")
     assert best.signature["section"] == section
 
 
@@ -152,7 +155,9 @@ def test_an_index_of_both_sections(tmp_path, files, monkeypatch):
     assert made.section == ("findings+impression", "headers")
     assert made.strings("text").to_pylist() == [*JOINED.values()]
     monkeypatch.setattr(streams, "AT_ONCE", 1)
-    cut = mo.build_index(mo.reports(files["both"], section="findings"), tmp_path / "SET", metrics="bleu", shard_rows=2)
+    cut = mo.build_index(
+        mo.reports(files["both"], mo.Read(section="findings")), tmp_path / "SET", metrics="bleu", shard_rows=2
+    )
     assert cut.section == ("findings", "headers")
     mixed = write(tmp_path / "mixed.csv", {**BOTH, "4": "Clear."})
     with pytest.raises(
@@ -184,10 +189,12 @@ def test_tests_of_unknown_section_are_named(oracle, files, tmp_path):
         code, _, err = oracle(*words, *named, "--section", "impression")
         assert (code, note in err) == (0, False)
     with pytest.warns(UserWarning, match="section of the tests not known: they are compared with impression"):
-        mo.retrieve(built, mo.reports(tests, text_column="described"), "bleu")
-    read = mo.read_reports(tests, text_column="described")
-    with pytest.warns(UserWarning, match=r"not known: .* Say it by mo\.read_reports\(\.\.\., section=NAME\)$"):
+        mo.retrieve(built, mo.reports(tests, mo.Read(text_column="described")), "bleu")
+    read = mo.read_reports(tests, mo.Read(text_column="described"))
+    with pytest.warns(
+        UserWarning, match=r"not known: .* Say it by mo\.read_reports\(\.\.\., read=mo\.Read\(section=NAME\)\)$"
+    ):
         mo.retrieve(built, read, "bleu")
-    mo.retrieve(built, mo.read_reports(tests, text_column="described", section="impression"), "bleu")
+    mo.retrieve(built, mo.read_reports(tests, mo.Read(text_column="described", section="impression")), "bleu")
     mo.retrieve(built, OF["impression"], "bleu")  # texts alone
     mo.retrieve(built, mo.Reports.from_texts(read.texts, read.ids), "bleu")

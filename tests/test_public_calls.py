@@ -192,7 +192,7 @@ CALLS = {
     ),
     "values that are no numbers": (lambda i: mo.interval(["a", "b"]), "values must be .*; got a list of str"),
     "a section that is none": (
-        lambda i: mo.score(mo.reports(TEXTS, section="lungs"), TEXTS, "bleu"),
+        lambda i: mo.score(mo.reports(TEXTS, mo.Read(section="lungs")), TEXTS, "bleu"),
         "section must be one of",
     ),
     "graphs that are none": (lambda i: mo.reports(TEXTS, radgraph=5).load(), "graphs must be a RadGraph file"),
@@ -285,6 +285,8 @@ def test_score_takes_the_section_as_a_search_does(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("study_id,findings,impression\n1,the heart is large,cardiomegaly\n")
     assert mo.score(path, {"1": "cardiomegaly"}, "rouge-l").mean() == {"rouge-l": 1.0}
-    assert mo.score(mo.reports(path, section="findings"), {"1": "cardiomegaly"}, "rouge-l").mean() == {"rouge-l": 0.0}
+    assert mo.score(mo.reports(path, mo.Read(section="findings")), {"1": "cardiomegaly"}, "rouge-l").mean() == {
+        "rouge-l": 0.0
+    }
     with pytest.raises(InputError, match=r"^read_predictions: .* Pass "):
         mo.read_predictions(path)

@@ -21,7 +21,7 @@ def own(tmp_path):
         ("c", MADE, ("key", "drawn", "n")),
     ):
         write(tmp_path / f"{name}.csv", [(*row, 1) for row in texts.items()], header)
-    mo.build_index(mo.reports(tmp_path / "refs.csv", id_column="nr", text_column="typed"), tmp_path / "I")
+    mo.build_index(mo.reports(tmp_path / "refs.csv", mo.Read(id_column="nr", text_column="typed")), tmp_path / "I")
     write(tmp_path / "good.csv", TEXTS)
     write(tmp_path / "made.csv", MADE)
     return tmp_path

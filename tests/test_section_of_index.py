@@ -19,7 +19,7 @@ TRAIN = [
 ]  # fmt: skip
 TESTS = [(7, "the lungs are clear", "effusion"), (8, "the heart is small", "no acute process"), (9, "clear", "normal")]
 BOTH = r"test reports and index must be of one section; got impression \(by {}\) and findings \(by column\)\. "
-SECTION = {"Python": r"mo\.reports\(\.\.\., section=findings\)", "command": "--section findings"}
+SECTION = {"Python": r"mo\.reports\(\.\.\., read=mo\.Read\(section=findings\)\)", "command": "--section findings"}
 STEP = {caller: rf"Pass {section}, or search an index of section impression\.$" for caller, section in SECTION.items()}
 
 
@@ -43,9 +43,9 @@ def files(tmp_path_factory):
     found["impression"] = write(folder / "impression.csv", [(i, t) for i, _, t in TESTS], ("study_id", "impression"))
     for section in ("findings", "impression"):
         found[f"of {section}"] = folder / f"INDEX-{section}"
-        mo.build_index(mo.reports(found["train"], section=section), found[f"of {section}"])
+        mo.build_index(mo.reports(found["train"], mo.Read(section=section)), found[f"of {section}"])
         found[f"tests of {section}"] = folder / f"TESTS-{section}"
-        mo.build_index(mo.reports(found["tests"], section=section), found[f"tests of {section}"])
+        mo.build_index(mo.reports(found["tests"], mo.Read(section=section)), found[f"tests of {section}"])
         found[f"answers of {section}"] = folder / f"{section}.parquet"
         index = mo.open_index(found[f"of {section}"])
         mo.retrieve(index, found["tests"], "bleu").write(found[f"answers of {section}"])
@@ -56,12 +56,12 @@ def calls(files, tests, **loading):
     """Return what compares test reports with the index of findings, by name."""
     index, answers = files["of findings"], files["answers of findings"]
     return {
-        "retrieve": lambda: mo.retrieve(index, mo.reports(tests, **loading), "rouge-l", k=2),
-        "baseline": lambda: mo.baseline(index, mo.reports(tests, **loading), "random", "bleu"),
-        "expectation": lambda: mo.expectation(index, mo.reports(tests, **loading), "bleu"),
-        "verify": lambda: mo.verify(index, answers, mo.reports(tests, **loading)),
-        "study": lambda: mo.study(index, mo.reports(tests, **loading), {"M": files["model"]}, metrics="bleu"),
-        "score": lambda: mo.score(mo.reports(tests, **loading), files["model"], "bleu", index=index),
+        "retrieve": lambda: mo.retrieve(index, mo.reports(tests, mo.Read(**loading)), "rouge-l", k=2),
+        "baseline": lambda: mo.baseline(index, mo.reports(tests, mo.Read(**loading)), "random", "bleu"),
+        "expectation": lambda: mo.expectation(index, mo.reports(tests, mo.Read(**loading)), "bleu"),
+        "verify": lambda: mo.verify(index, answers, mo.reports(tests, mo.Read(**loading))),
+        "study": lambda: mo.study(index, mo.reports(tests, mo.Read(**loading)), {"M": files["model"]}, metrics="bleu"),
+        "score": lambda: mo.score(mo.reports(tests, mo.Read(**loading)), files["model"], "bleu", index=index),
     }
 
 
@@ -144,7 +144,7 @@ def test_a_survey_has_the_section_of_its_results(files, tmp_path):
     survey = mo.create_survey(files["tests"], candidates, tmp_path / "S", **options)
     assert {study.reference for study in survey.studies} <= {findings for _, findings, _ in TESTS}
     match = r"create_survey: references and candidates must be of one section; got impression .* and findings "
-    for references in (mo.reports(files["tests"], section="impression"), files["tests of impression"]):
+    for references in (mo.reports(files["tests"], mo.Read(section="impression")), files["tests of impression"]):
         with pytest.raises(InputError, match=match):
             mo.create_survey(references, candidates, tmp_path / "T", **options)
 
@@ -191,7 +191,7 @@ def test_what_does_not_say_its_section_agrees_with_all(files, tmp_path):
 
 
 def test_a_set_of_shards_has_a_section(files, tmp_path):
-    made = mo.build_index(mo.reports(files["train"], section="findings"), tmp_path / "SET", shard_rows=2)
+    made = mo.build_index(mo.reports(files["train"], mo.Read(section="findings")), tmp_path / "SET", shard_rows=2)
     assert made.section == ("findings", "column")
     found = mo.retrieve(made, files["tests"], "bleu")
     assert found.table.equals(mo.retrieve(files["of findings"], files["tests"], "bleu").table)
@@ -209,8 +209,8 @@ def test_predictions_in_a_folder_give_the_section_of_score(files):
     assert re.search(r"bleu-2 ", repr(found))
     match = (
         r"^score: references and predictions must be of one section; got impression \(by column\) and findings "
-        r"\(by column\)\. Pass mo\.reports\(references, section=findings\), or "
-        r"mo\.reports\(predictions, section=impression\) where that is what the model writes\.$"
+        r"\(by column\)\. Pass mo\.reports\(references, read=mo\.Read\(section=findings\)\), or "
+        r"mo\.reports\(predictions, read=mo\.Read\(section=impression\)\) where that is what the model writes\.$"
     )
     with pytest.raises(InputError, match=match):
-        mo.score(mo.reports(files["tests"], section="impression"), files["tests of findings"], "bleu")
+        mo.score(mo.reports(files["tests"], mo.Read(section="impression")), files["tests of findings"], "bleu")

@@ -26,7 +26,9 @@ def folder(tmp_path_factory):
     write(folder / "short.csv", {"50000400": "No edema."})
     (folder / "mine.csv").write_text("study_id,my_score\n50000400,0.5\n")
     mo.build_index(str(folder / "train.csv"), folder / "READY", metrics="bleu")
-    mo.build_index(mo.reports(folder / "sections.csv", section="findings"), folder / "FINDINGS", metrics="bleu")
+    mo.build_index(
+        mo.reports(folder / "sections.csv", mo.Read(section="findings")), folder / "FINDINGS", metrics="bleu"
+    )
     for name, references in (("a", "test"), ("b", "strong"), ("edited", "test")):
         mo.score(folder / f"{references}.csv", folder / "weak.csv", "bleu").write(folder / f"{name}.csv")
     edited = folder / "edited.csv"

@@ -21,6 +21,7 @@ import numpy as np
 
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.choices import DEVICES, Backend
+from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
@@ -189,18 +190,22 @@ def alone(queries: Inputs, i: int) -> Inputs:
 
 
 def run_alone(
-    index: str | Path, queries: str | Path, metric: str, backend: Backend = "cpu", **loading: Any
+    index: str | Path,
+    queries: str | Path,
+    metric: str,
+    backend: Backend = "cpu",
+    read: Read = DEFAULT,
+    **sources: Any,
 ) -> dict[str, float]:
     """Run a whole search in a process of its own, and return its one-off costs in seconds and its peak memory in GB.
 
-    The test reports are read from a file with the arguments `loading` of `reports`. Keys: load_s, to open the index and
+    The test reports are read from a file with `read` and `sources` of `reports`. Keys: load_s, to open the index and
     what the metric reads of it; compile_s, what a process's first opening and first search take longer than those of
     the index opened again: imports, and compiling or loading stored machine code; prepare_s, what the first search with
     an opened index takes longer than the second: look-up tables, opening the encoder, on a GPU the transfer; peak_gb,
     and gpu_peak_gb with backend "cuda". Raise BackendError if the process fails.
     """
-    arguments = {name: str(value) if isinstance(value, Path) else value for name, value in loading.items()}
-    task = json.dumps([str(index), str(queries), metric, backend, arguments])
+    task = json.dumps([str(index), str(queries), metric, backend, read.given, sources], default=str)
     command = [sys.executable, "-P", "-c", "from metric_oracle.bench.timing import _process; _process()", task]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -217,7 +222,7 @@ def _process() -> None:
 
     The arguments are JSON in the command line, and the result is printed as JSON.
     """
-    folder, file, metric, backend, loading = json.loads(sys.argv[1])
+    folder, file, metric, backend, reading, sources = json.loads(sys.argv[1])
     opened: list[Index] = []
 
     def load() -> None:
@@ -231,7 +236,7 @@ def _process() -> None:
         """Return how long a search of the queries takes, in seconds."""
         return timed(lambda: retrieve(opened[0], queries, metric, backend=backend))
 
-    queries = with_sources(file, **loading).load()
+    queries = with_sources(file, Read(**reading), **sources).load()
     single = alone(queries, 0)
     first = timed(load) + search(single)
     load_s = timed(load)
@@ -372,7 +377,8 @@ def _check(
         if value is not None:
             check_in_range(name, value, ge=1)
     if index is None:
-        check_left_out(loading, "without an index", "Name INDEX and QUERIES.")
+        given = {**loading, **loading.get("read", DEFAULT).given, "read": None}
+        check_left_out(given, "without an index", "Name INDEX and QUERIES.")
     elif any(sizes.values()):
         step = "Leave them out: they are the sizes of a synthetic corpus."
         raise InputError("reports and tests", "must be left out with an index", "a size", step)

@@ -7,6 +7,7 @@ from metric_oracle.commands import old_options as o
 from metric_oracle.commands.old_command import command, named_files, used
 from metric_oracle.commands.old_inputs import check_owner, written_by
 from metric_oracle.commands.output import Destination, deliver_finding, note, progress
+from metric_oracle.corpora.read import Read
 from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -53,7 +54,7 @@ def overlap(
     corpus = open_index(index)
     with progress("overlap") as step:
         read = written_by(named_files(sets, "sets"), of_models, reading)
-        human = None if references is None else reports(references, **used(reading, o.Reading()), tell=note)
+        human = None if references is None else reports(references, Read(**used(reading)), tell=note)
         result = measure(corpus, read, human, mask=mask, resamples=resamples, seed=seed, threads=threads, progress=step)
     listed = result.pairs(text=with_text)
     if pairs is not None:

@@ -102,9 +102,9 @@ def _attached(data: Any, given: Mapping[str, Any], first: Mapping[str, Any]) -> 
     if first:
         shared = [*text_options(data), *(["split"] if "ids" in given else [])]
         both = {name: first[name] for name in shared if name in first}
-    usual = {name: one.default for name, one in declarations(Read).items()}
-    own = {name: value for name, value in {**both, **given}.items() if value != usual.get(name)}
-    return reports(data, **own, tell=note)
+    own = {name: value for name, value in {**both, **given}.items() if value is not None}
+    read = Read(**{name: own.pop(name) for name in declarations(Read) if name in own})
+    return reports(data, read, **own, tell=note)
 
 
 _SOURCES = tuple(name for record in ATTACHED for name in record.arguments)
@@ -131,7 +131,7 @@ def check_models(reports: Any, *others: object) -> None:
     """
     from metric_oracle.sources.availability import check_device, check_installed, named_models
 
-    models = [*named_models(reports.sources), reports.encoding.get("encoder")]
+    models = [*named_models(reports.sources), reports.of_encoder.get("encoder")]
     check_installed([*models, *others])
     check_device(reports.models.get("device"), models)
 

@@ -19,6 +19,8 @@ from metric_oracle.commands.old_options import (
     SampleInputs,
 )
 from metric_oracle.commands.output import note, progress
+from metric_oracle.corpora.read import Read
+from metric_oracle.declared import declarations
 from metric_oracle.errors import InputError, not_installed, option
 
 
@@ -79,14 +81,14 @@ def load_tests(
     check_device(inputs)
     reading = inputs.reading
     read: Any = queries
-    options = {**used(inputs.files), **used(inputs.models)}
+    options: dict[str, Any] = {**used(inputs.files), **used(inputs.models)}
     if isinstance(queries, str):
         read = [queries]
-        options |= {"section": reading.section} if reading.section else {}
+        options |= {"read": Read(section=reading.section)}
     elif is_prepared(queries):
-        options |= used(reading, Reading())
+        options |= {"read": Read(**used(reading))}
     else:
-        of_file = reports(queries, **used(reading), tell=note)
+        of_file = reports(queries, Read(**used(reading)), tell=note)
         read = of_file.read(default_section=section_of(*results), is_shown=True, keep=keep)[0]
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
@@ -105,20 +107,22 @@ def attached(file: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
     from metric_oracle.reading import reports
 
     of_models = used(inputs.models)
-    return reports(file, **given(inputs.files), **of_models, **used(inputs.reading), tell=note, **options)
+    return reports(file, Read(**used(inputs.reading)), **given(inputs.files), **of_models, tell=note, **options)
 
 
 def given_options(inputs: Inputs) -> dict[str, Any]:
     """Return the options of a file of reports that were given, by the names of their arguments in Python."""
-    return {**used(inputs.files), **used(inputs.models), **used(inputs.reading, Reading())}
+    read = Read(**used(inputs.reading))
+    return {**used(inputs.files), **used(inputs.models), **({"read": read} if read.given else {})}
 
 
-def written(file: Path, of_file: PredictedReading, reading: Reading, **options: Any) -> Any:
-    """Return the reports of a model, with further options of `reports`; `reading` is that of the references."""
+def written(file: Path, of_file: PredictedReading, reading: Reading, seed: int = 0, **sources: Any) -> Any:
+    """Return the reports of a model with their sources; `reading` is that of the references."""
     from metric_oracle.reading import reports
 
     own = {name.removeprefix("predicted_"): value for name, value in used(of_file, PredictedReading()).items()}
-    return reports(file, **own, **_of_both(file, own, reading), tell=note, **options)
+    read = Read(**own, **_of_both(file, own, reading), seed=seed)
+    return reports(file, read, tell=note, **sources)
 
 
 def written_by(
@@ -161,10 +165,12 @@ def written_by(
             if setting == "section":
                 check_declared(argument, value, choices.Section)
             options[name][setting] = value if setting in ("id_column", "text_column", "section") else Path(value)
-    return {
-        name: reports(Path(file), **options[name], **_of_both(Path(file), options[name], reading), tell=note)
-        for name, file in files
-    }
+    written: dict[str, Any] = {}
+    for name, file in files:
+        own = {**options[name], **_of_both(Path(file), options[name], reading)}
+        read = Read(**{field: own.pop(field) for field in declarations(Read) if field in own})
+        written[name] = reports(Path(file), read, **own, tell=note)
+    return written
 
 
 def _of_both(file: Path, own: Mapping[str, Any], reading: Reading) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from metric_oracle.commands.output import (
     note,
     progress,
 )
+from metric_oracle.corpora.read import Read
 from metric_oracle.declared import ROWS
 from metric_oracle.errors import option
 
@@ -227,9 +228,9 @@ def study(
     kept_in_both = []
     if overlap and not is_prepared(queries):
         kept_in_both = [
-            name for name in reports(queries, **used(inputs.reading)).column_names() if name in opened.columns
+            name for name in reports(queries, Read(**used(inputs.reading))).column_names() if name in opened.columns
         ]
-    tests = reports(queries, **used(inputs.reading, o.Reading()))
+    tests = reports(queries, Read(**used(inputs.reading)))
     rows = {name: model.beside(tests) for name, model in rows.items()}
     batch = together(
         partial(load_tests, queries, inputs, opened, keep=kept_in_both),

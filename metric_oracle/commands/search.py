@@ -116,7 +116,9 @@ def retrieve(
         )
     if one_text is not None:
         queries = call.attach["queries"]([one_text])
-        ignored = [f"--{name.replace('_', '-')}" for name in queries.reading if name not in ("section", "profile")]
+        ignored = [
+            f"--{name.replace('_', '-')}" for name in queries.options.given if name not in ("section", "profile")
+        ]
         of_text = {"options of a file": ignored or None}
         check_left_out(of_text, f"with {option('text')}", "Leave them out.", got=", ".join(ignored))
     options = call.values["options"]

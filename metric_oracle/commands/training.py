@@ -6,6 +6,7 @@ from metric_oracle.commands import old_options as o
 from metric_oracle.commands.old_command import command, used
 from metric_oracle.commands.old_inputs import check_installed, written
 from metric_oracle.commands.output import note, progress
+from metric_oracle.corpora.read import Read
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -42,7 +43,7 @@ def train_crepe(
     from metric_oracle.reading import reports
 
     check_installed(o.Annotators(), base)
-    tests = reports(references, **used(reading, o.Reading()))
+    tests = reports(references, Read(**used(reading)))
     model = written(predictions, predicted, reading).beside(tests)
     read = together(tests.read, lambda read: model.read(predictions=True, default_section=read and read[0].section))
     with progress("training") as step:

@@ -1,12 +1,13 @@
 """`Read`: how reports are read, the same for references, test reports, predictions and samples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_doc import Doc
 
 from metric_oracle import choices
+from metric_oracle.arguments import check_left_out
 from metric_oracle.declared import IN_PYTHON, PREDICTED, READING, Flag
 
 
@@ -15,6 +16,12 @@ class Read:
     """How reports are read from a file or a container.
 
     An option that does not fit the reports, such as `ids` for references, is an error.
+
+    Examples
+    --------
+    >>> import metric_oracle as mo
+    >>> mo.read_reports("test.csv", mo.Read(section="impression", text_column="report")).section
+    'impression'
     """
 
     section: Annotated[
@@ -109,3 +116,36 @@ class Read:
         ),
         Flag(panel=PREDICTED),
     ] = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their defaults, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {field.name: values[field.name] for field in fields(self) if values[field.name] != field.default}
+
+
+DEFAULT = Read()
+OF_SAMPLES = ("section", "id_column", "text_column", "encoding", "separator")
+OF_REPORTS = (*OF_SAMPLES, "split", "split_file", "profile", "keep_empty")
+OF_PREDICTIONS = (*OF_SAMPLES, "split", "ids", "metadata", "seed", "after_impression")
+# The options that apply to reports of a role, or in a form.
+APPLYING = {
+    "reports that are no predictions": OF_REPORTS,
+    "predictions": OF_PREDICTIONS,
+    "samples": OF_SAMPLES,
+    "report files": ("section", "split", "split_file", "profile", "keep_empty"),
+    "a table in memory": tuple({*OF_REPORTS, *OF_PREDICTIONS} - {"profile", "encoding", "separator"}),
+    "texts without columns": ("section", "keep_empty", "seed", "after_impression"),
+    "samples in memory": ("section", "id_column", "text_column"),
+    "samples that are read": (),
+    "Reports, which are read already": (),
+    "a prepared set": (),
+}
+
+
+def check_applies(read: Read, what: str, where: str = "", step: str = "", *, got: str = "a value") -> None:
+    """Raise InputError if an option was given that does not apply to what is read, a key of `APPLYING`.
+
+    `where` stands in the message, by default "for" and that key; `step` and `got` are those of `check_left_out`.
+    """
+    check_left_out(read.given, where or f"for {what}", step, allowed=APPLYING[what], got=got)

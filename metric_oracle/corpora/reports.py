@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metric_oracle import choices
-from metric_oracle.arguments import check_declared, check_left_out, check_options
+from metric_oracle.arguments import check_declared, check_left_out
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
 from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
+from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2023
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
@@ -200,20 +201,7 @@ class _Source:
         )
 
 
-def read_reports(
-    path: str | Path,
-    *,
-    section: choices.Section | None = None,
-    id_column: str | None = None,
-    text_column: str | None = None,
-    split: str | None = None,
-    split_file: str | Path | None = None,
-    profile: choices.Profile = "yu2023",
-    keep_empty: bool = False,
-    encoding: str | None = None,
-    separator: str | None = None,
-    keep: str | Sequence[str] = (),
-) -> Reports:
+def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequence[str] = ()) -> Reports:
     """Read reports from a file or folder, whose layout follows from its header and content.
 
     What the content does not settle, such as which of two columns has the text, is an error.
@@ -223,25 +211,9 @@ def read_reports(
     path : str or path
         A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the folder of MIMIC-CXR's reports, or
         ``mimic-cxr-reports.zip``.
-    section : {"impression", "findings", "findings+impression"}, optional
-        Decides between columns, and what is cut out of MIMIC-CXR's files, where the default is the impression. The last
-        choice joins both by a blank, findings first (tables S6 and S7 of Yu et al., 2023).
-    id_column, text_column : str, optional
-        Columns of a table, where their names do not tell.
-    split : str, optional
-        Split to read; several are joined with "+", such as "train+validate".
-    split_file : str or path, optional
-        Table with the split of each id (MIMIC-CXR's, R2Gen's); by default the column ``split`` of the reports.
-    profile : {"yu2023", "mit"}
-        Rule that cuts sections out of MIMIC-CXR's report files: that of Yu et al. (2023) or that of the MIT scripts.
-    keep_empty : bool
-        Keep reports that are empty or have no letter or digit; missing ones are always dropped.
-    encoding : str, optional
-        Encoding of a text file, such as "cp1252". By default UTF-8 or what the byte-order mark says, or cp1252 if all
-        lines beyond ASCII can be read as that.
-    separator : str, optional
-        Separator of a CSV or TSV file; by default the comma, semicolon, tab or bar that cuts the header into most
-        columns.
+    read : Read, optional
+        How they are read: [`Read`][metric_oracle.Read]. The section decides between columns, and what is cut out of
+        MIMIC-CXR's files, where the default is the impression.
     keep : str or sequence of str, optional
         Columns of a table whose values are kept with the reports, such as ``"subject_id"``.
 
@@ -261,10 +233,11 @@ def read_reports(
     >>> mo.read_reports("test.csv")
     <Reports: 24 of section unknown; CXR-Report-Metric CSV, id study_id, column report, 24 of 24 rows>
     """
-    path = Path(path)
-    if split_file is not None and split is None:
+    path, read = Path(path), read or DEFAULT
+    check_applies(read, "reports that are no predictions")
+    if read.split_file is not None and read.split is None:
         raise InputError(
-            "split_file needs a split.", f"Name the rows wanted from {split_file}: {option('split', 'NAME')}."
+            "split_file needs a split.", f"Name the rows wanted from {read.split_file}: {option('split', 'NAME')}."
         )
     if not path.exists():
         raise InputError(f"there is no file or folder {path}.", "Check the name: it is never read as text.")
@@ -272,57 +245,47 @@ def read_reports(
         existing_file(path)
 
     if path.is_dir() or path.suffix.lower() == ".zip":
-        of_table = {"id_column": id_column, "text_column": text_column, "encoding": encoding, "separator": separator}
-        step = f"Choose the text with {option('section')}."
-        check_left_out({**of_table, "keep": keep or None}, "for report files", step, got=f"a value for {path}")
-        if profile == "yu2023" and section not in (None, USUAL):
+        step, got = f"Choose the text with {option('section')}.", f"a value for {path}"
+        check_applies(read, "report files", step=step, got=got)
+        check_left_out({"keep": keep or None}, "for report files", step, got=got)
+        if read.profile == "yu2023" and read.section not in (None, USUAL):
             raise InputError(
-                "section", 'must be "impression" for profile yu2023', repr(section), f"Use {option('profile', 'mit')}."
+                "section",
+                'must be "impression" for profile yu2023',
+                repr(read.section),
+                f"Use {option('profile', 'mit')}.",
             )
-        source = _mimic_source(path, profile, section or USUAL)
+        source = _mimic_source(path, read.profile, read.section or USUAL)
     else:
-        table = read_table(path, encoding=encoding, separator=separator)
-        source = table_source(table, section, id_column, text_column, keep)
-    return _chosen(source, path, split, split_file, keep_empty=keep_empty)
+        table = read_table(path, encoding=read.encoding, separator=read.separator)
+        source = table_source(table, read.section, read.id_column, read.text_column, keep)
+    return _chosen(source, path, read.split, read.split_file, keep_empty=read.keep_empty)
 
 
-# Options of `read_reports` and their defaults.
-_DEFAULTS: dict[str, Any] = {
-    "profile": "yu2023",
-    "keep_empty": False,
-    "keep": (),
-    **dict.fromkeys(("section", "id_column", "text_column", "split", "split_file", "encoding", "separator")),
-}
-
-
-def as_reports(reports: Any, **reading: Any) -> Reports:
+def as_reports(reports: Any, read: Read = DEFAULT, keep: str | Sequence[str] = ()) -> Reports:
     """Return Reports from a path, Reports or a container in memory, by the same rules.
 
     A container is one of `containers.in_memory`; texts without ids get the ids "0", "1", ... A missing text is None,
-    NaN, NA or a word that stands for it, such as "nan", as in files. `reading` are options of `read_reports`; one that
-    does not apply raises InputError. For texts without columns, `section` says which section they are.
+    NaN, NA or a word that stands for it, such as "nan", as in files. An option of `read` that does not apply raises
+    InputError. For texts without columns, its `section` says which section they are. `keep` is that of `read_reports`.
     """
-    check_options(reading, _DEFAULTS)
     if isinstance(reports, str | Path):
-        return read_reports(reports, **reading)
-    given = {name: value for name, value in reading.items() if value is not None and value != _DEFAULTS[name]}
+        return read_reports(reports, read, keep=keep)
+    check_applies(read, "reports that are no predictions")
+    of_table = {"keep": keep or None}
     if isinstance(reports, Reports):
-        check_left_out(given, "for Reports, which are read already")
+        check_applies(read, "Reports, which are read already")
+        check_left_out(of_table, "for Reports, which are read already")
         return reports
     table, texts = in_memory(reports)
     if texts is not None:
-        check_left_out(given, "for texts without columns", allowed=("section", "keep_empty"))
-        where, keep_empty = "the reports in memory", bool(reading.get("keep_empty"))
-        return _from_texts(texts, None, reading.get("section"), keep_empty, where, is_cut=True)
+        check_applies(read, "texts without columns")
+        check_left_out(of_table, "for texts without columns")
+        return _from_texts(texts, None, read.section, read.keep_empty, "the reports in memory", is_cut=True)
     assert table is not None
-    of_files = ("profile", "encoding", "separator")
-    check_left_out({name: given.get(name) for name in of_files}, f"for {table.path}")
-    section = reading.get("section")
-    columns = reading.get("id_column"), reading.get("text_column"), reading.get("keep") or ()
-    source = table_source(table, section, *columns)
-    return _chosen(
-        source, table.path, reading.get("split"), reading.get("split_file"), keep_empty=bool(reading.get("keep_empty"))
-    )
+    check_applies(read, "a table in memory", f"for {table.path}")
+    source = table_source(table, read.section, read.id_column, read.text_column, keep)
+    return _chosen(source, table.path, read.split, read.split_file, keep_empty=read.keep_empty)
 
 
 def _from_texts(

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import generated_name
+from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import by_headings
 from metric_oracle.corpora.shown import OneLine
@@ -157,10 +157,10 @@ class Samples(OneLine):
         return Reports(list(first.values()), list(first), self.source, counts, states, *self.section)
 
 
-def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bool:
+def is_sampled(data: Any, read: Read = DEFAULT) -> bool:
     """Return whether a path or container has several reports for each study: lists, or several rows of samples.
 
-    False for what is no table. `reading` are options for reading, of which `encoding` and `separator` count.
+    False for what is no table. Of `read` the column of ids, the encoding and the separator count.
     """
     if isinstance(data, Samples):
         return True
@@ -169,7 +169,7 @@ def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bo
         if not path.is_file() or file_ending(path) not in ENDINGS:
             return False
         try:
-            table = read_table(path, encoding=reading.get("encoding"), separator=reading.get("separator"))
+            table = read_table(path, encoding=read.encoding, separator=read.separator)
         except InputError:  # files of other layouts, which are no tables
             return False
     else:
@@ -179,20 +179,11 @@ def is_sampled(data: Any, *, id_column: str | None = None, **reading: Any) -> bo
         table = in_a_table
     if LISTS in table.names or (table.keys is not None and table.names == ["text"] and _has_lists(table.column(0))):
         return True
-    ids = table.id_cells(id_column) if SAMPLE in table.names else None
+    ids = table.id_cells(read.id_column) if SAMPLE in table.names else None
     return ids is not None and len({*map(str, ids[0])}) < table.n_rows
 
 
-def read_samples(
-    data: Any,
-    *,
-    id_column: str | None = None,
-    text_column: str | None = None,
-    column: str | None = None,
-    section: choices.Section | None = None,
-    encoding: str | None = None,
-    separator: str | None = None,
-) -> Samples:
+def read_samples(data: Any, read: Read | None = None, *, column: str | None = None) -> Samples:
     """Read several reports for each study: what a model sampled.
 
     Parameters
@@ -202,14 +193,10 @@ def read_samples(
         log-probabilities in ``logprobs``: JSON Lines, Parquet, a frame or a Hugging Face dataset. Or one row for each
         sample, with columns for the study, ``sample`` and ``logprob`` (both optional) and the report: also CSV. Or a
         dict of study id to list of reports, or a list of lists, whose ids are "0", "1", ...
-    id_column, text_column : str, optional
-        Columns, where their names do not tell.
+    read : Read, optional
+        How they are read: [`Read`][metric_oracle.Read]. Samples have its section, columns, encoding and separator.
     column : str, optional
         Further column with a number for each sample, such as the score of a reward model.
-    section : {"impression", "findings", "findings+impression"}, optional
-        Section of the reports, where the name of the column does not say it.
-    encoding, separator : str, optional
-        Encoding and separator of a text file, as in [`read_reports`][metric_oracle.read_reports].
 
     Returns
     -------
@@ -229,30 +216,34 @@ def read_samples(
     >>> samples
     <Samples: 2 studies, 1 to 2 samples each; the dict in memory>
     """
+    read = read or DEFAULT
+    check_applies(read, "samples")
     if isinstance(data, Samples):
-        reading = {"id_column": id_column, "text_column": text_column, "column": column, "section": section}
-        reading |= {"encoding": encoding, "separator": separator}
-        check_left_out(reading, "for samples that are read")
+        check_applies(read, "samples that are read")
+        check_left_out({"column": column}, "for samples that are read")
         return data
     if isinstance(data, str | Path):
         path = existing_file(Path(data))
-        table = read_table(path, encoding=encoding, separator=separator)
+        table = read_table(path, encoding=read.encoding, separator=read.separator)
     else:
-        check_left_out({"encoding": encoding, "separator": separator}, "for samples in memory")
+        check_applies(read, "samples in memory")
         table = _in_memory(data)
     if not table.n_rows:
         raise InputError(f"{table.path} has no samples.", "Check the file.")
-    name = text_column or (LISTS if LISTS in table.names else generated_name(table, "the sampled reports", id_column))
-    id_cells = table.id_cells(id_column, is_optional=True)
+    name = read.text_column or (
+        LISTS if LISTS in table.names else generated_name(table, "the sampled reports", read.id_column)
+    )
+    id_cells = table.id_cells(read.id_column, is_optional=True)
     if id_cells is None:
         raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
     ids = canonical_ids(id_cells, f"{id_cells.name!r} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
-    known_section = (section, "caller") if section else (of_column, "column" if of_column else "")
+    by_column = of_column, "column" if of_column else ""
+    known_section = (read.section, "caller") if read.section else by_column
     samples = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column, known_section)
     by_place = id_cells.name == PLACE.name and table.keys is not None
-    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells.name, id_column))
+    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells.name, read.id_column))
 
 
 def _has_lists(cells: Iterable[Any]) -> bool:

@@ -13,6 +13,7 @@ from metric_oracle import choices
 from metric_oracle.arguments import check_given, check_left_out, given_of
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.marks import remarks
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
 from metric_oracle.errors import InputError, called, option
@@ -28,7 +29,7 @@ from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sou
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
 # Options for reading that apply to a file read in pieces.
-STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator", "keep")
+STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
 STATES = ("missing", "empty", "tokenless")
 
 
@@ -37,11 +38,11 @@ def states_of(reports: Reports) -> dict[str, int]:
     return {name: reports.counts.get(name, 0) for name in STATES}
 
 
-def may_stream(reports: Any, reading: Mapping[str, Any]) -> bool:
-    """Return whether reports are a file that can be read in pieces with the options `reading`."""
-    if not isinstance(reports, str | Path) or reading.keys() - {*STREAMED, "profile"}:
+def may_stream(reports: Any, read: Read) -> bool:
+    """Return whether reports are a file that can be read in pieces with the options `read`."""
+    if not isinstance(reports, str | Path) or read.given.keys() - {*STREAMED, "profile"}:
         return False
-    return can_stream(Path(reports), encoding=reading.get("encoding"), separator=reading.get("separator"))
+    return can_stream(Path(reports), encoding=read.encoding, separator=read.separator)
 
 
 class SharedSources:
@@ -88,7 +89,8 @@ def build_streamed(
     path: Path,
     out: str | Path,
     n: int,
-    reading: dict[str, Any],
+    read: Read,
+    keep: Sequence[str],
     files: dict[str, Any],
     models: dict[str, Any],
     encoder: dict[str, Any],
@@ -96,7 +98,7 @@ def build_streamed(
     progress: Progress | None,
     runner: Any = None,
 ) -> ShardSet:
-    """Build a shard set, with n reports to a shard, from a file that is read in pieces by the options `reading`.
+    """Build a shard set, with n reports to a shard, from a file that is read in pieces.
 
     Files of sources are read once; each shard gets its part. `files`, `models` and `encoder` are those of
     `SharedSources`; `runner` runs the work on the shards in other processes, None for this one. Words for missing
@@ -107,14 +109,13 @@ def build_streamed(
     plan = {
         "reports": _described(path),
         "rows": n,
-        "reading": reading,
+        "reading": {**read.given, **({"keep": list(keep)} if keep else {})},
         "files": {name: _described(value) for name, value in files.items()},
         "models": {name: str(value) for name, value in models.items() if name not in ("tell", "progress", "device")},
         "encoding": None if encoding is None else _settings(encoding),
         "metrics": metrics,
     }
-    options = {name: value for name, value in reading.items() if name in STREAMED}
-
+    options = given_of(read.given, STREAMED)
     words: Counter[str] = Counter()
     marks: Counter[str] = Counter()
 
@@ -122,7 +123,7 @@ def build_streamed(
         """Yield the reports of each shard, and count words for missing reports and marks in texts."""
         words.clear()  # the file is read again where other processes build shards, too
         marks.clear()
-        for number, reports in enumerate(stream_reports(path, n, **options)):
+        for number, reports in enumerate(stream_reports(path, n, keep=keep, **options)):
             words.update(reports.words)
             marks.update(reports.marks)
             yield Slice(
@@ -263,16 +264,17 @@ def build_index(
         get_metric(name)
     if max_memory is not None:
         step = f"Add {option('encoder', 'NAME')} or a folder."
-        check_given("encoder", given.encoding or None, f"with {option('max_memory')}", step)
+        check_given("encoder", given.of_encoder or None, f"with {option('max_memory')}", step)
     where = open_runner(runner, address, num_gpus)
-    if shard_rows is not None and may_stream(given.data, given.reading):
-        of_encoder = {**given.encoding, **given_of({"max_memory": max_memory, "progress": progress})}
-        opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.encoding else {}
+    if shard_rows is not None and may_stream(given.data, given.options):
+        of_encoder = {**given.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
+        opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.of_encoder else {}
         return build_streamed(
             Path(given.data),
             out,
             shard_rows,
-            {**given.reading, **({"keep": list(columns)} if columns else {})},
+            given.options,
+            columns,
             dict(given.sources),
             dict(given.models) | given_of({"progress": progress}),
             opening,
@@ -283,7 +285,7 @@ def build_index(
     if where is not None:
         step = "Write the wanted reports to a CSV file."
         in_pieces = (*STREAMED, "profile")
-        check_left_out(given.reading, "with a runner, which reads a file in pieces", step, allowed=in_pieces)
+        check_left_out(given.options.given, "with a runner, which reads a file in pieces", step, allowed=in_pieces)
         raise InputError(
             "reports",
             f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "

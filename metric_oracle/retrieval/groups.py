@@ -296,7 +296,7 @@ def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -
     texts = [text for key in keys for text in groups[key]]
     reports = Reports.from_texts(texts, ids, keep_empty=True) if texts else Reports([], [], "no reports", {}, {})
     sources = {name: _by_text(value, reports.texts) for name, value in side.sources.items()}
-    joined = AttachedReports(reports, side.reading, sources, side.models, side.encoding)
+    joined = AttachedReports(reports, side.options, sources, side.models, side.of_encoder)
     return Groups(joined, keys, np.array([len(groups[key]) for key in keys], np.int64), isinstance(data, Mapping))
 
 

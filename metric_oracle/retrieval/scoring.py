@@ -155,8 +155,8 @@ def score(
 
 def _step_for_sections(section: str, predicted: str) -> str:
     """Return the advice for references of the section `section` and predictions of the section `predicted`."""
-    step = f"Pass {option('section', predicted, python=f'mo.reports(references, section={predicted})')}"
-    by_caller = option("predicted_section", section, python=f"mo.reports(predictions, section={section})")
+    step = f"Pass {option('section', predicted, python=f'mo.reports(references, read=mo.Read(section={predicted}))')}"
+    by_caller = option("predicted_section", section, python=f"mo.reports(predictions, read=mo.Read(section={section}))")
     return f"{step}, or {by_caller} where that is what the model writes"
 
 
@@ -229,16 +229,16 @@ def shared_models(
     Raise InputError if the sides differ in one, or `states` or `bf16` is given, which scores do not have.
     """
     for side in (references, predictions):
-        check_left_out({name: side.encoding.get(name) for name in ("states", "bf16")}, "for scores")
+        check_left_out({name: side.of_encoder.get(name) for name in ("states", "bf16")}, "for scores")
     named_twice = references.models.keys() & predictions.models.keys()
     differing = [name for name in named_twice if references.models[name] != predictions.models[name]]
-    if references.encoding and predictions.encoding and references.encoding != predictions.encoding:
+    if references.of_encoder and predictions.of_encoder and references.of_encoder != predictions.of_encoder:
         differing.append("encoder")
     if differing:
         raise InputError(
             differing[0], "must be the same for both sides", "two different values", "Pass it with the references only."
         )
-    encoded = next((side for side in (references, predictions) if side.encoding), None)
+    encoded = next((side for side in (references, predictions) if side.of_encoder), None)
     return {**predictions.models, **references.models}, encoded
 
 

@@ -190,7 +190,7 @@ def create_survey(
     tests = attached(references)
     studies, stratify = options.studies, options.stratify
     if isinstance(stratify, str | Path):
-        stratify = read_strata(stratify, tests.reading.get("id_column"))
+        stratify = read_strata(stratify, tests.options.id_column)
     categories = _categories(options.categories)
     text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
     given = {name: attached(source) for name, source in candidates.items()}

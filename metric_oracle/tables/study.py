@@ -72,7 +72,7 @@ class _ModelReports:
     given: AttachedReports  # a file, a container or a folder made by build-index, with their sources
 
     def __post_init__(self) -> None:
-        check_left_out(self.given.encoding, "for a model's reports, which the encoder of the index encodes")
+        check_left_out(self.given.of_encoder, "for a model's reports, which the encoder of the index encodes")
 
     @property
     def files(self) -> Mapping[str, Any]:
@@ -205,7 +205,9 @@ def study(
     reads = (lambda _, model=model: model.read(section[0], queries.ids_from) for model in given.values())
     read = dict(zip(given, together(lambda: None, *reads)[1:], strict=True))
     for name, reports in read.items():
-        passed = option("model_section", f"{name}={section[0]}", python=f"mo.reports(..., section={section[0]})")
+        passed = option(
+            "model_section", f"{name}={section[0]}", python=f"mo.reports(..., read=mo.Read(section={section[0]}))"
+        )
         step = f"Say by {passed} what it writes, or search an index of its section"
         warning = check_sections(section, reports.known_section, ("test reports", f"model {name!r}"), step)
         if warning:

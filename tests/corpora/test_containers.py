@@ -125,7 +125,7 @@ def test_the_same_reports_from_every_container(tmp_path, container):
     assert reports.counts == COUNTS
     assert reports.words == {"nan": 2, "NULL": 1}
     assert reports.source.endswith(NOTE)
-    kept = as_reports(data, keep_empty=True)
+    kept = as_reports(data, mo.Read(keep_empty=True))
     assert kept.ids == ["50000001", "x7", "3", "4", "5", "9", "10"]
     assert kept.states == STATES
 
@@ -146,7 +146,7 @@ def test_the_same_reports_piece_by_piece(tmp_path, container):
     path = CONTAINERS[container](tmp_path)
     assert can_stream(path)
     for keep_empty in (False, True):
-        whole = as_reports(path, keep_empty=keep_empty)
+        whole = as_reports(path, mo.Read(keep_empty=keep_empty))
         pieces = [*stream_reports(path, 2, keep_empty=keep_empty)]
         assert [text for some in pieces for text in some.texts] == whole.texts
         assert {name: sum(some.counts[name] for some in pieces) for name in COUNTS} == whole.counts
@@ -182,7 +182,9 @@ def test_every_missing_word():
 
 def test_a_missing_section_is_no_word_of_the_other():
     rows = [{"id": 1, "findings": "nan", "impression": "I."}, {"id": 2, "findings": "NaN", "impression": "nan"}]
-    joined = as_reports([*rows, {"id": 3, "findings": "F.", "impression": None}], section="findings+impression")
+    joined = as_reports(
+        [*rows, {"id": 3, "findings": "F.", "impression": None}], mo.Read(section="findings+impression")
+    )
     assert pairs(joined) == {"1": "I.", "3": "F."}
     assert joined.words == {"NaN": 1}
 
@@ -204,9 +206,9 @@ def test_texts_alone(column):
     reports = as_reports(COLUMNS[column](TEXTS))
     assert pairs(reports) == {"0": TEXTS[0], "1": TEXTS[1], "9": "None.", "10": "none"}
     assert reports.states == STATES
-    predictions = as_predictions(COLUMNS[column](TEXTS), id_column=None, section=None)
+    predictions = as_predictions(COLUMNS[column](TEXTS), mo.Read(id_column=None, section=None))
     assert predictions.ids == ["0", "1", "3", "4", "5", "9", "10"]
-    assert as_reports(COLUMNS[column](TEXTS), section="findings").section == "findings"
+    assert as_reports(COLUMNS[column](TEXTS), mo.Read(section="findings")).section == "findings"
 
 
 def test_a_dict_is_never_searched_by_its_keys():
@@ -221,8 +223,8 @@ def test_columns_have_the_rules_of_files():
         {"study_id": [1, 2], "findings": ["F.", "G."], "impression": ["I.", None], "split": ["a", "b"]}
     )
     assert pairs(as_reports(frame)) == {"1": "I."}
-    assert pairs(as_reports(frame, section="findings", split="b")) == {"2": "G."}
-    assert pairs(as_reports(frame, text_column="findings")) == {"1": "F.", "2": "G."}
+    assert pairs(as_reports(frame, mo.Read(section="findings", split="b"))) == {"2": "G."}
+    assert pairs(as_reports(frame, mo.Read(text_column="findings"))) == {"1": "F.", "2": "G."}
     two = pa.table([pa.array(["1"]), pa.array(["A."]), pa.array(["B."])], ["id", "report", "report"])
     with pytest.raises(
         InputError, match=r"the pyarrow\.Table in memory has no column that is clearly .* 'report', 'report'\. Pass"
@@ -258,11 +260,20 @@ def test_ids_of_texts():
             lambda: as_reports([SECRET, 5]),
             r"^.* must be text or None; got int at position 1",
         ),
-        (lambda: as_reports([SECRET], text_column="x"), "text_column must be left out for texts without columns"),
-        (lambda: as_reports([SECRET], split="test"), "split must be left out for texts without columns"),
-        (lambda: as_reports({"1": SECRET}, encoding="utf-8"), "encoding must be left out for the dict in memory"),
-        (lambda: as_predictions({"1": SECRET}, separator=";"), "separator must be left out for the dict in memory"),
-        (lambda: as_reports({"1": SECRET}, profile="mit"), "profile must be left out for the dict in memory"),
+        (
+            lambda: as_reports([SECRET], mo.Read(text_column="x")),
+            "text_column must be left out for texts without columns",
+        ),
+        (lambda: as_reports([SECRET], mo.Read(split="test")), "split must be left out for texts without columns"),
+        (
+            lambda: as_reports({"1": SECRET}, mo.Read(encoding="utf-8")),
+            "encoding must be left out for the dict in memory",
+        ),
+        (
+            lambda: as_predictions({"1": SECRET}, mo.Read(separator=";")),
+            "separator must be left out for the dict in memory",
+        ),
+        (lambda: as_reports({"1": SECRET}, mo.Read(profile="mit")), "profile must be left out for the dict in memory"),
         (lambda: as_reports({"1": 5}), "must be a path, texts, a dict of id -> text, .*; got dict of another layout"),
         (lambda: as_reports({}), "got dict of another layout"),
         (lambda: as_reports([{"id": 1, "text": SECRET}, SECRET]), "got list of another layout"),
@@ -270,12 +281,15 @@ def test_ids_of_texts():
         (lambda: as_reports(b"abc"), "got bytes of another layout"),
         (lambda: as_reports(np.array(SECRET)), r"got numpy\.ndarray"),
         (
-            lambda: mo.reports({"1": SECRET}, section="x"),
-            "^reports: section must be one of",
+            lambda: mo.reports({"1": SECRET}, mo.Read(section="x")),
+            "^Read: section must be one of",
         ),
-        (lambda: as_reports(Reports.from_texts([SECRET]), section="findings"), "section must be left out for Reports"),
-        (lambda: as_predictions(Reports.from_texts([SECRET]), seed=3), "seed must be left out for Reports"),
-        (lambda: as_predictions([SECRET], ids="a.json"), "ids must be left out for texts without columns"),
+        (
+            lambda: as_reports(Reports.from_texts([SECRET]), mo.Read(section="findings")),
+            "section must be left out for Reports",
+        ),
+        (lambda: as_predictions(Reports.from_texts([SECRET]), mo.Read(seed=3)), "seed must be left out for Reports"),
+        (lambda: as_predictions([SECRET], mo.Read(ids="a.json")), "ids must be left out for texts without columns"),
         (
             lambda: as_predictions([SECRET, 5]),
             "^the predictions in memory must be text or None",
@@ -291,17 +305,22 @@ def test_what_makes_no_sense(call, match):
 
 @pytest.mark.parametrize("reports", [["A."], {"1": "A."}, "a.csv", Reports.from_texts(["A."])])
 def test_unknown_options_are_type_errors_of_the_public_function(reports):
-    match = r"^there is no argument 'sectoin'\. Did you mean 'section'\?$"
+    match = r"^reports: there is no argument 'sectoin'\. Its arguments are data, read, tell, radgraph"
     with pytest.raises(TypeError, match=match):
-        as_reports(reports, sectoin="findings")
-    with pytest.raises(TypeError, match=r"^there is no argument 'nonsense'\."):
-        as_predictions(reports, nonsense=1)
+        mo.reports(reports, sectoin="findings")
+    with pytest.raises(TypeError, match=r"^Read: there is no argument 'sectoin'\. Did you mean 'section'\?$"):
+        mo.reports(reports, mo.Read(sectoin="findings"))
+    match = (
+        r"^reports: there is no argument 'section'\. Write mo\.reports\(\.\.\., read=mo\.Read\(section=\.\.\.\)\)\.$"
+    )
+    with pytest.raises(TypeError, match=match):
+        mo.reports(reports, section="findings")
 
 
 def test_reports_stay_as_they_are():
     reports = Reports.from_texts(["A."])
-    assert as_reports(reports, section=None, split=None) is reports
-    assert as_predictions(reports, seed=0) is reports
+    assert as_reports(reports, mo.Read(section=None, split=None)) is reports
+    assert as_predictions(reports, mo.Read(seed=0)) is reports
 
 
 # Sections
@@ -312,18 +331,21 @@ BOTH = 'study,impression,findings\n1,I.,F.\n2,,F.\n3,I.,\n4,,\n5,"",\n6,I., \n'
 def test_findings_and_impression_are_joined(tmp_path):
     path = tmp_path / "mimic_cxr_sectioned.csv"
     path.write_text(BOTH)
-    reports = read_reports(path, section="findings+impression")
+    reports = read_reports(path, mo.Read(section="findings+impression"))
     assert pairs(reports) == {"1": "F. I.", "2": "F.", "3": "I.", "6": "I."}
     assert reports.states == {"missing": ["4"], "empty": ["5"], "tokenless": []}
     assert "column findings + impression" in reports.source
     assert (reports.section, reports.section_by) == ("findings+impression", "column")
-    assert pairs(as_reports(pl.read_csv(path), section="findings+impression"))["1"] == "F. I."
+    assert pairs(as_reports(pl.read_csv(path), mo.Read(section="findings+impression")))["1"] == "F. I."
 
 
 def test_iu_xray_findings_and_impression(iu_xray):
-    joined = read_reports(iu_xray / "indiana_reports.csv", section="findings+impression")
+    joined = read_reports(iu_xray / "indiana_reports.csv", mo.Read(section="findings+impression"))
     assert joined.counts["missing"] == 25
-    apart = [pairs(read_reports(iu_xray / "indiana_reports.csv", section=name)) for name in ("findings", "impression")]
+    apart = [
+        pairs(read_reports(iu_xray / "indiana_reports.csv", mo.Read(section=name)))
+        for name in ("findings", "impression")
+    ]
     for study, text in pairs(joined).items():
         assert text == " ".join(side[study] for side in apart if study in side)
 
@@ -331,16 +353,16 @@ def test_iu_xray_findings_and_impression(iu_xray):
 def test_findings_and_impression_of_report_files(tmp_path):
     (tmp_path / "s50000001.txt").write_text("\n FINDINGS: Heart.\n IMPRESSION: No acute\n process.\n")
     (tmp_path / "s50000002.txt").write_text("\n FINDINGS: Only these.\n")
-    reports = read_reports(tmp_path, profile="mit", section="findings+impression")
+    reports = read_reports(tmp_path, mo.Read(profile="mit", section="findings+impression"))
     assert pairs(reports) == {"50000001": "Heart. No acute\n process.", "50000002": "Only these."}
     with pytest.raises(InputError, match=r'section must be "impression" for profile yu2023; got \'findings\+impr'):
-        read_reports(tmp_path, section="findings+impression")
+        read_reports(tmp_path, mo.Read(section="findings+impression"))
 
 
 def test_a_table_without_one_of_the_sections_cannot_be_joined():
     match = "no column that is clearly the findings.impression; candidates are 'impression'"
     with pytest.raises(InputError, match=match):
-        as_reports({"1": {"impression": "I."}}, section="findings+impression")
+        as_reports({"1": {"impression": "I."}}, mo.Read(section="findings+impression"))
 
 
 @pytest.mark.parametrize(
@@ -353,7 +375,7 @@ def test_a_table_without_one_of_the_sections_cannot_be_joined():
     ],
 )
 def test_reports_know_their_section(record, options, section):
-    reports = as_reports({"1": record}, **options)
+    reports = as_reports({"1": record}, mo.Read(**options))
     assert (reports.section, reports.section_by) == section
 
 
@@ -378,7 +400,7 @@ def test_predictions_know_their_section(tmp_path, monkeypatch, name, content, op
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ids.txt").write_text("1\n2\n")
     (tmp_path / name).write_text(content)
-    found = read_predictions(name, **options)
+    found = read_predictions(name, mo.Read(**options))
     assert (found.section, found.section_by) == section
 
 
@@ -390,12 +412,13 @@ def test_headers_of_both_sections_are_no_words_of_a_prediction(tmp_path):
     assert found.texts == [*["Heart normal. Normal."] * 2, "", "Impression: alone.", "Heart normal. Normal."]
     assert ", without Findings: and Impression:, " in found.source
     references = as_reports(
-        {i: {"findings": "Heart normal.", "impression": "Normal."} for i in ("0", "1")}, section="findings+impression"
+        {i: {"findings": "Heart normal.", "impression": "Normal."} for i in ("0", "1")},
+        mo.Read(section="findings+impression"),
     )
     with pytest.warns(UserWarning, match=r"1 with a heading \(Findings:\)"):
         scored = score(references, found, ["bleu", "rouge-l"], inner=True)
     assert scored.table["bleu-2"].to_pylist() == scored.table["rouge-l"].to_pylist() == [1.0, 1.0]
-    as_findings = read_predictions(tmp_path / "p.json", section="findings")
+    as_findings = read_predictions(tmp_path / "p.json", mo.Read(section="findings"))
     assert as_findings.texts == ["Heart normal.", "Heart normal.", "", "Heart normal."]
     assert as_findings.states["missing"] == ["3", "4"]
     assert ", what follows Findings:, " in as_findings.source
@@ -437,5 +460,5 @@ def test_an_empty_cell_of_predictions_is_an_empty_report(tmp_path, cell, ending)
     assert found.ids == ["1", "2"]
     assert not found.texts[1].strip()
     assert found.states == {"missing": [], "empty": ["2"], "tokenless": []}
-    empty = read_predictions(path, after_impression=True, section="impression").states
+    empty = read_predictions(path, mo.Read(after_impression=True, section="impression")).states
     assert empty == {"missing": ["1"], "empty": ["2"], "tokenless": []}

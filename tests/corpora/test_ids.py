@@ -84,7 +84,7 @@ def test_an_id_that_may_be_another_kind_than_the_key_is_an_error(own, tmp_path):
         match=rf"ids in 'object key' and in '{name}', which differ.* of the studies\. Pass one of these names",
     ):
         as_reports(rows)
-    assert pairs(as_reports(rows, id_column="object key")) == TEXTS
+    assert pairs(as_reports(rows, mo.Read(id_column="object key"))) == TEXTS
     same = {study: {name: int(study), "report": text} for study, text in TEXTS.items()}
     assert pairs(as_reports(same)) == TEXTS
 
@@ -97,8 +97,8 @@ def test_a_column_of_codes_beside_numbers_of_rows_is_an_error(name, tmp_path, or
     for one, other, key in ((by_key(ours), by_key(theirs), "object key"), (*frames, "index")):
         with pytest.raises(InputError, match=f"has ids in '{key}' and in '{name}', which differ, and either may be"):
             mean(one, other)
-        assert mean(*(mo.reports(side, id_column=name) for side in (one, other))) == 1
-        assert mean(*(mo.reports(side, id_column=key) for side in (one, other))) < 1
+        assert mean(*(mo.reports(side, mo.Read(id_column=name)) for side in (one, other))) == 1
+        assert mean(*(mo.reports(side, mo.Read(id_column=key)) for side in (one, other))) < 1
     files = [written(tmp_path / f"{side}.json", by_key(rows)) for side, rows in (("a", ours), ("b", theirs))]
     code, _, err = oracle("score", *files, "-m", "rouge-l")
     assert (code, f"in 'object key' and in '{name}'" in err) == (2, True)
@@ -140,7 +140,11 @@ def test_the_index_of_a_frame_is_a_column_of_ids():
     assert as_reports(frame).ids == ["a", "b", "c"]
     assert pairs(as_reports(frame.drop(columns="dicom_id").iloc[[2, 0, 1]])) == {i: TEXTS[i] for i in SHUFFLED}
     cases = frame.rename_axis("case")
-    assert as_reports(cases, id_column="case").ids == as_reports(cases.drop(columns="dicom_id")).ids == list(TEXTS)
+    assert (
+        as_reports(cases, mo.Read(id_column="case")).ids
+        == as_reports(cases.drop(columns="dicom_id")).ids
+        == list(TEXTS)
+    )
     with pytest.raises(InputError, match="no column with a usual id name"):
         as_reports(frame.drop(columns="dicom_id").reset_index(drop=True))
 
@@ -279,8 +283,8 @@ def test_a_column_that_both_sides_have_comes_before_any_other(ours, theirs, join
 
 def test_a_column_that_the_caller_names_for_one_side_is_looked_for_on_the_other():
     ours, theirs = report_rows(TEXTS, "study_id", "case"), report_rows(SHUFFLED, "id", "case")
-    assert mean(mo.reports(ours, id_column="case"), theirs) == 1
-    assert mean(ours, mo.reports(theirs, id_column="case")) == 1
+    assert mean(mo.reports(ours, mo.Read(id_column="case")), theirs) == 1
+    assert mean(ours, mo.reports(theirs, mo.Read(id_column="case"))) == 1
 
 
 @pytest.mark.parametrize("names", [("study_id", "image_id"), ("dicom_id", "uid")])
@@ -290,7 +294,7 @@ def test_ids_of_studies_and_of_images_are_not_joined(names, oracle, tmp_path):
     )
     with pytest.raises(InputError, match=rf"must have ids of one kind; got .* in '{names[0]}' and .* in '{names[1]}'"):
         mean(ours, theirs)
-    assert mean(ours, mo.reports(theirs, id_column=names[1])) == 1
+    assert mean(ours, mo.reports(theirs, mo.Read(id_column=names[1]))) == 1
     for name, rows in (("a", ours), ("b", theirs)):
         pl.DataFrame(rows).write_csv(tmp_path / f"{name}.csv")
     code, _, err = oracle("score", tmp_path / "a.csv", tmp_path / "b.csv", "-m", "rouge-l")
@@ -355,7 +359,7 @@ def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle
         code, _, err = oracle("score", file, file, "-m", "rouge-l")
         assert (code, "--predicted-text-column" in err) == (2, True)
     frame = pl.DataFrame(pairs_)
-    sides = mo.reports(frame, text_column="reference"), mo.reports(frame, text_column="prediction")
+    sides = mo.reports(frame, mo.Read(text_column="reference")), mo.reports(frame, mo.Read(text_column="prediction"))
     assert mean(*sides) == 0.75
     with pytest.raises(InputError, match=r"must be two columns of a table without ids that is given for both"):
         mean(frame, frame)

@@ -132,13 +132,13 @@ def test_what_stood_above_the_header_is_told(tmp_path):
     ):
         mo.read_predictions(path)
     path.write_text("#id,report\n0,Clear.\n")  # a header
-    assert mo.read_reports(path, id_column="#id").texts == ["Clear."]
+    assert mo.read_reports(path, mo.Read(id_column="#id")).texts == ["Clear."]
 
 
 def test_a_report_of_a_file_without_header_is_no_comment(tmp_path):
     (tmp_path / "a.csv").write_text("# 1: clear.\nEdema.\n")
     (tmp_path / "ids.txt").write_text("a\nb\n")
-    assert mo.read_predictions(tmp_path / "a.csv", ids=tmp_path / "ids.txt").texts == ["# 1: clear.", "Edema."]
+    assert mo.read_predictions(tmp_path / "a.csv", mo.Read(ids=tmp_path / "ids.txt")).texts == ["# 1: clear.", "Edema."]
 
 
 @pytest.mark.parametrize(

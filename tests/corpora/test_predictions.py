@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from metric_oracle.corpora.predictions import read_predictions
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.errors import InputError
 
@@ -32,13 +33,13 @@ def write(tmp_path):
 def fails(match, *arguments, **options):
     """Check that reading ends in one line that matches and tells nothing of the reports."""
     with pytest.raises(InputError, match=rf"^{match}") as caught:
-        read_predictions(*arguments, **options)
+        read_predictions(*arguments, Read(**options))
     assert "\n" not in str(caught.value)
     assert SECRET.split()[0] not in str(caught.value)
 
 
 def read(*arguments, **options):
-    reports = read_predictions(*arguments, **options)
+    reports = read_predictions(*arguments, Read(**options))
     return dict(zip(reports.ids, reports.texts, strict=True)), reports
 
 
@@ -89,7 +90,7 @@ def test_r2gen_mimic_has_an_item_an_image(write):
 
 
 def test_annotation_is_a_table_of_reports(annotation):
-    reports = read_reports(annotation, split="test")
+    reports = read_reports(annotation, Read(split="test"))
     assert reports.ids == ["CXR9_IM-0009", "CXR4_IM-0004", "CXR7_IM-0007"]
     assert reports.texts == ["Report 9.", "Report 4.", "Report 7."]
 
@@ -240,8 +241,9 @@ def test_the_choice_is_that_of_any_process(write, views, hash_seed):
     path = write("p.csv", "report,dicom_id\n" + "".join(f"{i},{image}\n" for i, image in enumerate(DICOM)))
     program = (
         "import sys; from metric_oracle.corpora.predictions import read_predictions\n"
+        "from metric_oracle.corpora.read import Read\n"
         "for seed in range(9):\n"
-        "    print(end=''.join(read_predictions(sys.argv[1], metadata=sys.argv[2], seed=seed).texts) + ' ')"
+        "    print(end=''.join(read_predictions(sys.argv[1], Read(metadata=sys.argv[2], seed=seed)).texts) + ' ')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, path, views], env={**os.environ, "PYTHONHASHSEED": hash_seed},

@@ -49,14 +49,14 @@ def test_iu_xray_impressions(iu_xray):
 
 
 def test_iu_xray_findings(iu_xray):
-    assert read_reports(iu_xray / "indiana_reports.csv", section="findings").counts["missing"] == 514
+    assert read_reports(iu_xray / "indiana_reports.csv", mo.Read(section="findings")).counts["missing"] == 514
 
 
 def test_iu_xray_splits(iu_xray):
     path, split_file = iu_xray / "indiana_reports.csv", iu_xray / "r2gen_split.csv"
     n_rows = {}
     for split in ("train", "val", "test", "train+val"):
-        counts = read_reports(path, split=split, split_file=split_file).counts
+        counts = read_reports(path, mo.Read(split=split, split_file=split_file)).counts
         n_rows[split] = counts["rows"] - counts["other_split"]
         assert counts["absent"] == 0
         assert n_rows[split] == sum(counts[state] for state in ("duplicate", "missing", "empty", "tokenless", "kept"))
@@ -129,7 +129,7 @@ def test_states_and_keep_empty(tmp_path):
     dropped = read_reports(path)
     assert dropped.ids == ["4"]
     assert dropped.states == {"missing": ["1"], "empty": ["2"], "tokenless": ["3"]}
-    kept = read_reports(path, keep_empty=True)
+    kept = read_reports(path, mo.Read(keep_empty=True))
     assert pairs(kept) == {"2": "  ", "3": "___.", "4": "Clear."}
     assert kept.counts["kept"] == 3
 
@@ -158,8 +158,8 @@ def test_rows_of_one_study_with_one_text_collapse(tmp_path):
 def test_section_decides_between_columns(tmp_path):
     path = write(tmp_path, "a.csv", "id,findings,impression,report\n1,F.,I.,R.\n")
     assert read_reports(path).texts == ["I."]
-    assert read_reports(path, section="findings").texts == ["F."]
-    assert read_reports(path, text_column="report").texts == ["R."]
+    assert read_reports(path, mo.Read(section="findings")).texts == ["F."]
+    assert read_reports(path, mo.Read(text_column="report")).texts == ["R."]
 
 
 def test_annotations_of_r2gen_for_mimic_cxr(tmp_path):
@@ -170,7 +170,7 @@ def test_annotations_of_r2gen_for_mimic_cxr(tmp_path):
     ]
     path = write(tmp_path, "annotation.json", json.dumps({"train": items[2:], "test": items[:2]}))
     assert pairs(read_reports(path)) == {"50000001": "A.", "50000002": "B."}
-    assert pairs(read_reports(path, split="test")) == {"50000001": "A."}
+    assert pairs(read_reports(path, mo.Read(split="test"))) == {"50000001": "A."}
 
 
 def test_results_of_a_search_are_read(tmp_path):
@@ -180,7 +180,7 @@ def test_results_of_a_search_are_read(tmp_path):
 
 def test_id_column_can_be_named(tmp_path):
     path = write(tmp_path, "a.csv", "id,uid,report\nx,1,A.\n")
-    assert read_reports(path, id_column="uid").ids == ["1"]
+    assert read_reports(path, mo.Read(id_column="uid")).ids == ["1"]
 
 
 def test_mimic_cxr_sectioned_with_and_without_split(tmp_path):
@@ -192,7 +192,7 @@ def test_mimic_cxr_sectioned_with_and_without_split(tmp_path):
     split_file = write(tmp_path, "split.csv.gz", gzip.compress((SPLIT_COLUMNS + split_rows).encode()))
     assert read_reports(path).source.startswith("mimic_cxr_sectioned CSV")
     assert pairs(read_reports(path)) == {"50000001": "Two\nlines.", "50000003": "Clear."}
-    corpus = read_reports(path, split="train+validate", split_file=split_file)
+    corpus = read_reports(path, mo.Read(split="train+validate", split_file=split_file))
     assert corpus.ids == ["50000001"]
     assert corpus.counts == {
         "rows": 3,
@@ -204,7 +204,7 @@ def test_mimic_cxr_sectioned_with_and_without_split(tmp_path):
         "tokenless": 0,
         "kept": 1,
     }
-    assert read_reports(path, split="test", split_file=split_file).counts["absent"] == 1
+    assert read_reports(path, mo.Read(split="test", split_file=split_file)).counts["absent"] == 1
 
 
 def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
@@ -224,9 +224,9 @@ def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
     assert reports.counts["disagreeing"] == 1
     assert reports.counts["duplicate"] == 1
     assert reports.source.startswith("CheXpert Plus CSV")
-    assert read_reports(path, split="valid").ids == ["patient3_study1"]
-    assert read_reports(path, split="train").counts["other_split"] == 1
-    assert read_reports(path, section="findings").counts["missing"] == 1
+    assert read_reports(path, mo.Read(split="valid")).ids == ["patient3_study1"]
+    assert read_reports(path, mo.Read(split="train")).counts["other_split"] == 1
+    assert read_reports(path, mo.Read(section="findings")).counts["missing"] == 1
 
 
 # Files that are none
@@ -240,7 +240,7 @@ def test_a_pipe_is_refused_at_once(tmp_path, name):
     with pytest.raises(InputError, match=match):
         read_reports(tmp_path / name)
     with pytest.raises(InputError, match=r"a\..* is a pipe or device\. Write it"):
-        read_reports(good(tmp_path), split="test", split_file=tmp_path / name)
+        read_reports(good(tmp_path), mo.Read(split="test", split_file=tmp_path / name))
 
 
 @AT_ONCE
@@ -305,16 +305,16 @@ def test_mimic_report_files(tmp_path, make):
     assert pairs(reports) == {"50000002": "No acute process.", "50000003": "Fine."}
     assert reports.states["missing"] == ["50000001"]
     assert reports.source == "MIMIC-CXR report files, profile yu2023, section impression, 2 of 3 rows"
-    train = read_reports(path, split="train", split_file=split_file)
+    train = read_reports(path, mo.Read(split="train", split_file=split_file))
     assert pairs(train) == {"50000002": "No acute process."}
     assert train.counts["other_split"] == 1
-    assert read_reports(path, split="train+test", split_file=split_file).counts["kept"] == 2
+    assert read_reports(path, mo.Read(split="train+test", split_file=split_file)).counts["kept"] == 2
 
 
 def test_mimic_profile_mit(tmp_path):
     path = make_zip(tmp_path)
-    assert pairs(read_reports(path, profile="mit"))["50000002"] == "No acute\n process."
-    assert pairs(read_reports(path, profile="mit", section="findings"))["50000003"] == "Heart."
+    assert pairs(read_reports(path, mo.Read(profile="mit")))["50000002"] == "No acute\n process."
+    assert pairs(read_reports(path, mo.Read(profile="mit", section="findings")))["50000003"] == "Heart."
 
 
 @pytest.mark.parametrize("name", ["../p10/s50000001.txt", "/p10/s50000001.txt", "C:\\p10\\s50000001.txt", "a/../../x"])
@@ -367,17 +367,17 @@ def test_columns_make_no_sense_for_report_files(tmp_path):
     path = make_zip(tmp_path)
     for name in ("id_column", "text_column", "encoding", "separator"):
         with pytest.raises(InputError, match=rf"^{name} must be left out for report files; got a value for .*\.zip\."):
-            read_reports(path, **{name: "report"})
+            read_reports(path, mo.Read(**{name: "report"}))
 
 
 def test_yu2023_has_no_findings(tmp_path):
     with pytest.raises(InputError, match=r'section must be "impression" for profile yu2023; .*--profile mit'):
-        read_reports(make_zip(tmp_path), section="findings")
+        read_reports(make_zip(tmp_path), mo.Read(section="findings"))
 
 
 def test_report_files_need_a_split_file(tmp_path):
     with pytest.raises(InputError, match=r"has no column split\. Pass the table of splits"):
-        read_reports(make_zip(tmp_path), split="train")
+        read_reports(make_zip(tmp_path), mo.Read(split="train"))
 
 
 # Errors
@@ -400,7 +400,7 @@ def good(folder):
 )
 def test_bad_options(tmp_path, options, match):
     with pytest.raises(InputError, match=match):
-        mo.read_reports(good(tmp_path), **options)
+        mo.read_reports(good(tmp_path), mo.Read(**options))
 
 
 def test_absent_file_is_never_text(tmp_path):
@@ -475,14 +475,14 @@ def test_messages_never_show_a_text(tmp_path):
     secret = "Jane Doe has an effusion"
     headless = write(tmp_path, "a.csv", f"s50000001,{secret}\ns50000002,{secret}\n")
     ragged = write(tmp_path, "b.csv", f"id,report\n1,{secret},x\n")
-    for path, options in (
-        (headless, {}),
-        (ragged, {}),
-        (write(tmp_path, "c.csv", f"id,report\n{secret},A\n{secret},B\n"), {}),
-        (write(tmp_path, "d.jsonl", secret), {}),
+    for path in (
+        headless,
+        ragged,
+        write(tmp_path, "c.csv", f"id,report\n{secret},A\n{secret},B\n"),
+        write(tmp_path, "d.jsonl", secret),
     ):
         with pytest.raises(InputError) as caught:
-            read_reports(path, **options)
+            read_reports(path)
         assert "Jane" not in str(caught.value)
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
@@ -499,13 +499,13 @@ def test_messages_never_show_a_text(tmp_path):
 )
 def test_bad_split_files(tmp_path, split, content, match):
     with pytest.raises(InputError, match=match):
-        read_reports(good(tmp_path), split=split, split_file=write(tmp_path, "split.csv", content))
+        read_reports(good(tmp_path), mo.Read(split=split, split_file=write(tmp_path, "split.csv", content)))
 
 
 def test_a_column_name_must_occur_once(tmp_path):
     path = write(tmp_path, "a.csv", "id,report,report\n1,A.,B.\n")
     with pytest.raises(InputError, match="has several columns 'report'"):
-        read_reports(path, text_column="report")
+        read_reports(path, mo.Read(text_column="report"))
 
 
 def test_leading_blank_lines_and_repeated_names_do_not_shift_columns(tmp_path):
@@ -525,7 +525,7 @@ def test_ids_that_lost_their_zeros(tmp_path):
     reports, split = write(tmp_path, "r.csv", "id,report\n0012,A b.\n0013,B c.\n"), "id,split\n12,test\n13,test\n"
     hint = r"\. Ids differ by leading zeros, which spreadsheets drop \('0012', '12'\): write them as text\.$"
     with pytest.raises(InputError, match="has none of the ids of the reports.*" + hint):
-        read_reports(reports, split="test", split_file=write(tmp_path, "split.csv", split))
+        read_reports(reports, mo.Read(split="test", split_file=write(tmp_path, "split.csv", split)))
     with pytest.raises(InputError, match="must share ids; got none in common.*" + hint):
         score(reports, {"12": "A b.", "13": "B c."}, "bleu")
     with pytest.raises(InputError, match=r"must have the same ids; got .*\('0012', '12'\): write them as text\.$"):

@@ -76,11 +76,11 @@ def test_dicts_and_lists_in_memory():
 
 def test_columns_can_be_named(tmp_path):
     rows = [{"key": "a", "draws": ["x", "y"], "judge": [1, 0.5]}, {"key": "b", "draws": ["z"], "judge": [2]}]
-    samples = mo.read_samples(rows, id_column="key", text_column="draws", column="judge", section="findings")
+    samples = mo.read_samples(rows, mo.Read(id_column="key", text_column="draws", section="findings"), column="judge")
     assert (samples.ids, samples.texts, samples.values) == (["a", "b"], [["x", "y"], ["z"]], [[1.0, 0.5], [2.0]])
     assert (samples.logprobs, samples.section) == (None, ("findings", "caller"))
     path = write(tmp_path, "long.csv", "id;impression;judge", "a;x;1", "b;z;2", "a;y;0.5")
-    samples = mo.read_samples(path, column="judge", separator=";")
+    samples = mo.read_samples(path, mo.Read(separator=";"), column="judge")
     assert (samples.texts, samples.values) == ([["x", "y"], ["z"]], [[1.0, 0.5], [2.0]])
     assert samples.section == ("impression", "column")
 
@@ -116,10 +116,13 @@ def test_distinct_texts_are_reports_with_ids_of_samples():
         (['{"id": "a", "candidates": ["x"], "logprobs": [-Infinity]}'],
          r"line 1 of .* has no finite number in column 'logprobs'\. Complete the column, or leave it out\."),
         (['{"id": "a", "candidates": ["x"], "logprobs": [true]}'], r"line 1 of .* has no finite number in column"),
-        (['{"candidates": ["x"]}'], r".* has no column with a usual id name\. Pass id_column=NAME; columns: "),
-        (['{"id": "a", "drawn": ["x"]}'], r".* has no column that is clearly the sampled reports\. Pass text_column"),
+        (['{"candidates": ["x"]}'],
+         r".* has no column with a usual id name\. Pass read=mo\.Read\(id_column=NAME\); columns: "),
+        (['{"id": "a", "drawn": ["x"]}'],
+         r".* has no column that is clearly the sampled reports\. Pass read=mo\.Read\(text_column"),
         (['{"id": "a", "report": "x", "text": "y"}'],
-         r".*clearly the sampled reports; candidates are 'report', 'text'\. Pass text_column=NAME; columns: "),
+         r".*clearly the sampled reports; candidates are 'report', 'text'\. Pass "
+         r"read=mo\.Read\(text_column=NAME\); columns: "),
         (['{"id": "a", "sample": 1, "report": "x"}', '{"id": "a", "sample": 1, "report": "y"}'],
          r"line 2 of .* has sample '1' of id 'a' again, after line 1 of .*\. Keep one row for each sample\."),
         (['{"id": "a", "report": "x"}', '{"id": "a", "report": null}'],
@@ -148,10 +151,10 @@ def test_other_containers_are_refused():
     with pytest.raises(InputError, match=r"candidates must be a list of reports for each study; got a list of texts"):
         mo.read_samples(["x", "y"])
     with pytest.raises(InputError, match=r"separator must be left out for samples in memory"):
-        mo.read_samples(GROUPS, separator=",")
+        mo.read_samples(GROUPS, mo.Read(separator=","))
     with pytest.raises(InputError, match=r"column must be left out for samples that are read"):
         mo.read_samples(mo.read_samples(GROUPS), column="judge")
     with pytest.raises(InputError, match=r"section must be one of"):
-        mo.read_samples(GROUPS, section="history")
+        mo.read_samples(GROUPS, mo.Read(section="history"))
     with pytest.raises(InputError, match=r"there is no file"):
         mo.read_samples("absent.jsonl")

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from metric_oracle.corpora import streams
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.errors import InputError
@@ -38,7 +39,7 @@ def files(folder):
 def test_pieces_are_the_whole(tmp_path, monkeypatch, at_once, keep_empty):
     monkeypatch.setattr(streams, "AT_ONCE", at_once)
     for path in files(tmp_path):
-        whole = read_reports(path, keep_empty=keep_empty)
+        whole = read_reports(path, Read(keep_empty=keep_empty))
         for n in (1, 2, 3, 50):
             assert can_stream(path)
             found = [*stream_reports(path, n, keep_empty=keep_empty)]

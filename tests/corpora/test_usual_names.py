@@ -97,10 +97,10 @@ def test_the_section_follows_from_the_name(tmp_path):
         assert (read.texts, read.section, read.section_by) == (TEXTS, section, "column")
     both = table(tmp_path, ("case_no", "finding", "impression"), IDS, OTHERS, TEXTS)
     assert mo.read_reports(both).texts == TEXTS
-    assert mo.read_reports(both, section="findings").texts == OTHERS
+    assert mo.read_reports(both, mo.Read(section="findings")).texts == OTHERS
     alone = table(tmp_path, ("case_no", "finding"), IDS, TEXTS)
     with pytest.raises(InputError, match="no column that is clearly the impression; candidates are 'finding'"):
-        mo.read_reports(alone, section="impression")
+        mo.read_reports(alone, mo.Read(section="impression"))
     assert mo.read_predictions(table(tmp_path, ("id", "generated_findings"), IDS, TEXTS)).section == "findings"
 
 
@@ -110,8 +110,8 @@ def test_the_other_one_of_two_columns_has_the_texts(tmp_path):
     assert mo.read_reports(own).texts == mo.read_predictions(own).texts == TEXTS
     assert mo.read_samples(own).texts == [[text] for text in TEXTS]
     own = table(tmp_path, ("", "nr", "dictated"), [0, 1, 2], IDS, TEXTS)
-    assert mo.read_reports(own, id_column="nr").texts == TEXTS
-    assert mo.read_predictions(own, id_column="nr").texts == TEXTS
+    assert mo.read_reports(own, mo.Read(id_column="nr")).texts == TEXTS
+    assert mo.read_predictions(own, mo.Read(id_column="nr")).texts == TEXTS
     for columns in ((IDS, [1, 0, 1]), (IDS, ["a/b.png", "c.png", "d.png"])):
         own = table(tmp_path, ("case_no", "dictated"), *columns)
         with pytest.raises(InputError, match="has no column that is clearly the impression"):
@@ -146,10 +146,10 @@ def test_columns_of_the_references_count_for_the_predictions(tmp_path):
     refs = write(tmp_path / "r.csv", zip(IDS, TEXTS, OTHERS, strict=True), ("nr", "typed", "other"))
     same = write(tmp_path / "s.csv", zip(IDS, OTHERS, TEXTS, strict=True), ("nr", "other", "typed"))
     clear = write(tmp_path / "c.csv", zip(IDS, OTHERS, TEXTS, strict=True), ("nr", "typed", "generated"))
-    given = mo.reports(refs, id_column="nr", text_column="typed")
+    given = mo.reports(refs, mo.Read(id_column="nr", text_column="typed"))
     for predictions in (same, clear, pl.read_csv(same)):
         assert mo.score(given, predictions, "rouge-l").mean() == {"rouge-l": 1.0}
-    own = mo.reports(same, text_column="other")
+    own = mo.reports(same, mo.Read(text_column="other"))
     assert mo.score(given, own, "rouge-l").mean()["rouge-l"] < 1
     with pytest.raises(InputError, match=r"r\.csv has no column that is clearly the predictions\. Pass mo\.reports"):
         mo.score(given, refs, "rouge-l")

@@ -68,7 +68,7 @@ def stand_in(tmp_path, monkeypatch):
 def test_real_reports_have_the_published_values(java, iu_xray):
     by_id = {}
     for section in ("impression", "findings"):
-        read = read_reports(iu_xray / "indiana_reports.csv", section=section)
+        read = read_reports(iu_xray / "indiana_reports.csv", mo.Read(section=section))
         by_id |= {(section, key): text for key, text in zip(read.ids, read.texts, strict=True)}
     pairs = [(by_id[section, reference], by_id[section, candidate]) for section, candidate, reference, _ in PAIRS]
     pairs += [(reference, candidate) for candidate, reference, _ in MADE_UP]

@@ -242,7 +242,7 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
         r"^build_index: out must be a new folder, or an unfinished set of the same reports, files and options; got .*, "
         r"which was begun w"
     )
-    for given, options in ((table, {"shard_rows": 11}), (mo.reports(table, keep_empty=True), {})):
+    for given, options in ((table, {"shard_rows": 11}), (mo.reports(table, mo.Read(keep_empty=True)), {})):
         with pytest.raises(InputError, match=match):
             make(given, tmp_path, **options)
     (tmp_path / "set" / PLAN).write_text("{")

@@ -120,7 +120,7 @@ def test_the_search(index, metric):
     """The whole ranking of every reference, on the CPU: each golden pair is in it with the published score."""
     values, tolerance = expected(metric)
     table = mo.retrieve(
-        index, mo.reports(TEXTS, keep_empty=True), metric, k=len(TEXTS), text=False, backend="cpu"
+        index, mo.reports(TEXTS, mo.Read(keep_empty=True)), metric, k=len(TEXTS), text=False, backend="cpu"
     ).table
     rows, scores = (table[name].to_numpy().reshape(len(TEXTS), -1) for name in ("row", "score"))
     assert (np.sort(rows) == np.arange(len(TEXTS))).all()

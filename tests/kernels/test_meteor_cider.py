@@ -42,7 +42,7 @@ def test_the_published_values(name, request):
         made = json.loads((Path(__file__).parents[1] / "golden/published.json").read_text(encoding="utf-8"))
         by_id = {i: text for i, (text, *_) in enumerate(made["texts"])}
     else:
-        read = read_reports(request.getfixturevalue("iu_xray") / "indiana_reports.csv", section=name)
+        read = read_reports(request.getfixturevalue("iu_xray") / "indiana_reports.csv", mo.Read(section=name))
         by_id = dict(zip(read.ids, read.texts, strict=True))
     pairs = GOLDEN["sets"][name]
     assert len(pairs) > 200
@@ -208,10 +208,10 @@ def test_tied_corpora(tmp_path, metric, seed):
     asked = [*edited, *rng.choices(corpus, k=4), "nowhere", "", *(text() for _ in range(4))]
     index = mo.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
     whole = mo.retrieve(
-        index, mo.reports(asked, keep_empty=True), metric, k=len(corpus), backend="reference", text=False
+        index, mo.reports(asked, mo.Read(keep_empty=True)), metric, k=len(corpus), backend="reference", text=False
     ).table
     for k in (1, 2, 7):
-        found = mo.retrieve(index, mo.reports(asked, keep_empty=True), metric, k=k, text=False).table
+        found = mo.retrieve(index, mo.reports(asked, mo.Read(keep_empty=True)), metric, k=k, text=False).table
         for name in ("row", "score", "n_ties"):
             assert (
                 found[name].to_numpy().reshape(-1, k) == whole[name].to_numpy().reshape(len(asked), -1)[:, :k]
@@ -251,7 +251,8 @@ def test_iu_xray(section, iu_xray, tmp_path):
     """The oracles of real reports: CIDEr-D against a brute force of its own, METEOR against scores of all pairs."""
     train, test = (
         read_reports(
-            iu_xray / "indiana_reports.csv", section=section, split=split, split_file=iu_xray / "r2gen_split.csv"
+            iu_xray / "indiana_reports.csv",
+            mo.Read(section=section, split=split, split_file=iu_xray / "r2gen_split.csv"),
         )
         for split in ("train", "test")
     )

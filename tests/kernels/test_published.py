@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from metric_oracle.corpora.radgraph_json import read_graphs
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
@@ -32,7 +33,7 @@ def groups(iu_xray) -> list[tuple[str, list[str]]]:
     rng = random.Random(4)
     chosen = []
     for section, n in (("impression", 170), ("findings", 80)):
-        texts = read_reports(iu_xray / "indiana_reports.csv", section=section).texts
+        texts = read_reports(iu_xray / "indiana_reports.csv", Read(section=section)).texts
         in_order = sorted(texts)
         for _ in range(n):
             place = rng.randrange(len(in_order) - 9)

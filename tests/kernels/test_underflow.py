@@ -36,7 +36,9 @@ def check(tmp_path, corpus, asked, metric):
 
 
 def search(index, queries, metric, k, backend):
-    return mo.retrieve(index, mo.reports(queries, keep_empty=True), metric, k=k, backend=backend, text=False).table
+    return mo.retrieve(
+        index, mo.reports(queries, mo.Read(keep_empty=True)), metric, k=k, backend=backend, text=False
+    ).table
 
 
 @pytest.mark.parametrize("metric", ["cider-d:corpus", "cider-d"])

@@ -121,7 +121,7 @@ def test_a_corpus_of_one_report(tmp_path):
     precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
     coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
     for metric, same in (("bleu", 1.0), ("rouge-l", 1.0), ("bleu-4:coco", coco)):
-        found = mo.expectation(index, mo.reports(["no effusion", "else", ""], keep_empty=True), metric)
+        found = mo.expectation(index, mo.reports(["no effusion", "else", ""], mo.Read(keep_empty=True)), metric)
         score = mo.retrieve(index, ["no effusion"], metric).table["score"][0].as_py()
         assert score == pytest.approx(same, rel=1e-12)
         for record, value in zip(found.table.to_pylist(), (score, 0.0, 0.0), strict=True):

@@ -49,9 +49,7 @@ def world(iu_xray, model, tmp_path_factory):
     train, test = (
         read_reports(
             iu_xray / "indiana_reports.csv",
-            section="impression",
-            split=split,
-            split_file=iu_xray / "r2gen_split.csv",
+            mo.Read(section="impression", split=split, split_file=iu_xray / "r2gen_split.csv"),
         )
         for split in ("train+val", "test")
     )

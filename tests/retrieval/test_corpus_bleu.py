@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.choices import LEGACY
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores
 from metric_oracle.retrieval.scoring import score
@@ -29,7 +30,7 @@ def test_the_published_values(name, request):
         made = json.loads((GOLDEN / "published.json").read_text(encoding="utf-8"))
         by_id = {i: text for i, (text, *_) in enumerate(made["texts"])}
     else:
-        read = read_reports(request.getfixturevalue("iu_xray") / "indiana_reports.csv", section=name)
+        read = read_reports(request.getfixturevalue("iu_xray") / "indiana_reports.csv", Read(section=name))
         by_id = dict(zip(read.ids, read.texts, strict=True))
     assert len(pairs) > 200
     truth, candidates = (reports(by_id[pair[side]] for pair in pairs) for side in (1, 0))

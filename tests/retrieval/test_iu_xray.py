@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.expectation import expectation
@@ -29,10 +30,7 @@ def world(request, iu_xray, tmp_path_factory):
     train, test = (
         read_reports(
             iu_xray / "indiana_reports.csv",
-            section=request.param,
-            split=split,
-            split_file=iu_xray / "r2gen_split.csv",
-            keep_empty=True,
+            Read(section=request.param, split=split, split_file=iu_xray / "r2gen_split.csv", keep_empty=True),
         )
         for split in ("train+val", "test")
     )

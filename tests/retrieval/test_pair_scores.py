@@ -144,7 +144,7 @@ def test_scores_are_those_of_the_search(index, queries, metric):
 
 def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
     train, test = (
-        read_reports(iu_xray / "indiana_reports.csv", split=split, split_file=iu_xray / "r2gen_split.csv")
+        read_reports(iu_xray / "indiana_reports.csv", mo.Read(split=split, split_file=iu_xray / "r2gen_split.csv"))
         for split in ("train+val", "test")
     )
     with pytest.warns(UserWarning, match=r"marks that count as words of the reports: 1 with a heading \(Findings:\)$"):

@@ -188,7 +188,9 @@ def test_progress_adds_up_to_the_queries(index, queries):
 def test_corpus_of_one_report(tmp_path):
     index = build_index(reports("No effusion."), tmp_path / "I")
     for metric in LEXICAL:
-        table = retrieve(index, mo.reports(["No effusion.", "else", ""], keep_empty=True), metric).table.to_pylist()
+        table = retrieve(
+            index, mo.reports(["No effusion.", "else", ""], mo.Read(keep_empty=True)), metric
+        ).table.to_pylist()
         assert [answer["row"] for answer in table] == [0, 0, 0]
         assert table[0]["score"] > 0
         assert [answer["score"] for answer in table[1:]] == [0.0, 0.0]
@@ -220,7 +222,7 @@ def test_report_of_50_000_words(tmp_path):
 
 def test_a_report_without_words(index):
     for text in ("", " ", "...", "\x00", "\u202e"):
-        table = retrieve(index, mo.reports([text], keep_empty=True), "rouge-l", k=2).table.to_pylist()
+        table = retrieve(index, mo.reports([text], mo.Read(keep_empty=True)), "rouge-l", k=2).table.to_pylist()
         assert [(answer["row"], answer["score"]) for answer in table] == [(0, 0.0), (1, 0.0)]
 
 

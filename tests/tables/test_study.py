@@ -292,11 +292,16 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     assert "has no ids (CSV of one column without header)" in err
     assert "Pass --model-ids FILE with one id per row, in the same order." in err
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
-    fails(match, world, {"m": mo.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json")}, metrics=("bleu",))
-    written = mo.reports(tmp_path / "res.csv", ids=tmp_path / "annotation.json", split="val")
+    fails(
+        match,
+        world,
+        {"m": mo.reports(tmp_path / "res.csv", mo.Read(ids=tmp_path / "annotation.json"))},
+        metrics=("bleu",),
+    )
+    written = mo.reports(tmp_path / "res.csv", mo.Read(ids=tmp_path / "annotation.json", split="val"))
     assert written.read(predictions=True)[0].ids == list(queries.ids)
     found = score(
-        mo.reports(tmp_path / "annotation.json", split="val"),
+        mo.reports(tmp_path / "annotation.json", mo.Read(split="val")),
         written,
         ["bleu"],
     )
@@ -589,7 +594,7 @@ def test_inner_and_order_and_labels(world, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(" ".join(text.split()) for text in queries.texts) + "\n")
     labels = {"chexbert_labels": paths["test_labels"]}
-    models = {"short": mo.reports(short, **labels), "lines": mo.reports(lines, **labels, ids=paths["test"])}
+    models = {"short": mo.reports(short, **labels), "lines": mo.reports(lines, mo.Read(ids=paths["test"]), **labels)}
     metrics = ("bleu", "chexbert:labels", "crg")
     found = study.study(index, queries, models, metrics=metrics, inner=True)
     assert found["short"].table["query_id"].to_pylist() == queries.ids[5:]
