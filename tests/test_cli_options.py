@@ -289,6 +289,8 @@ def recorded():
             for p in signature.parameters.values():
                 if p.kind is p.VAR_KEYWORD:
                     bound.update(bound.pop(p.name, {}))
+            for value in [*bound.values()]:
+                bound |= vars(value) if isinstance(value, Read) else {}
             found.append((name, bound))
             return Anything(found, f"{name}()")
 
