@@ -127,7 +127,8 @@ class Bench:
             options |= embedding_options(data.vectors, "test")
         if data.encoder is not None:
             options["encoder"] = data.encoder
-        return run_alone(data.index_folder, data.corpus / "test.csv", metric, backend, keep_empty=True, **options)
+        queries = mo.reports(data.corpus / "test.csv", mo.Read(keep_empty=True), **options)
+        return run_alone(data.index_folder, queries, metric, backend)
 
     def studies(self, metric: str, backend: Backend) -> list[Study]:
         """Return whole studies after one that warms up; those over token states are of the rounds."""

@@ -4,29 +4,34 @@ The gate, the timings and the peak of memory are here alone: the repository's ``
 """
 
 import json
+import pickle
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
+from annotated_doc import Doc
 
-from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
+from metric_oracle import choices
+from metric_oracle.arguments import check_in_range, check_one_of
 from metric_oracle.choices import DEVICES, Backend
-from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.metrics import Metric, get_metric, shown_in
+from metric_oracle.metrics import Metric, get_metric, names_of, shown_in
 from metric_oracle.progress import Progress, silent
+from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.reading import reports as with_sources
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -189,27 +194,20 @@ def alone(queries: Inputs, i: int) -> Inputs:
     return queries.take(np.array([i])).piece()
 
 
-def run_alone(
-    index: str | Path,
-    queries: str | Path,
-    metric: str,
-    backend: Backend = "cpu",
-    read: Read = DEFAULT,
-    **sources: Any,
-) -> dict[str, float]:
+def run_alone(index: str | Path, queries: Given, metric: str, backend: Backend = "cpu") -> dict[str, float]:
     """Run a whole search in a process of its own, and return its one-off costs in seconds and its peak memory in GB.
 
-    The test reports are read from a file with `read` and `sources` of `reports`. Keys: load_s, to open the index and
-    what the metric reads of it; compile_s, what a process's first opening and first search take longer than those of
-    the index opened again: imports, and compiling or loading stored machine code; prepare_s, what the first search with
-    an opened index takes longer than the second: look-up tables, opening the encoder, on a GPU the transfer; peak_gb,
-    and gpu_peak_gb with backend "cuda". Raise BackendError if the process fails.
+    The test reports must not be loaded yet. Keys: load_s, to open the index and what the metric reads of it; compile_s,
+    what a process's first opening and first search take longer than those of the index opened again: imports, and
+    compiling or loading stored machine code; prepare_s, what the first search with an opened index takes longer than
+    the second: look-up tables, opening the encoder, on a GPU the transfer; peak_gb, and gpu_peak_gb with backend
+    "cuda". Raise BackendError if the process fails.
     """
-    task = json.dumps([str(index), str(queries), metric, backend, read.given, sources], default=str)
-    command = [sys.executable, "-P", "-c", "from metric_oracle.bench.timing import _process; _process()", task]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    task = pickle.dumps((index, attached(queries), metric, backend))
+    command = [sys.executable, "-P", "-c", "from metric_oracle.bench.timing import _process; _process()"]
+    done = subprocess.run(command, input=task, capture_output=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise BackendError(
             f"the process that measures {metric} with backend {backend} ended with code {done.returncode} ({last}).",
             "See its last line; code -9 means that memory was short.",
@@ -220,9 +218,9 @@ def run_alone(
 def _process() -> None:
     """Run in the process of `run_alone`: measure start-up costs with a single query, then search the whole batch.
 
-    The arguments are JSON in the command line, and the result is printed as JSON.
+    The arguments come pickled from standard input, and the result is printed as JSON.
     """
-    folder, file, metric, backend, reading, sources = json.loads(sys.argv[1])
+    folder, reports, metric, backend = pickle.load(sys.stdin.buffer)  # noqa: S301 - `run_alone` made it
     opened: list[Index] = []
 
     def load() -> None:
@@ -236,7 +234,7 @@ def _process() -> None:
         """Return how long a search of the queries takes, in seconds."""
         return timed(lambda: retrieve(opened[0], queries, metric, backend=backend))
 
-    queries = with_sources(file, Read(**reading), **sources).load()
+    queries = reports.load()
     single = alone(queries, 0)
     first = timed(load) + search(single)
     load_s = timed(load)
@@ -271,10 +269,13 @@ class _Part:
     """An index and its test reports."""
 
     index: Index
-    queries: Inputs
-    file: Path  # of the test reports, for other processes
-    loading: dict[str, Any]  # arguments of `reports` with which they are read
+    reports: AttachedReports  # the test reports, not loaded, for other processes
     metrics: list[str]  # names of those to time
+
+    @cached_property
+    def queries(self) -> Inputs:
+        """The test reports."""
+        return deepcopy(self.reports).load()
 
     def measured(self, metric: str, backend: Backend, repetitions: int, step: Progress) -> Row:
         """Return the result row of one metric and backend: times, rates and memory."""
@@ -293,34 +294,50 @@ class _Part:
             "single_ms": median(singles),
             "single_p20_ms": single_p20,
             "single_p80_ms": single_p80,
-            **run_alone(self.index.folder, self.file, metric, backend, **self.loading),
+            **run_alone(self.index.folder, self.reports, metric, backend),
             "index": self.index.fingerprint,
         }
 
 
 def run_bench(
-    index: str | Path | None = None,
-    queries: str | Path | None = None,
+    index: Annotated[
+        str | Path | None,
+        Doc(
+            "Index of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote. Without `index` and "
+            "`queries`, a synthetic corpus is made and searched."
+        ),
+    ] = None,
+    queries: Annotated[
+        Given, Doc("Test reports, in any form that [`reports`][metric_oracle.reports] takes. Needed with `index`.")
+    ] = None,
     *,
-    metrics: Sequence[str] | None = None,
-    backends: Sequence[Backend] = DEVICES,
-    reports: int | None = None,
-    tests: int | None = None,
-    repetitions: int = 5,
+    metrics: choices.Metrics | None = None,
+    backends: Annotated[
+        Sequence[Backend],
+        Doc("Backends to time: cpu, cuda, or both with a comma. One that this machine lacks is skipped."),
+    ] = DEVICES,
+    reports: Annotated[
+        choices.Positive | None,
+        Doc("Number of training reports in the synthetic corpus. By default 20000; not with `index`."),
+    ] = None,
+    tests: Annotated[
+        choices.Positive | None,
+        Doc("Number of test reports in the synthetic corpus. By default 500; not with `index`."),
+    ] = None,
+    repetitions: Annotated[
+        choices.Positive, Doc("Number of times that each measurement is repeated; the median is shown.")
+    ] = 5,
     progress: Progress | None = None,
-    **loading: Any,
 ) -> list[Row]:
     """Compare the results of the backends, then time their searches; return a row for each metric and backend.
 
-    Rows of what cannot be measured come first; their entry `skipped` says why. Without an index, and a file of test
-    reports that `loading` says how to read, a synthetic corpus is made, of `reports` and `tests` reports or
-    `DEFAULT_SIZE`. The metrics are by default those of `METRICS` for which index and queries have the sources. Raise
-    ExactnessError if results differ, before anything is timed, and InputError or BackendError if an argument is wrong
-    or nothing can be measured.
+    Rows of what cannot be measured come first; their entry `skipped` says why. The metrics are by default those of
+    `METRICS` for which index and queries have the sources. Raise ExactnessError if results differ, before anything is
+    timed, and InputError or BackendError if an argument is wrong or nothing can be measured.
     """
     step = silent if progress is None else progress
-    records = [get_metric(name) for name in metrics or METRICS]
-    _check(index, queries, backends, {"reports": reports, "tests": tests}, repetitions, loading)
+    records = [get_metric(name) for name in names_of(metrics) or METRICS]
+    _check(index, queries, backends, {"reports": reports, "tests": tests}, repetitions)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
@@ -328,7 +345,7 @@ def run_bench(
             opened, names = open_index(index), [record.name for record in records]
             if metrics is None:
                 names = [name for name in names if name in opened.metrics] or opened.metrics
-            parts = [_Part(opened, with_sources(queries, **loading).load(), Path(queries), loading, names)]
+            parts = [_Part(opened, attached(queries), names)]
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
             parts, rows = _synthetic(Path(scratch), records, size, step)
@@ -360,11 +377,10 @@ def run_bench(
 
 def _check(
     index: str | Path | None,
-    queries: str | Path | None,
+    queries: Given,
     backends: Sequence[Backend],
     sizes: dict[str, int | None],
     repetitions: int,
-    loading: dict[str, Any],
 ) -> None:
     """Raise InputError unless the arguments of `run_bench` fit together; `sizes` has `reports` and `tests`."""
     if (index is None) != (queries is None):
@@ -376,10 +392,7 @@ def _check(
     for name, value in {**sizes, "repetitions": repetitions}.items():
         if value is not None:
             check_in_range(name, value, ge=1)
-    if index is None:
-        given = {**loading, **loading.get("read", DEFAULT).given, "read": None}
-        check_left_out(given, "without an index", "Name INDEX and QUERIES.")
-    elif any(sizes.values()):
+    if index is not None and any(sizes.values()):
         step = "Leave them out: they are the sizes of a synthetic corpus."
         raise InputError("reports and tests", "must be left out with an index", "a size", step)
 
@@ -404,11 +417,10 @@ def _synthetic(
         step(f"making a synthetic corpus of {n_reports:,} reports", None, None)
         folder = scratch / ("encoded" if of_encoder else "plain")
         files = write_synthetic(folder, n_reports, n_tests)
-        train, test = sources_of(files, "train"), sources_of(files, "test")
         step("encoding reports with MiniLM" if of_encoder else "building the index", None, None)
-        corpus = with_sources(files["train"], **train, **of_encoder)
+        corpus = with_sources(files["train"], **sources_of(files, "train"), **of_encoder)
         index = build_index(corpus, folder / "INDEX", metrics=names)
-        parts.append(_Part(index, with_sources(files["test"], **test).load(), files["test"], test, names))
+        parts.append(_Part(index, with_sources(files["test"], **sources_of(files, "test")), names))
     return parts, rows
 
 

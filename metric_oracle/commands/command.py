@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+import metric_oracle
 from metric_oracle.arguments import check_declared, check_path
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
@@ -66,12 +67,12 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     r"""Register a function, the body, as the command `name`.
 
-    `of` is the public function, as "module:function". The help has its docstring up to the first section, or that of
-    the body if there is none, and the command lines in `examples`, those over 78 characters broken after ``\``. Options
-    are listed under `panel` unless they say another. Added are --quiet; --out, which accepts `endings`, and --format,
-    which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help says that --out must be
-    given, otherwise that the result is printed without it. `reports` says how the arguments for reports are read;
-    `defaults` are those of the command line alone.
+    `of` is the function, as "module:function". The help has its docstring up to the first section, or that of the body
+    if the function is not public, and the command lines in `examples`, those over 78 characters broken after ``\``.
+    Options are listed under `panel` unless they say another. Added are --quiet; --out, which accepts `endings`, and
+    --format, which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help says that --out
+    must be given, otherwise that the result is printed without it. `reports` says how the arguments for reports are
+    read; `defaults` are those of the command line alone.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +123,8 @@ class Registered:
             return self.body(**passed)
 
         run.__signature__ = inspect.Signature([option.parameter(names) for option in typed])  # type: ignore[attr-defined]
-        run.__doc__ = _paragraphs(in_words_of(introduction(function or self.body), names))
+        documented = self.body if function is None or function.__name__ not in dir(metric_oracle) else function
+        run.__doc__ = _paragraphs(in_words_of(introduction(documented), names))
         run.__name__ = self.body.__name__
         return run
 

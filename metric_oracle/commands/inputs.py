@@ -56,8 +56,15 @@ class Role:
         """Return a file, or a text in a list, as `mo.reports` attaches to it what was given, by names of arguments.
 
         `first` is what was given for the references or test reports, None if these are they. With `is_many` `data` has
-        files by their names, and a dict is returned.
+        files by their names, and a dict is returned. Without a file, None, nothing may be given for it.
         """
+        if data is None:
+            usual = {name: one.default for name, one in declarations(Read).items()}
+            names = [option(f"{self.prefix}{name}") for name in given if given[name] != usual.get(name)]
+            if names:
+                rule = f"must be given with {', '.join(names)}"
+                raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
+            return None
         first = first or {}
         if not self.is_many:
             return _attached(data, given, first)

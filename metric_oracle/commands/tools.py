@@ -1,18 +1,14 @@
 """The commands demo, example, synth, annotate and bench."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from annotated_doc import Doc
 
 from metric_oracle import choices
-from metric_oracle.commands import old_options as o
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import ANNOTATED
-from metric_oracle.commands.old_command import command as old_command
-from metric_oracle.commands.old_command import metric_names, split_names
-from metric_oracle.commands.old_inputs import given_options
+from metric_oracle.commands.inputs import ANNOTATED, TESTS
 from metric_oracle.commands.output import Destination, note, progress, put, show
 from metric_oracle.declared import OUTPUT, Flag
 
@@ -124,55 +120,37 @@ def annotate(call: Call, to: Destination) -> None:
     note(f"{to.out}: {n_reports:,} reports")
 
 
-@old_command(
+@command(
     app,
     "bench",
     "oracle bench --plot bench.png",
     "oracle bench --reports 185538 --tests 2192 --out rows.jsonl",
     "oracle bench INDEX test.csv -m bleu,radgraph --radgraph test_graphs.json",
+    of="metric_oracle.bench.timing:run_bench",
+    reports={"queries": TESTS},
     endings=(".jsonl",),
     formats=("table", "jsonl"),
     plot=True,
 )
-def bench(
-    inputs: o.QueryInputs,
-    to: Destination,
-    index: o.TimedIndex = None,
-    queries: o.TimedQueries = None,
-    metric: o.Metrics = None,
-    backends: o.Backends = o.BOTH,
-    reports: o.NReportsOrNone = None,
-    tests: o.NTestsOrNone = None,
-    repetitions: o.Repetitions = 5,
-) -> None:
+def bench(call: Call, to: Destination) -> None:
     """Measure how fast searches are on this machine, on CPU and GPU, after checking their results.
 
     The results are compared with those of the plain reference scorer first. Without INDEX and QUERIES the searches run
     on a synthetic corpus.
     """
-    from metric_oracle.bench import timing as timings
+    from metric_oracle.bench.timing import json_lines, write_rows
     from metric_oracle.bench.view import bench_tables
 
-    names: Any = split_names(backends)
-    with progress("bench") as step:
-        rows = timings.run_bench(
-            index,
-            queries,
-            metrics=metric_names(metric),
-            backends=names,
-            reports=reports,
-            tests=tests,
-            repetitions=repetitions,
-            progress=step,
-            **given_options(inputs),
-        )
+    if "queries" not in call.values:
+        call.attach["queries"](None)
+    rows = call.tracked("bench")
     if to.plot is not None:
         from metric_oracle.bench.plot import write_plot
 
         write_plot(to.plot, rows)
     to.deliver(
         lambda: bench_tables(rows),
-        {"jsonl": lambda: timings.json_lines(rows)},
+        {"jsonl": lambda: json_lines(rows)},
         f"{len(rows)} rows",
-        lambda path: timings.write_rows(path, rows),
+        lambda path: write_rows(path, rows),
     )

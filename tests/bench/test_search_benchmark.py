@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import metric_oracle as mo
 from metric_oracle.bench import timing as bench
 from metric_oracle.bench.plot import write_plot
 from metric_oracle.bench.view import bench_tables
@@ -51,7 +52,7 @@ def no_gpu(monkeypatch):
 @pytest.fixture
 def no_processes(monkeypatch):
     paid = {"load_s": 0.1, "compile_s": 0.2, "prepare_s": 0.3, "peak_gb": 0.4}
-    monkeypatch.setattr(bench, "run_alone", lambda *task, **loading: dict(paid))
+    monkeypatch.setattr(bench, "run_alone", lambda *task: dict(paid))
 
 
 def test_a_query_at_least_is_compared(corpus, index, no_gpu, no_processes, monkeypatch):
@@ -90,11 +91,10 @@ def test_rows_of_an_index(corpus, files, index, no_gpu, no_processes):
     steps = Calls()
     rows = bench.run_bench(
         index.folder,
-        corpus["test"],
+        mo.reports(corpus["test"], **files["test"]),
         metrics=METRICS,
         repetitions=3,
         progress=steps,
-        **files["test"],
     )
     assert [(row["metric"], row["backend"]) for row in rows if "skipped" not in row] == [(m, "cpu") for m in METRICS]
     for row in rows:
@@ -114,7 +114,7 @@ def test_rows_of_an_index(corpus, files, index, no_gpu, no_processes):
 
 
 def test_default_metrics_are_those_of_the_index(corpus, files, index, no_gpu, no_processes):
-    rows = bench.run_bench(index.folder, corpus["test"], backends=["cpu"], repetitions=1, **files["test"])
+    rows = bench.run_bench(index.folder, mo.reports(corpus["test"], **files["test"]), backends=["cpu"], repetitions=1)
     assert [row["metric"] for row in rows] == ["bleu-2", "rouge-l", "radgraph"]
 
 
@@ -193,7 +193,7 @@ def test_spread():
 
 
 def test_a_process_tells_apart_what_is_paid_once(corpus, files, index):
-    found = bench.run_alone(index.folder, corpus["test"], "radgraph", **files["test"])
+    found = bench.run_alone(index.folder, mo.reports(corpus["test"], **files["test"]), "radgraph")
     assert found.keys() == {"load_s", "compile_s", "prepare_s", "peak_gb"}
     assert found["load_s"] > 0
     assert min(found["compile_s"], found["prepare_s"]) >= 0
@@ -227,7 +227,9 @@ def test_synthetic_corpus_from_the_command_line(oracle, tmp_path, no_gpu):
 
 def test_a_pipe_gets_json_lines(oracle, corpus, index, no_gpu, no_processes):
     code, text, error = oracle("bench", index.folder, corpus["test"], "--metrics", "bleu", "--repetitions", 1)
-    assert (code, error) == (0, "")
+    assert code == 0
+    assert error.startswith("test reports: ")
+    assert error.count("\n") == 1
     assert [json.loads(line)["backend"] for line in text.splitlines()] == ["cuda", "cpu"]
 
 
@@ -284,7 +286,10 @@ def test_plot_has_every_bar(tmp_path):
             ["INDEX", "test.csv", "--tests", "5"],
             "bench: --reports and --tests must be left out with an index; got a size.",
         ),
-        (["--split", "test"], "bench: --split must be left out without an index; got a value. Name INDEX and QUERIES."),
+        (
+            ["--split", "test"],
+            "bench: queries must be given with --split; got none. Add the file of reports that they belong to.",
+        ),
         (["--out", "rows.csv"], "bench: --out must end with .jsonl; got rows.csv. Name such a file."),
         (["--out", "nowhere/rows.jsonl"], "bench: --out must be in an existing folder; got nowhere/rows.jsonl."),
         (["--plot", "bench.txt"], "bench: --plot must end with .png, .svg or .pdf; got bench.txt."),
