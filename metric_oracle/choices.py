@@ -5,7 +5,7 @@ doors check them by `arguments.check_declared`. In an annotation, a text after a
 A type that means the same wherever it occurs has its text here, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -105,6 +105,14 @@ Metrics = Annotated[
         "commas. By default the usual ones whose inputs are all given."
     ),
     METRIC,
+]
+Directions = Annotated[
+    Mapping[str, str],
+    Doc(
+        "Which values are better, higher or lower, by the name of a column of scores that another tool wrote. Needed "
+        "if the name is not that of a metric of this tool."
+    ),
+    Flag("--direction", metavar="NAME=higher|lower", panel=ROWS),
 ]
 NewFolder = Annotated[
     str | Path,

@@ -203,10 +203,16 @@ def _name(kind: Any) -> str:
     if origin is typing.Literal:
         return f"{{{', '.join(map(repr, inner))}}}"
     if origin in (Sequence, Iterable, list, tuple):
-        return f"sequence of {_name(next(iter(alternatives(inner[0]))))}"
+        return f"sequence of {_name_within(inner[0])}"
     if origin in (Mapping, dict):
-        return f"dict of {' to '.join(_name(next(iter(alternatives(part)))) for part in inner)}"
+        return f"dict of {' to '.join(map(_name_within, inner))}"
     if kind is Any:
         return "object"
     plain = origin or kind
     return {Path: "path", Callable: "function"}.get(plain) or str(getattr(plain, "__name__", plain))
+
+
+def _name_within(annotation: Any) -> str:
+    """Return the name of what a sequence or a dict has: of several types that of paths, or else the first."""
+    kinds = [*alternatives(annotation)]
+    return _name(Path if Path in kinds else kinds[0])

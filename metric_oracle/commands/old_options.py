@@ -142,49 +142,6 @@ GradedRatings = Annotated[
         "between two candidates, or of candidates in an order.",
     ),
 ]
-Systems = Annotated[
-    list[str],
-    _argument(
-        "[NAME=]FILE",
-        "Row of the table: its name, and a file of results or scores that score, retrieve, rerank or baseline wrote "
-        "with --out, or best-of with --scores. By default the name is that of the file without its ending. A name "
-        "given with several files joins their metrics into one row.",
-    ),
-]
-Sets = Annotated[
-    list[str],
-    _argument(
-        "[NAME=]FILE",
-        "Set of reports: its name in the table, and a file of reports that a model wrote. By default the name is that "
-        "of the file without its ending.",
-    ),
-]
-HumanReports = Annotated[
-    Path | None,
-    _file(
-        "--references",
-        ROWS,
-        f"Human test reports, with which each set of reports is compared: {_TESTS}. By default the sets are measured "
-        "without such a comparison.",
-    ),
-]
-Mask = Annotated[
-    bool,
-    _flag(
-        "--mask",
-        panel=READING,
-        text="Remove markers of de-identification (___, XXXX, dates) before reports are compared. The corpus is then "
-        "indexed again, in a temporary folder.",
-    ),
-]
-PairsFile = Annotated[
-    Path | None,
-    _file(
-        "--pairs",
-        OUTPUT,
-        "Also write each report with the training report that is nearest to it: a .parquet, .csv or .jsonl file.",
-    ),
-]
 ScoredPairs = Annotated[
     Path,
     _argument(
@@ -1062,32 +1019,7 @@ System = Annotated[
         "Name of the model that wrote PREDICTIONS. By default that of the file without its ending.",
     ),
 ]
-Random = Annotated[
-    str | None,
-    _word(
-        "--random",
-        ROWS,
-        "Name of the row of random retrieval. The table then shows the difference of every other mean from the mean of "
-        "that row, in percent. By default it shows no such difference.",
-    ),
-]
-Oracles = Annotated[
-    list[str] | None,
-    _several(
-        "--oracle",
-        "METRIC=NAME",
-        "METRIC and the NAME of the row of its oracle. The table then shows which share of the way from random "
-        "retrieval to this oracle each row covers. Needs --random. Repeatable.",
-    ),
-]
 _paired = partial(_several, "--paired", "A,B")
-PairedRows = Annotated[
-    list[str] | None,
-    _paired(
-        "Names of two rows of the table whose difference is tested on the same studies. By default none is tested. "
-        "Repeatable."
-    ),
-]
 PairedMetrics = Annotated[
     list[str] | None,
     _paired("Two metrics whose agreement with radiologists is compared. By default all pairs are. Repeatable."),
@@ -1105,9 +1037,6 @@ IntervalMethod = Annotated[
 _RESAMPLES = "--resamples"
 _DRAWN = f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}."
 Resamples = Annotated[choices.Resamples, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
-ResamplesOrNone = Annotated[
-    choices.Resamples | None, _number(_RESAMPLES, panel=ROWS, text=f"{_DRAWN} By default 10000.")
-]
 _SCORES_FLAG = "--scores"
 _scores, _samples = (partial(_file, name, ROWS) for name in (_SCORES_FLAG, "--samples"))
 BestScores = Annotated[

@@ -26,6 +26,8 @@ _FORMS = (
     "or a folder that oracle build-index wrote"
 )
 
+NAMED_FILE = "[NAME=]FILE"  # of options for files by name
+
 
 class Option(NamedTuple):
     """An option or argument of a command, made from its declaration."""
@@ -42,6 +44,8 @@ class Option(NamedTuple):
         text = in_words_of(one.said, names)
         if not self.is_argument and get_origin(kind) is list and one.kinds != (str,):
             text += " Repeatable."
+        if self.is_argument and one.flag.metavar == NAMED_FILE:
+            text += " By default NAME is that of the file without its ending."
         settings: dict[str, Any] = {"help": text, "metavar": one.flag.metavar or usual}
         if self.is_argument:
             settings["metavar"] = one.flag.metavar or self.name.upper()
@@ -99,7 +103,7 @@ class Option(NamedTuple):
         """Return what was given as NAME=VALUE in a dict; with lists of values if `kind`, its type, allows them."""
         is_many = any(get_origin(one) is Sequence for one in alternatives(kind))
         form = self.declared.flag.metavar or "NAME=FILE"
-        is_file = form == "[NAME=]FILE"
+        is_file = form == NAMED_FILE
         pairs = named_files(given, self.name) if is_file else named(given, self.name, form, repeatable=is_many)
         values: dict[str, list[str]] = {}
         for name, value in pairs:

@@ -1,12 +1,12 @@
 """Options that several commands share and Python does not have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_doc import Doc
 
-from metric_oracle.declared import OUTPUT, Flag, listed
+from metric_oracle.declared import OUTPUT, ROWS, Flag, listed
 
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 PLAIN = FORMATS[:3]
@@ -22,6 +22,15 @@ Components = Annotated[
     bool,
     Doc("Show in the table the terms of which a composite score such as RadCliQ is the sum; files have them anyway."),
     Flag(panel=OUTPUT),
+]
+
+Foreign = Annotated[
+    Mapping[str, Sequence[str | Path]],
+    Doc(
+        "Scores of the system NAME by another tool, which are added to those of NAME, if there are any: a table with "
+        "an id column and one column per metric. Columns of unknown metrics need `direction`, or else are left out."
+    ),
+    Flag(metavar="NAME=FILE", panel=ROWS),
 ]
 
 

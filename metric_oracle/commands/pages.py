@@ -1,12 +1,13 @@
 """The commands explore and report: web pages of results, from a server on this machine or in one file."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 
 from metric_oracle.arguments import check_given
 from metric_oracle.commands import old_options as o
-from metric_oracle.commands.old_command import command
+from metric_oracle.commands.old_command import command, named
 from metric_oracle.commands.old_inputs import check_installed, check_owner, check_web, given_options, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
@@ -54,7 +55,7 @@ def explore(
     from metric_oracle.explorer.images import Images
 
     folder = None if images is None else Images(images)
-    others = [scores for _, scores in read_foreign_files(foreign, direction)]
+    others = _of_other_tools(foreign, direction)
     from metric_oracle.web import server
 
     with server.listen(port) as at:
@@ -104,11 +105,20 @@ def report(
     check_installed(inputs.files)
     from metric_oracle.explorer.report import write_report
 
-    others = [scores for _, scores in read_foreign_files(foreign, direction)]
+    others = _of_other_tools(foreign, direction)
     cases = _cases([*results, *others], index, queries, inputs, rated)
     with progress("writing"):
         write_report(cases, to.out, text=with_text)
     note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
+
+
+def _of_other_tools(foreign: Sequence[str] | None, direction: Sequence[str] | None) -> list[Any]:
+    """Return the scores in --foreign, whose directions are those in --direction."""
+    files: dict[str, list[str]] = {}
+    for name, file in named(foreign, "foreign", repeatable=True):
+        files.setdefault(name, []).append(file)
+    directions = dict(named(direction, "direction", "NAME=higher|lower"))
+    return [scores for _, scores in read_foreign_files(files, directions)]
 
 
 def _cases(

@@ -1,17 +1,19 @@
 """The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_given
 from metric_oracle.choices import RESULTS, TABLES
 from metric_oracle.commands import old_options as o
 from metric_oracle.commands.command import Call
 from metric_oracle.commands.command import command as new_command
-from metric_oracle.commands.old_command import command, given, metric_names, named, named_files, used
+from metric_oracle.commands.old_command import command, given, metric_names, named, used
 from metric_oracle.commands.old_inputs import (
     attached,
     check_installed,
@@ -21,7 +23,7 @@ from metric_oracle.commands.old_inputs import (
     written,
     written_by,
 )
-from metric_oracle.commands.options import PLAIN
+from metric_oracle.commands.options import FORMATS, PLAIN, Foreign
 from metric_oracle.commands.output import (
     Destination,
     deliver_finding,
@@ -110,71 +112,39 @@ def scores_mean(scores: Any, name: str) -> str:
     return "none" if mean is None else f"{mean:z.4f}"
 
 
-@command(
+@new_command(
     app,
     "table",
     "oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md",
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
     "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
+    of="metric_oracle.tables.compare:compare",
+    panel=ROWS,
     endings=TABLES,
-    formats=o.FORMATS,
+    formats=FORMATS,
     plot=True,
 )
 def table(
-    systems: o.Systems,
-    to: Destination,
-    random: o.Random = None,
-    oracle: o.Oracles = None,
-    paired: o.PairedRows = None,
-    foreign: o.Foreign = None,
-    direction: o.Direction = None,
-    interval: o.IntervalMethod = "bca",
-    resamples: o.ResamplesOrNone = None,
-    seed: o.Seed = 0,
+    call: Call, to: Destination, *, foreign: Foreign | None = None, direction: choices.Directions | None = None
 ) -> None:
-    """Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.
-
-    Means are over the studies that all systems have scores for. All files must have equal signatures and references. A
-    name given twice joins files of different metrics into one row; --foreign adds the scores of other tools to a row.
-    """
-    from metric_oracle.tables.compare import compare
-
-    files = _grouped([*named_files(systems, "systems"), *read_foreign_files(foreign, direction)])
-    oracles = dict(named(oracle, "oracle", "METRIC=NAME"))
-    pairs = named(paired, "paired", "A,B", ",", repeatable=True)
-    with progress("table") as step:
-        compared = compare(
-            files,
-            random=random,
-            oracles=oracles,
-            paired=pairs,
-            method=interval,
-            resamples=resamples,
-            seed=seed,
-            progress=step,
-        )
-    deliver_finding(to, compared)
+    """Add the scores of other tools to the rows."""
+    systems: dict[str, list[Any]] = call.values["systems"]
+    for name, scores in read_foreign_files(foreign, direction):
+        systems.setdefault(name, []).append(scores)
+    deliver_finding(to, call.tracked("table"))
 
 
-def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
-    """Return, for each name, the list of files or scores that are paired with it."""
-    groups: dict[str, list[Any]] = {}
-    for name, file in pairs:
-        groups.setdefault(name, []).append(file)
-    return groups
-
-
-def read_foreign_files(foreign: Sequence[str] | None, direction: Sequence[str] | None) -> list[tuple[str, Any]]:
+def read_foreign_files(
+    foreign: Mapping[str, Sequence[str | Path]] | None, direction: Mapping[str, str] | None
+) -> list[tuple[str, Any]]:
     """Return pairs of the name of a system and its scores by another tool, from --foreign and --direction."""
     from metric_oracle.tables.foreign import read_foreign
 
-    directions = dict(named(direction, "direction", "NAME=higher|lower"))
-    files = named(foreign, "foreign", repeatable=True)
-    if directions:
+    if direction:
         step = f"Add {option('foreign', 'NAME=FILE')}, or leave {option('direction')} out."
-        check_given("direction", files or None, "with scores of another tool", step, got=f"no {option('foreign')}")
-    return [(name, read_foreign(name, file, directions)) for name, file in files]
+        check_given("direction", foreign or None, "with scores of another tool", step, got=f"no {option('foreign')}")
+    return [(name, read_foreign(name, file, direction)) for name, files in (foreign or {}).items() for file in files]
 
 
 @command(
@@ -223,7 +193,9 @@ def study(
     names = metric_names(metric)
     check_installed(inputs.files, inputs.models.encoder)
     rows = written_by(named(model, "model"), of_models, inputs.reading, model_files)
-    further = _grouped(named(scores, "scores", repeatable=True))
+    further: dict[str, list[Any]] = {}
+    for name, file in named(scores, "scores", repeatable=True):
+        further.setdefault(name, []).append(file)
     opened = open_index(index)
     kept_in_both = []
     if overlap and not is_prepared(queries):

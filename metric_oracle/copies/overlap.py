@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.copies.measure import (
@@ -25,6 +26,7 @@ from metric_oracle.copies.measure import (
 from metric_oracle.corpora.joining import check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names, together
+from metric_oracle.declared import READING, Flag
 from metric_oracle.errors import InputError, called
 from metric_oracle.files import without_nan
 from metric_oracle.findings.cells import ALIKE, Record, over
@@ -281,11 +283,41 @@ class Overlap(Finding):
 
 @called("overlap")
 def overlap(
-    corpus: str | Path | Index,
-    sets: Mapping[str, Given],
-    references: Given | None = None,
+    corpus: Annotated[
+        str | Path | Index,
+        Doc(
+            "Index or shard set of the training reports: a folder that [`build_index`][metric_oracle.build_index] "
+            "wrote, with rouge-l and bleu-2. Columns that it keeps and the references have, too, such as subject_id, "
+            "get a line each: the share of reports whose value a training report has."
+        ),
+        Flag(metavar="INDEX"),
+    ],
+    sets: Annotated[
+        Mapping[str, Given],
+        Doc(
+            "Sets of reports that models wrote, by their names in the table: each in any form that "
+            "[`reports`][metric_oracle.reports] takes."
+        ),
+        Flag(metavar="[NAME=]FILE"),
+    ],
+    references: Annotated[
+        Given | None,
+        Doc(
+            "Human test reports, with which each set of reports is compared: in any form that "
+            "[`reports`][metric_oracle.reports] takes. Each set must have a report for each of their ids. By default "
+            "the sets are measured without such a comparison, and need not have the same ids."
+        ),
+        Flag("--references"),
+    ] = None,
     *,
-    mask: bool = False,
+    mask: Annotated[
+        bool,
+        Doc(
+            "Remove markers of de-identification (___, XXXX, [** **], dates) from all reports before they are "
+            "compared. The corpus is then indexed again, in a temporary folder."
+        ),
+        Flag(panel=READING),
+    ] = False,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
     threads: choices.Threads | None = None,
@@ -293,27 +325,8 @@ def overlap(
 ) -> Overlap:
     """Measure what sets of reports copy from a training corpus, compared with the human test reports.
 
-    Parameters
-    ----------
-    corpus : path or Index
-        Index or shard set of the training reports, with ``rouge-l`` and ``bleu-2``. Columns that it keeps and the
-        references have too, such as ``subject_id``, have a line each: the share whose value a training report has.
-    sets : mapping of str to reports
-        Reports of models by name: paths, containers or what [`reports`][metric_oracle.reports] returns.
-    references : path, container or AttachedReports, optional
-        The human test reports, the set ``human``. Every other set must have a report for each of their ids, and has
-        the paired difference from them. Without them the sets need not have the same ids, and nothing is compared.
-    mask : bool
-        Whether markers of de-identification (``___``, ``XXXX``, ``[** **]``, dates) are removed from all reports
-        before they are compared. The corpus is then indexed again, in a temporary folder.
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
-    threads : int, optional
-        Worker threads of the searches, by default one for each core.
-    progress : function, optional
-        Called as ``progress(step, done, total)``.
+    The lines of the table are exact and near copies, the longest run of words shared with one training report, new
+    4-grams, and how often a report is nearer to a training report than to the human report of its study.
 
     Returns
     -------

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.choices import LEGACY
+from metric_oracle.declared import IN_PYTHON, Flag
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
@@ -38,48 +40,58 @@ from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, MetricCells, Met
 
 @called("compare")
 def compare(
-    systems: Mapping[str, GivenResults | Sequence[GivenResults]],
+    systems: Annotated[
+        Mapping[str, GivenResults | Sequence[GivenResults]],
+        Doc(
+            "Rows of the table, by name: scores or results, or the file of them, which [`score`][metric_oracle.score], "
+            "[`retrieve`][metric_oracle.retrieve] or [`rerank`][metric_oracle.rerank] (the best report of each study "
+            "counts), [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study) or "
+            "[`best_of`][metric_oracle.best_of] made. Several of one name are one row, whose metrics are in several "
+            "files."
+        ),
+        Flag(metavar="[NAME=]FILE"),
+    ],
     *,
-    random: str | None = None,
-    oracles: Mapping[str, str] | None = None,
-    perfect: str | None = None,
-    paired: Sequence[tuple[str, str]] = (),
-    method: choices.Method = "bca",
+    random: Annotated[
+        str | None,
+        Doc(
+            "Name of the row of random retrieval. The table then shows the difference of every other mean from the "
+            "mean of that row, in percent. By default it shows no such difference."
+        ),
+    ] = None,
+    oracles: Annotated[
+        Mapping[str, str] | None,
+        Doc(
+            "Metric, and the name of the row of its oracle. The table then shows which share of the way from random "
+            "retrieval to this oracle each row covers. Needs `random`."
+        ),
+        Flag("--oracle", metavar="METRIC=NAME"),
+    ] = None,
+    perfect: Annotated[
+        str | None,
+        Doc(
+            "Name of the row of perfect answers. It does not compete for the best mean, and neither do `random`, the "
+            "oracles, and rows whose file was made by an oracle or a baseline."
+        ),
+        IN_PYTHON,
+    ] = None,
+    paired: Annotated[
+        Sequence[tuple[str, str]],
+        Doc(
+            "Names of two rows of the table whose difference is tested on the same studies. By default none is tested."
+        ),
+        Flag(metavar="A,B"),
+    ] = (),
+    method: choices.IntervalMethod = "bca",
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Put the scores of several systems into one table.
+    """Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.
 
     A mean is over the studies that all systems can score under the metric, so all numbers of a column are about the
-    same studies. The table has their number, and the number that each system cannot score.
-
-    Parameters
-    ----------
-    systems : mapping
-        Name of the row -> scores, or a file of them, from [`score`][metric_oracle.score],
-        [`retrieve`][metric_oracle.retrieve] (the best report of each query counts) or
-        [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study). A sequence of these
-        is one row whose metrics are in several files.
-    random : str, optional
-        Row of random retrieval; the table then has each row's percentage change from it.
-    oracles : mapping, optional
-        Metric -> row of its metric-oracle. Needs `random`; the table then has each row's share of the way from random
-        to the oracle.
-    perfect : str, optional
-        Row of perfect answers. It does not compete for the best mean, and neither do `random`, the oracles, and rows
-        whose file was made by an oracle or a baseline.
-    paired : sequence of (str, str)
-        Pairs of rows to test on the same studies.
-    method : {"bca", "percentile", "legacy-yu2023"}
-        Kind of interval, see [`interval`][metric_oracle.interval]; the level is 0.95. With ``legacy-yu2023`` the
-        resamples are those of the paired tests.
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
-    progress : callable, optional
-        Called as ``progress(step, done, total)``.
+    same studies; the table has their number, and the number that each system cannot score. All systems must have equal
+    signatures and references.
 
     Returns
     -------
@@ -92,6 +104,11 @@ def compare(
     InputError
         If the systems have different signatures, references, studies or no common metric; an id occurs twice; or fewer
         than two studies are left under every metric.
+
+    Notes
+    -----
+    With the method ``legacy-yu2023`` the resamples are those of the paired tests. See also
+    [`interval`][metric_oracle.interval].
 
     Examples
     --------

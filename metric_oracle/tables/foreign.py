@@ -4,12 +4,13 @@ A table has one row per report, with an id and columns of numbers. Whether highe
 is known from its name (`score_names`) or stated by the caller; it is never guessed.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import identify
@@ -17,18 +18,18 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
 
-def read_foreign(name: str, path: str | Path, directions: Mapping[str, str] | None = None) -> Scores:
+def read_foreign(
+    name: Annotated[str, Doc("Name of the system.")],
+    path: Annotated[
+        str | Path,
+        Doc(
+            "A table with an id column and one row per report. A cell without a number means that the tool could not "
+            "score the report."
+        ),
+    ],
+    directions: choices.Directions | None = None,
+) -> Scores:
     r"""Read a table of another tool as the scores of a system.
-
-    Parameters
-    ----------
-    name : str
-        Name of the system.
-    path : str or path
-        A table with an id column and one row per report. A cell without a number means that the tool could not score
-        the report.
-    directions : mapping of str to {"higher", "lower"}, optional
-        Column -> which of its values are better. Needed for columns whose names are not known.
 
     Returns
     -------
