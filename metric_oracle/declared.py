@@ -202,6 +202,8 @@ def _name(kind: Any) -> str:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return f"{{{', '.join(map(repr, inner))}}}"
+    if origin is tuple and inner[-1] is not ...:
+        return f"({', '.join(map(_name_within, inner))})"
     if origin in (Sequence, Iterable, list, tuple):
         return f"sequence of {_name_within(inner[0])}"
     if origin in (Mapping, dict):
