@@ -7,7 +7,7 @@ A type that means the same wherever it occurs has its text here, too.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
@@ -89,7 +89,7 @@ IntervalMethod = Annotated[
     Flag("--interval", panel=ROWS),
 ]
 # The metric of a search, and those of other functions; `metrics` has the records.
-METRIC = Flag("-m", "--metric", "--metrics")
+METRIC = Flag("-m", "--metric", "--metrics", panel=SEARCH)
 OneMetric = Annotated[
     str,
     Doc(
@@ -126,7 +126,22 @@ WithText = Annotated[
     Doc("Include the texts of the reports in the result."),
     Flag("--with-text/--no-text", panel=OUTPUT),
 ]
-# How the reports of two sides are read and joined.
+# The reports of two sides, and how they are read and joined.
+References = Annotated[
+    Any,
+    Doc(
+        "Reference reports, which radiologists wrote: in any form that [`build_index`][metric_oracle.build_index] "
+        "takes, or a folder that it wrote."
+    ),
+]
+Predictions = Annotated[
+    Any,
+    Doc(
+        "Reports that a model wrote: a table with ids and texts, a file as the code of R2Gen, CvT2DistilGPT2, M2 "
+        "Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it, or a folder that "
+        "[`build_index`][metric_oracle.build_index] wrote."
+    ),
+]
 IdColumn = Annotated[
     str,
     Doc("Column with the ids of the studies. By default it is recognized by its name."),

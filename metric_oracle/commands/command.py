@@ -47,9 +47,11 @@ class Call:
         return self.function(**{**self.values, **own})
 
     def tracked(self, task: str, **own: Any) -> Any:
-        """Call the function, and show its progress under the name of the task."""
+        """Call the function, and show under the name of the task that it runs, and its progress if it tells it."""
         with progress(task) as step:
-            return self(**own, progress=step)
+            if "progress" in declarations(self.function):
+                own["progress"] = step
+            return self(**own)
 
 
 def command(

@@ -11,7 +11,6 @@ import typer
 from metric_oracle.commands.values import (
     METRIC,
     complete_metric,
-    metric_names,
     named,
     named_files,
     one_metric,
@@ -40,7 +39,7 @@ class Option(NamedTuple):
     def parameter(self, names: Mapping[str, str]) -> inspect.Parameter:
         """Return the parameter that Typer reads; `names` has the options as they are typed, by argument."""
         one, kind = self.declared, _kind(self.declared)
-        usual = {int: "N", float: "X", bool: " ", Path: "FILE"}.get(kind, "NAME")
+        usual = {int: "N", float: "X", bool: " ", Path: "FILE", list[Path]: "FILE"}.get(kind, "NAME")
         text = in_words_of(one.said, names)
         if not self.is_argument and get_origin(kind) is list and one.kinds != (str,):
             text += " Repeatable."
@@ -91,7 +90,7 @@ class Option(NamedTuple):
         if not isinstance(given, list) or self.declared.flag.kind is not None:
             return given
         if self.declared.flag.names == METRIC:
-            return one_metric(given) if kinds == (str,) else metric_names(given)
+            return one_metric(given) if kinds == (str,) else split_names(given)
         mapped = next((get_args(kind)[1] for kind in kinds if get_origin(kind) is Mapping), None)
         if mapped is not None:
             return self._by_name(given, mapped)

@@ -11,22 +11,6 @@ from metric_oracle.metrics import ALIASES, COMPOSITE, METRICS, find_metric, get_
 METRIC = ("-m", "--metric", "--metrics")
 
 
-def metric_names(metrics: Sequence[str] | None) -> list[str] | None:
-    """Return the names given with --metric, repeated or separated by commas; None if the option was not given.
-
-    Raise InputError if a name is not in the registry.
-    """
-    if metrics is None:
-        return None
-    names = split_names(metrics)
-    for name in names:
-        if name != COMPOSITE and find_metric(name) is None and not re.fullmatch(r"[\w:.-]{1,40}", name):
-            raise InputError("metric", "must be a name that oracle metrics lists", "another text", "Choose one.")
-        if name != COMPOSITE:
-            get_metric(name)
-    return names
-
-
 def split_names(given: Sequence[str]) -> list[str]:
     """Return names that were given by repeating an option or separated by commas."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
@@ -38,7 +22,11 @@ def one_metric(metrics: Sequence[str]) -> str:
     Raise InputError if there are several or none, or a name is not in the registry.
     """
     names = split_names(metrics)
-    metric_names([part for name in names for part in name.split("+")])
+    for part in [part for name in names for part in name.split("+")]:
+        if part != COMPOSITE and find_metric(part) is None and not re.fullmatch(r"[\w:.-]{1,40}", part):
+            raise InputError("metric", "must be a name that oracle metrics lists", "another text", "Choose one.")
+        if part != COMPOSITE:
+            get_metric(part)
     if len(names) != 1:
         raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
     return names[0]
