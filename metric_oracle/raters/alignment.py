@@ -1,12 +1,12 @@
 """Agreement of metrics with each radiologist on one rated set: tables S2 and figure 3 of Yu et al. (Patterns 2023)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.errors import called
@@ -18,6 +18,7 @@ from metric_oracle.raters.metric_agreement import (
     INTERVAL,
     MEAN,
     SCHEMA,
+    PairedMetrics,
     ScoredRatings,
     check_varied,
     differences_of,
@@ -38,8 +39,8 @@ from metric_oracle.raters.names import (
     statistic_name,
 )
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
-from metric_oracle.raters.rated_scores import lower_is_better, read_rated
-from metric_oracle.raters.ratings import Rated
+from metric_oracle.raters.rated_scores import Directions, MetricsOfPairs, ScoreFiles, Texts, lower_is_better, read_rated
+from metric_oracle.raters.ratings import AnyRated
 from metric_oracle.raters.scatter import scatter
 from metric_oracle.statistics import Array, few_studies
 
@@ -206,43 +207,28 @@ def _difference_name(record: Mapping[str, Any]) -> str:
 
 @called(_COMMAND)
 def align(
-    ratings: str | Path | Rated,
-    scores: str | Path | Sequence[str | Path] = (),
+    ratings: AnyRated,
+    scores: ScoreFiles = (),
     *,
-    samples: str | Path | None = None,
-    metrics: Sequence[str] | None = None,
-    directions: Mapping[str, str] | None = None,
-    paired: Sequence[tuple[str, str]] | None = None,
-    without_identical: bool = False,
+    samples: Texts | None = None,
+    metrics: MetricsOfPairs | None = None,
+    directions: Directions | None = None,
+    paired: PairedMetrics | None = None,
+    without_identical: Annotated[
+        bool,
+        Doc(
+            "Leave out pairs whose two reports are equal (ReXVal* of Cho et al. 2025), for which the texts must be "
+            "known. By default all pairs are used."
+        ),
+    ] = False,
     resamples: choices.ResamplesOfRaters = RESAMPLES,
     seed: choices.Seed = 0,
 ) -> Alignment:
-    """Measure how well metrics agree with each radiologist and with the mean of all.
+    """Measure how well metrics agree with the errors that radiologists counted: Kendall's tau-b and Spearman's rho.
 
-    Parameters
-    ----------
-    ratings : path or Rated
-        A rated set, see [`read_rated_set`][metric_oracle.read_rated_set].
-    scores : path or sequence of paths
-        Tables of any tool with one row for each pair and a column of numbers for each metric. The pair is named by a
-        pair id, or by study and candidate type. Files that ``oracle score`` wrote are such tables; the components of
-        their metrics are left out. Without `scores` the texts of the pairs are scored.
-    samples : path, optional
-        Texts of the pairs, where `ratings` is a path to a file without them.
-    metrics : sequence of str, optional
-        Columns to use, by default all columns of numbers. A name that is no column is a metric, under which the texts
-        are scored.
-    directions : mapping of str to {"higher", "lower"}, optional
-        Which values of a column are better, for columns whose names do not say it.
-    paired : sequence of (str, str), optional
-        Pairs of metrics whose agreement is compared, by default all pairs. They are the family over which p-values are
-        adjusted.
-    without_identical : bool, default False
-        Leave out pairs whose two texts are equal (ReXVal* of Cho et al. 2025).
-    resamples : int, default 1000
-        Number of bootstrap resamples of the studies, as in the paper.
-    seed : int, default 0
-        Seed of the resamples.
+    Agreement is computed with each radiologist and with their mean. Without `scores`, the texts of the pairs are scored
+    under the metrics that need no other file. A table of scores names a pair by pair_id, or by study_id (or
+    study_number) and candidate_type. Intervals are from resampled studies.
 
     Returns
     -------

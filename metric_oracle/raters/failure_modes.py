@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from itertools import combinations, permutations, product
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.declared import IN_PYTHON, Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
@@ -33,7 +35,7 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing
 from metric_oracle.findings.signature import signed
 from metric_oracle.raters.names import KIND_TITLES, candidate_name, category_title, error_name
-from metric_oracle.raters.ratings import CATEGORIES, KINDS, Ratings, read_ratings
+from metric_oracle.raters.ratings import CATEGORIES, KINDS, AnyRatings, Ratings, read_ratings
 from metric_oracle.statistics import LEVEL, Array, adjusted, benjamini_hochberg, difference, few_studies, varies
 
 DIRECTIONS = {"more": ">", "less": "<"}
@@ -226,24 +228,32 @@ _KIND_LABELS = {"total": "all errors", "significant": "clinically significant er
 
 @called("failure_modes")
 def failure_modes(
-    ratings: str | Path | Ratings,
+    ratings: AnyRatings,
     *,
-    categories: Sequence[str] | None = None,
-    direction: Literal["more", "less"] = "more",
-    rate: choices.Rate = 0.01,
+    categories: Annotated[
+        Sequence[str] | None,
+        Doc("Error categories to test, by their names or numbers in `ratings`. By default all are tested."),
+        Flag("--category", metavar="N", kind=list[str]),
+    ] = None,
+    direction: Annotated[
+        Literal["more", "less"],
+        Doc('How a test is written: "A > B" (A has more errors) or "A < B". The tests are the same.'),
+        IN_PYTHON,
+    ] = "more",
+    rate: Annotated[
+        choices.Rate,
+        Doc(
+            "Level at which the false discovery rate of the tests within one category and one kind of errors is "
+            "controlled, between 0 and 1."
+        ),
+        Flag(metavar="Q"),
+    ] = 0.01,
 ) -> FailureModes:
-    """Compare the errors that radiologists found in the reports of several metric-oracles.
+    """Compare the errors that radiologists counted in the reports of several metric-oracles, by error category.
 
-    Parameters
-    ----------
-    ratings : path or Ratings
-        Counted errors of pairs with candidate types, see [`read_ratings`][metric_oracle.read_ratings].
-    categories : sequence of str, optional
-        Error categories to test; by default all.
-    direction : {"more", "less"}
-        How a test is written: "A > B" (A has more errors) or "A < B". The tests are the same.
-    rate : float
-        False discovery rate within one category and one kind of errors.
+    The pairs must have candidate types. Each category is tested for all errors and for the clinically significant ones.
+    The command shows the means on a terminal, and the significant differences or, with `categories`, every test; a file
+    contains all tests.
 
     Returns
     -------

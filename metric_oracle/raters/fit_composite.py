@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.findings import cells
@@ -24,10 +27,10 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.signature import bootstrap
 from metric_oracle.findings.writing import check_out
-from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS
+from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS, names_of
 from metric_oracle.raters.interrater import RESAMPLES
 from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of_signs, side, tau_b
-from metric_oracle.raters.rated_scores import read_rated
+from metric_oracle.raters.rated_scores import ScoreFiles, Texts, read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.sealed import seal
@@ -114,40 +117,53 @@ def _tau(fit: Mapping[str, Any], name: str) -> str:
 
 @called("fit_composite")
 def fit_composite(
-    table: str | Path | Rated,
-    scores: str | Path | Sequence[str | Path] = (),
+    table: Annotated[
+        str | Path | Rated,
+        Doc(
+            "Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
+            "`scores` or `samples` it is instead a file of counted errors or grades, as for "
+            "[`align`][metric_oracle.align]."
+        ),
+    ],
+    scores: ScoreFiles = (),
     *,
-    samples: str | Path | None = None,
-    metrics: Sequence[str] | None = None,
-    errors: str = "errors",
-    study: str = "study_id",
-    name: str | None = None,
+    samples: Texts | None = None,
+    metrics: Annotated[
+        str | Sequence[str] | None,
+        Doc(
+            "Metrics that the sum is fitted on, such as bleu or rouge-l, see "
+            "[`list_metrics`][metric_oracle.list_metrics]; several with commas. A column of scores is called as such a "
+            "metric, or as CXR-Report-Metric calls it. By default all that have a column of scores, or the usual "
+            "metrics of texts if only texts are given."
+        ),
+        choices.METRIC,
+    ] = None,
+    errors: Annotated[
+        str,
+        Doc(
+            "Number of errors to predict. If `table` is a table of scores: its column with that number, such as the "
+            "mean over raters. If it has the errors that radiologists counted: total for all errors (the default "
+            "then), significant for clinically significant ones only; the mean over raters is predicted."
+        ),
+    ] = "errors",
+    study: Annotated[
+        str,
+        Doc("Column with the study that a pair belongs to, if `table` is a table of scores."),
+        Flag(metavar="COLUMN"),
+    ] = "study_id",
+    name: Annotated[
+        str | None,
+        Doc(
+            'Name that the composite gets. By default that of the file `table` without its ending, or "composite" with '
+            "`scores` or `samples`."
+        ),
+    ] = None,
 ) -> Composite:
-    """Fit a composite to scored pairs of reports.
+    """Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.
 
     Each metric is standardised with its mean and population standard deviation over the pairs, and a linear regression
-    predicts the number of errors; lower is better. Other columns are ignored.
-
-    Parameters
-    ----------
-    table : path or Rated
-        A table of scored pairs: a row for each pair, a column for each metric, the errors and the study. With `scores`
-        or `samples`, and where it is a file of counted errors, the ratings: see
-        [`read_ratings`][metric_oracle.read_ratings].
-    scores : path or sequence of paths, optional
-        Scores of the rated pairs, as [`align`][metric_oracle.align] takes them.
-    samples : path, optional
-        Texts of the rated pairs, which are scored if there are no `scores`.
-    metrics : sequence of str, optional
-        Columns, called as in the registry or as in CXR-Report-Metric; by default all that have such a name.
-    errors : str
-        Column with the number of errors (such as the mean over raters); for ratings, "total" (the default) or
-        "significant": the mean over raters of all errors, or of the clinically significant ones.
-    study : str
-        Column with the study that a pair belongs to.
-    name : str, optional
-        Name of the composite; by default that of the file `table` without its ending, or "composite" where `table` is
-        of ratings.
+    predicts the number of errors; lower is better. Other columns are ignored. [`retrieve`][metric_oracle.retrieve]
+    searches under the fitted sum as the metric composite.
 
     Returns
     -------
@@ -171,8 +187,9 @@ def fit_composite(
     >>> mo.fit_composite("ratings.csv", samples="samples.csv", metrics=["bleu", "rouge-l"], name="mine")
     <Composite: 2 metrics, 96 pairs, R2 0.360>
     """
+    names = names_of(metrics)
     if isinstance(table, Rated) or scores or samples is not None:
-        rated, scored, source = read_rated(table, scores, samples, None if scores else metrics)
+        rated, scored, source = read_rated(table, scores, samples, None if scores else names)
         if TAU not in rated.statistics:
             raise InputError(
                 "ratings",
@@ -186,7 +203,7 @@ def fit_composite(
                 "errors", f"must be one of {', '.join(rated.kinds)} of ratings", repr(errors), "Choose one."
             )
         where = rated.source if isinstance(table, Rated) else str(table)
-        chosen = _columns(list(scored), metrics, where)
+        chosen = _columns(list(scored), names, where)
         columns = {metric: scored[column] for metric, column in chosen.items()}
         studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
         source = {**source, "errors": kind}
@@ -195,14 +212,14 @@ def fit_composite(
     else:
         path = existing_file(Path(table))
         read, where = read_table(path), str(path)
-        named = _columns(read.names, metrics, where)
+        named = _columns(read.names, names, where)
         studies = canonical_ids(read.column(study), f"column {shown_names([study])} of {path}", mimic=False)
         columns = {metric: read.numbers(column) for metric, column in named.items()}
         y = read.numbers(errors)
         unused = [column for column in read.names if direction_of(column) and column not in named.values()]
         source = {"table": path.name, "sha256": sha256(path), "errors": errors, "study": study}
         title = name or path.stem
-    if unused and metrics is None:
+    if unused and names is None:
         source["unused"] = unused
     x = np.stack([*columns.values()], axis=1)
     _check(x, y, studies, list(columns), where)

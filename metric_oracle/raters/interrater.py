@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.findings.finding import Finding
@@ -37,7 +39,7 @@ from metric_oracle.raters.rank_correlation import (
     sum_of_raters,
     sum_within,
 )
-from metric_oracle.raters.ratings import KINDS, Ratings, read_ratings
+from metric_oracle.raters.ratings import KINDS, AnyRatings, Ratings, read_ratings
 from metric_oracle.statistics import FEW, Array, difference, few_studies
 
 RESAMPLES = 1000  # as in Yu et al.
@@ -133,25 +135,24 @@ class Agreement(Finding):
 
 @called(_FUNCTION)
 def agreement(
-    ratings: str | Path | Ratings,
-    repeated: str | Path | Ratings | None = None,
+    ratings: AnyRatings,
+    repeated: Annotated[
+        str | Path | Ratings | None,
+        Doc(
+            "Errors that the same raters counted in the studies that each saw twice: the file repeats.csv that "
+            "[`export_survey`][metric_oracle.export_survey] wrote. By default raters are not compared with themselves."
+        ),
+        Flag("--repeated"),
+    ] = None,
     *,
     resamples: choices.ResamplesOfRaters = RESAMPLES,
     seed: choices.Seed = 0,
 ) -> Agreement:
-    """Measure how well radiologists agree with one another, and with themselves.
+    """Measure how well radiologists agree with one another, and with themselves where they rated a study twice.
 
-    Parameters
-    ----------
-    ratings : path or Ratings
-        Counted errors, see [`read_ratings`][metric_oracle.read_ratings]. At least two raters, unless `repeated` is
-        given.
-    repeated : path or Ratings, optional
-        Errors that the same raters counted when pairs were shown to them again, as the export of a survey has them.
-    resamples : int, default 1000
-        Number of bootstrap resamples of the studies. The raters are fixed.
-    seed : int, default 0
-        Seed of the resamples.
+    The result has intraclass correlations for all pairs and for each candidate type: ICC(A,1) of one rater and ICC(A,k)
+    of the mean of all, in the two-way model with random raters and absolute agreement, also called ICC(2,1) and
+    ICC(2,k). Intervals are from resampled studies; the raters are fixed. With one rater, `repeated` must be given.
 
     Returns
     -------

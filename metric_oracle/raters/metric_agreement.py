@@ -8,12 +8,14 @@ the same resampled studies, and so find what a comparison of two intervals canno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from annotated_doc import Doc
 
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, option
 from metric_oracle.findings.cells import Record
 from metric_oracle.raters.interrater import each_left_out, other_raters
@@ -182,6 +184,16 @@ def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
             f"one value for all {len(rated.pairs)} in every column",
             f"Choose other columns with {option('metric')}.",
         )
+
+
+PairedMetrics: TypeAlias = Annotated[
+    Sequence[tuple[str, str]],
+    Doc(
+        "Pairs of metrics whose agreement with radiologists is compared; they are the family of tests over which "
+        "p-values are adjusted. By default all pairs are compared."
+    ),
+    Flag(metavar="A,B"),
+]
 
 
 def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:

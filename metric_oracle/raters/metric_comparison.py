@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names, written
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number
@@ -36,6 +38,7 @@ from metric_oracle.raters.interrater import (
 )
 from metric_oracle.raters.metric_agreement import (
     SCHEMA,
+    PairedMetrics,
     ScoredRatings,
     Values,
     View,
@@ -68,8 +71,16 @@ from metric_oracle.raters.rank_correlation import (
     interval_record,
     side,
 )
-from metric_oracle.raters.rated_scores import lower_is_better, read_rated, score_texts
-from metric_oracle.raters.ratings import Rated
+from metric_oracle.raters.rated_scores import (
+    Directions,
+    MetricsOfPairs,
+    ScoreFiles,
+    Texts,
+    lower_is_better,
+    read_rated,
+    score_texts,
+)
+from metric_oracle.raters.ratings import AnyRated, Rated
 from metric_oracle.raters.scatter import scatter
 from metric_oracle.retrieval.machine import machine
 from metric_oracle.statistics import Array, difference, few_studies
@@ -88,24 +99,15 @@ _Column = tuple[str, Sequence[Record]]  # its head, and a record for each metric
 class RatedFiles:
     """The files of one rated set.
 
-    Parameters
-    ----------
-    ratings : path or Rated
-        See [`read_rated_set`][metric_oracle.read_rated_set].
-    scores : sequence of paths, optional
-        Tables of scores of the pairs, see [`align`][metric_oracle.align].
-    samples : path, optional
-        Texts of the pairs, where `ratings` is a path to a file without them.
-
     Examples
     --------
     >>> mo.RatedFiles("ratings.csv", samples="samples.csv")
     RatedFiles(ratings='ratings.csv', scores=(), samples='samples.csv')
     """
 
-    ratings: str | Path | Rated
-    scores: Sequence[str | Path] = ()
-    samples: str | Path | None = None
+    ratings: AnyRated
+    scores: ScoreFiles = ()
+    samples: Texts | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -434,45 +436,49 @@ _TIME: dict[str, Format] = {"ms per pair": _milliseconds, "device": _device}
 
 @called("compare_metrics")
 def compare_metrics(
-    sets: Mapping[str, RatedFiles],
+    sets: Annotated[
+        Mapping[str, RatedFiles],
+        Doc(
+            "Rated sets by their names. Each has counted errors, grades, preferences between two candidates, or "
+            "candidates in an order."
+        ),
+        Flag(metavar="NAME=FILE"),
+    ],
     *,
-    metrics: Sequence[str] | None = None,
-    directions: Mapping[str, str] | None = None,
-    paired: Sequence[tuple[str, str]] | None = None,
-    times: str | Path | None = None,
-    ablations: Mapping[str, str | Path] | None = None,
-    resample_raters: bool = False,
+    metrics: MetricsOfPairs | None = None,
+    directions: Directions | None = None,
+    paired: PairedMetrics | None = None,
+    times: Annotated[
+        str | Path | None,
+        Doc(
+            "Table with the running times of other tools: the columns metric, ms_per_pair (milliseconds) and, if "
+            "known, device."
+        ),
+    ] = None,
+    ablations: Annotated[
+        Mapping[str, str | Path] | None,
+        Doc(
+            "Scores of the pairs in the first rated set by a variant of a metric, by the name of the variant. The "
+            "column of the scores in its table has the name of the metric."
+        ),
+        Flag("--ablation", metavar="NAME=FILE"),
+    ] = None,
+    resample_raters: Annotated[
+        bool,
+        Doc(
+            "Resample raters as well as studies, so that the intervals and p-values hold for other raters, too. By "
+            "default only studies are resampled."
+        ),
+    ] = False,
     resamples: choices.ResamplesOfRaters = RESAMPLES,
     seed: choices.Seed = 0,
 ) -> MetricComparison:
-    """Compare metrics by their agreement with radiologists on several rated sets.
+    """Compare metrics by their agreement with radiologists, on one or several rated sets, in the tables of a paper.
 
-    Parameters
-    ----------
-    sets : mapping of str to RatedFiles
-        Name -> files. Where both texts of all pairs are known and some are equal, the set without these pairs is added
-        under its name with a star, on the same resampled studies.
-    metrics : sequence of str, optional
-        Columns of the scores of each set, by default all. A name that is no column is a metric, under which the texts
-        are scored and which is timed. A set without scores is scored under the usual metrics.
-    directions : mapping of str to {"higher", "lower"}, optional
-        As in [`align`][metric_oracle.align].
-    paired : sequence of (str, str), optional
-        As in [`align`][metric_oracle.align]. A pair is compared on the sets that have both metrics, and all
-        comparisons under one statistic are one family.
-    times : path, optional
-        Table of other tools' times with the columns ``metric``, ``ms_per_pair`` and, if known, ``device``.
-    ablations : mapping of str to path, optional
-        Name of a variant -> table of its scores of the pairs of the first set, in a column with the name of the metric.
-        As in Cho et al., variants are compared without pairs of equal texts, where these are known.
-    resample_raters : bool, default False
-        Resample raters as well as studies, so that intervals and p-values are about other raters, too. The intervals of
-        the ceiling keep the raters fixed. A few raters who weigh findings very differently do not show how differently
-        others would, and such intervals are still too short.
-    resamples : int, default 1000
-        Number of bootstrap resamples of the studies.
-    seed : int, default 0
-        Seed of the resamples.
+    Where the texts are known, metrics of this tool are scored and timed as well, and the set without pairs of equal
+    texts is added under its name with a star, on the same resampled studies. A pair of metrics is compared on the sets
+    that have both, and all comparisons under one statistic are one family of tests. As in Cho et al., variants of
+    metrics are compared without pairs of equal texts, where these are known.
 
     Returns
     -------
@@ -488,6 +494,11 @@ def compare_metrics(
     See Also
     --------
     align : One rated set, with the agreement of each rater.
+
+    Notes
+    -----
+    With `resample_raters` the intervals of the ceiling still keep the raters fixed. A few raters who weigh findings
+    very differently do not show how differently others would, and such intervals are still too short.
 
     Examples
     --------

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names
+from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.files import identify
-from metric_oracle.metrics import ALIASES, METRICS, get_metric
+from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
 from metric_oracle.retrieval.scoring import score_sides
@@ -19,13 +22,49 @@ from metric_oracle.statistics import Array
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")
+# What users give with a rated set.
+ScoreFiles: TypeAlias = Annotated[
+    str | Path | Sequence[str | Path],
+    Doc(
+        "Tables of scores of the rated pairs, by any tool: one row per pair, with the columns that name the pair in "
+        "the ratings, and one column of numbers per metric. Files that [`score`][metric_oracle.score] wrote are such "
+        "tables; the components of their metrics are left out. By default the texts of the pairs are scored."
+    ),
+    Flag("--scores", kind=list[Path]),
+]
+Texts: TypeAlias = Annotated[
+    str | Path,
+    Doc(
+        "Texts of the rated pairs: a table like ReXVal's 50_samples_gt_and_candidates.csv, with one row per study and "
+        "one column per candidate, or a table with the pair, reference and prediction. Needed to score the pairs if "
+        "the file of ratings has no texts."
+    ),
+    Flag(metavar="FILE"),
+]
+MetricsOfPairs: TypeAlias = Annotated[
+    str | Sequence[str],
+    Doc(
+        "Metrics to use: columns of the tables of scores, or metrics under which the texts of the pairs are scored, "
+        "such as bleu or rouge-l, see [`list_metrics`][metric_oracle.list_metrics]; several with commas. By default "
+        "all columns, or the usual metrics of texts where there are no scores."
+    ),
+    choices.METRIC,
+]
+Directions: TypeAlias = Annotated[
+    Mapping[str, str],
+    Doc(
+        "Which values are better, higher or lower, by the name of a column of scores that another tool wrote. Needed "
+        "if the name is not that of a metric of this tool."
+    ),
+    Flag("--direction", metavar="NAME=higher|lower"),
+]
 
 
 def read_rated(
     ratings: str | Path | Rated,
     scores: str | Path | Sequence[str | Path],
     samples: str | Path | None,
-    metrics: Sequence[str] | None,
+    metrics: str | Sequence[str] | None,
 ) -> tuple[Rated, dict[str, Array], dict[str, Any]]:
     """Read rated pairs, the scores of each metric in the order of the pairs, and their description for a signature.
 
@@ -38,13 +77,11 @@ def read_rated(
     rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]
     columns: dict[str, Array] = {}
-    absent: list[str] | None
+    names = absent = names_of(metrics)
     if paths or rated.references is None:
-        columns, absent = _read_columns(rated, paths, metrics)
+        columns, absent = _read_columns(rated, paths, names)
         if absent or not columns:
             _check_scorable(absent, rated, paths)
-    else:
-        absent = None if metrics is None else list(metrics)
     described: dict[str, Any] = {"scores": [identify(path) for path in paths]}
     if absent != []:
         of_texts, scored = score_texts(rated, absent)

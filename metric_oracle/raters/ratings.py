@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from annotated_doc import Doc
 
 from metric_oracle.corpora.tables import (
     Table,
@@ -191,6 +192,21 @@ class Ratings(Rated):
     def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
         """Return the counts of the pairs at the positions `kept`, as keyword arguments."""
         return {"counts": self.counts[kept]}
+
+
+_COUNTED = (
+    "Errors that radiologists counted: the published table of ReXVal, GREEN or RadEvalX, or a table with one row per "
+    "pair, rater, error category and significance"
+)
+# Counted errors, and any rated set, as users give them.
+AnyRatings: TypeAlias = Annotated[str | Path | Ratings, Doc(f"{_COUNTED}.")]
+AnyRated: TypeAlias = Annotated[
+    str | Path | Rated,
+    Doc(
+        f"{_COUNTED}; or the table of ReFiSco; or a table of grades (a column errors or quality), of preferences "
+        "between two candidates, or of candidates in an order."
+    ),
+]
 
 
 @called("read_ratings")
