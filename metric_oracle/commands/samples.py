@@ -1,15 +1,18 @@
 """The commands consensus and best-of."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from annotated_doc import Doc
 
 from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.commands import old_options as o
-from metric_oracle.commands.old_command import command, given, metric_names
-from metric_oracle.commands.old_inputs import attached, check_models, written
-from metric_oracle.commands.options import PLAIN
-from metric_oracle.commands.output import Destination, deliver_finding, note, progress, table_lines
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.inputs import PREDICTED_SAMPLES, REFERENCES, SAMPLES, check_models
+from metric_oracle.commands.options import FORMATS, PLAIN
+from metric_oracle.commands.output import Destination, deliver_finding, note, table_lines
+from metric_oracle.declared import OUTPUT, Flag
+from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -28,43 +31,43 @@ def _check(to: Destination, path: Path | None, argument: str) -> None:
     "oracle consensus samples.jsonl -m rouge-l --out chosen.csv",
     "oracle consensus samples.jsonl -m radgraph,bleu --weighted \\\n"
     "--radgraph samples_graphs.json --out chosen.csv --utilities utilities.csv",
+    of="metric_oracle.samples.consensus:consensus",
+    reports={"candidates": SAMPLES},
     endings=RESULTS,
     formats=PLAIN,
+    metrics="bleu",
 )
 def consensus(
-    candidates: o.SampledReports,
-    inputs: o.SampleInputs,
-    bertscore: o.Bertscore,
+    call: Call,
     to: Destination,
-    metric: o.MetricsOfSamples = o.BLEU,
-    weighted: o.Weighted = False,
-    layer: o.Layer = None,
-    rescale_table: o.Rescaling = None,
-    index: o.CountedIndex = None,
-    utilities: o.Utilities = None,
-    matrix: o.Matrix = None,
+    *,
+    utilities: Annotated[
+        Path | None,
+        Doc(
+            "Also write the expected score of every sample, its mean score with the others as references: a .parquet, "
+            ".csv or .jsonl file."
+        ),
+        Flag(panel=OUTPUT),
+    ] = None,
+    matrix: Annotated[
+        Path | None,
+        Doc(
+            "Also write the scores of all pairs of samples of a study, in both orders and with themselves: a .parquet, "
+            ".csv or .jsonl file."
+        ),
+        Flag(panel=OUTPUT),
+    ] = None,
 ) -> None:
-    """Choose, of several reports of a model for each study, the one that agrees best with the others.
-
-    The expected score of a sample is its mean score with the other samples as references (minimum Bayes risk). The
-    output is a file of predictions, which score, table, study and explore take; of several metrics each has a file of
-    its own, such as chosen-radgraph.csv.
-    """
+    """Write the chosen reports under each metric, and the scores that they were chosen by."""
     from metric_oracle.findings.results import Results
-    from metric_oracle.retrieval.options import SearchOptions
-    from metric_oracle.samples.consensus import consensus as choose
     from metric_oracle.samples.consensus import paths_of
 
-    names = list(dict.fromkeys(metric_names(metric) or ()))
+    names = list(dict.fromkeys(get_metric(name).name for name in call.values["metrics"]))
     out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
     for argument, file in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
         _check(to, file, argument)
-    check_models(inputs)
-    samples = attached(candidates, inputs, layer=layer, rescale_table=rescale_table)
-    with progress("consensus") as step:
-        chosen = choose(
-            samples, names, weighted=weighted, index=index, options=SearchOptions(**given(bertscore)), progress=step
-        )
+    check_models(call.values["candidates"])
+    chosen = call.tracked("consensus")
     for file, table in ((utilities, chosen.utility_table), (matrix, chosen.pair_table)):
         if file is not None:
             Results(table(), chosen.signature).write(file)
@@ -86,59 +89,30 @@ def consensus(
     "oracle best-of samples.jsonl test.csv -m radgraph \\\n"
     "--radgraph test_graphs.json --out best.md \\\n"
     "--predicted-radgraph samples_graphs.json",
+    of="metric_oracle.samples.best_of:best_of",
+    reports={"references": REFERENCES, "candidates": PREDICTED_SAMPLES},
     endings=TABLES,
-    formats=o.FORMATS,
+    formats=FORMATS,
     plot=True,
+    metrics="bleu",
 )
 def best_of(
-    candidates: o.SampledReports,
-    references: o.References,
-    inputs: o.ReferenceInputs,
-    predicted_files: o.PredictedFiles,
-    bertscore: o.Bertscore,
+    call: Call,
     to: Destination,
-    metric: o.MetricsOfSamples = o.BLEU,
-    column: o.Column = None,
-    predicted_id_column: o.PredictedIdColumn = None,
-    predicted_text_column: o.PredictedTextColumn = None,
-    inner: o.Inner = False,
-    results: o.OtherResults = None,
-    best_scores: o.BestScores = None,
-    layer: o.Layer = None,
-    rescale_table: o.Rescaling = None,
-    index: o.CountedIndex = None,
-    seed: o.Seed = 0,
+    *,
+    best_scores: Annotated[
+        Path | None,
+        Doc(
+            "Also write the best score of all samples of each study, which oracle table takes as a row: a .parquet, "
+            ".csv or .jsonl file."
+        ),
+        Flag("--scores", panel=OUTPUT),
+    ] = None,
 ) -> None:
-    """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.
-
-    Of the samples of each study n are drawn without replacement; the expected best is computed in closed form.
-    Selectors are the first sample, the one with the highest log-probability, the longest, the consensus under each
-    metric, and the greatest value of --column. --results adds the corpus oracle and chance, which oracle retrieve and
-    oracle baseline write.
-    """
-    from metric_oracle.retrieval.options import SearchOptions
-    from metric_oracle.samples.best_of import best_of as measure
-
-    names = list(dict.fromkeys(metric_names(metric) or ()))
+    """Show the curve and the selectors, and write the best scores."""
     _check(to, best_scores, "scores")
-    check_models(inputs)
-    sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
-    of_file = o.PredictedReading(predicted_id_column, predicted_text_column)
-    samples = written(candidates, of_file, inputs.reading, **sources)
-    tests = attached(references, inputs, layer=layer, rescale_table=rescale_table)
-    with progress("best of n") as step:
-        best = measure(
-            samples,
-            tests,
-            names,
-            column=column,
-            inner=inner,
-            results=results or (),
-            index=index,
-            options=SearchOptions(**given(bertscore)),
-            seed=seed,
-            progress=step,
-        )
+    check_models(call.values["references"])
+    best = call.tracked("best of n")
     if best_scores is not None:
         scores = best.to_scores()
         scores.write(best_scores)

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
+from metric_oracle.declared import ROWS, Flag
 from metric_oracle.errors import InputError, called, of_predictions
 from metric_oracle.findings.cells import (
     ALIKE,
@@ -31,17 +33,20 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
-from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
-from metric_oracle.reading import Given, attached, read_joined
+from metric_oracle.reading import attached, read_joined
 from metric_oracle.retrieval.groups import expected_scores
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.expected_best import expected_best, points
 from metric_oracle.samples.matrices import (
+    CountedIndex,
+    MetricsOfSamples,
+    OptionsOfSamples,
+    SampledReports,
     SourcedSamples,
     checked_metrics,
     entries,
@@ -300,61 +305,55 @@ def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | N
 
 @called("best_of")
 def best_of(
-    candidates: Given,
-    references: Given,
-    metrics: str | Sequence[str],
+    candidates: SampledReports,
+    references: choices.References,
+    metrics: MetricsOfSamples,
     *,
-    column: str | None = None,
-    inner: bool = False,
-    results: Sequence[GivenResults] = (),
-    index: str | Path | Index | None = None,
-    options: SearchOptions | None = None,
+    column: Annotated[
+        str | None,
+        Doc(
+            "Column of `candidates` with a number for each sample: also measure the choice of the sample with the "
+            "greatest number. By default no column is used."
+        ),
+    ] = None,
+    inner: choices.Inner = False,
+    results: Annotated[
+        Sequence[GivenResults],
+        Doc(
+            "Results or scores for the same references, whose means are shown beside the curve: the corpus oracle, "
+            "which [`retrieve`][metric_oracle.retrieve] returns, chance, which [`baseline`][metric_oracle.baseline] "
+            "returns, or what [`score`][metric_oracle.score] returns for another model."
+        ),
+        Flag(panel=ROWS),
+    ] = (),
+    index: CountedIndex | None = None,
+    options: OptionsOfSamples | None = None,
     seed: choices.Seed = 0,
     progress: Progress | None = None,
 ) -> BestOf:
-    """Return how good the best of n samples is expected to be, and how near selectors come to the best of all.
+    """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.
 
     Of the N samples of a study, n are drawn without replacement; the expected best is computed in closed form, without
-    simulation. Means are over studies, with BCa intervals over studies.
-
-    Parameters
-    ----------
-    candidates : path, dict, table, Samples or AttachedReports
-        Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reports], by text or by ids such as "50000001/0".
-    references : path, container or AttachedReports
-        Test reports. A model or an encoder that is attached to them serves both sides.
-    metrics : str or sequence of str
-        Names of metrics.
-    column : str, optional
-        Column of the candidates with a number for each sample, by whose greatest value a selector chooses.
-    inner : bool, default False
-        Use the studies that have both samples and a reference; otherwise a study without one of them is an error.
-    results : sequence of path, Results, Scores or Expectation, optional
-        Results for the same references whose means are compared with the curve: the corpus oracle of
-        [`retrieve`][metric_oracle.retrieve], chance by [`expectation`][metric_oracle.expectation] or
-        [`baseline`][metric_oracle.baseline], or the scores of another model.
-    index : path or Index, optional
-        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it.
-    options : SearchOptions, optional
-        `idf` and `rescale` of BERTScore, and `threads`.
-    seed : int, default 0
-        Seed of the bootstrap and of the tests.
-    progress : function, optional
-        Called as ``progress(step, done, total)``.
+    simulation. Means are over studies, with BCa intervals over studies. Selectors are the first sample, the one with
+    the highest log-probability, the longest, the consensus under each metric, and the greatest value of `column`.
 
     Returns
     -------
     BestOf
-        The curve for n = 1, 2, 4, ... N, and the selectors: the first sample, the one with the highest log-probability,
-        the longest (in words), the consensus under each metric, and the greatest value of `column`. The share of the
-        headroom is (selector - mean) / (best of N - mean).
+        The curve for n = 1, 2, 4, ... N, and the selectors. The longest sample is that with the most words. The share
+        of the headroom is (selector - mean) / (best of N - mean).
 
     Raises
     ------
     InputError
         If candidates or references cannot be read or do not share ids, fewer than two studies are left, or a metric is
         unknown or lacks what it reads. If a result is of other metrics, references or studies.
+
+    Notes
+    -----
+    [`reports`][metric_oracle.reports] attaches to both sides what a metric reads in addition to the texts, to the
+    candidates by text or by ids such as "50000001/0" (study, then sample). A model or an encoder that is attached to
+    the references serves both sides. [`expectation`][metric_oracle.expectation] computes chance exactly.
 
     Examples
     --------

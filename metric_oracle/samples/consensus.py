@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle.arguments import check_left_out, check_one_of
 from metric_oracle.corpora.samples import Samples
@@ -17,14 +18,17 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
-from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.reading import Given, attached, say_wordless
+from metric_oracle.reading import attached, say_wordless
 from metric_oracle.retrieval.groups import expected_scores
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.samples.matrices import (
+    CountedIndex,
+    MetricsOfSamples,
+    OptionsOfSamples,
+    SampledReports,
     SourcedSamples,
     checked_metrics,
     made_by,
@@ -272,35 +276,25 @@ def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
 
 @called("consensus")
 def consensus(
-    candidates: Given,
-    metrics: str | Sequence[str],
+    candidates: SampledReports,
+    metrics: MetricsOfSamples,
     *,
-    weighted: bool = False,
-    index: str | Path | Index | None = None,
-    options: SearchOptions | None = None,
+    weighted: Annotated[
+        bool,
+        Doc(
+            "Weigh the other samples by their probability, exp(log-probability), normalised over them. Needs the "
+            "log-probabilities, in the column logprobs or logprob of `candidates`. By default all count equally."
+        ),
+    ] = False,
+    index: CountedIndex | None = None,
+    options: OptionsOfSamples | None = None,
     progress: Progress | None = None,
 ) -> Consensus:
-    """Choose, of several reports of each study, the one with the best expected score: minimum Bayes risk decoding.
+    """Choose, of several reports of a model for each study, the one that agrees best with the others.
 
-    The expected score of a sample is its mean score with the other samples of its study as references. The sample
-    itself is left out; another sample with the same text counts.
-
-    Parameters
-    ----------
-    candidates : path, dict, table, Samples or AttachedReports
-        Several reports for each study, see [`read_samples`][metric_oracle.read_samples]. What a metric reads in
-        addition to the texts is attached by [`reports`][metric_oracle.reports]: files by text or by ids such as
-        "50000001/0" (study, then sample), or a model, which runs once for each distinct text.
-    metrics : str or sequence of str
-        Names of metrics, for each of which a sample is chosen. Where lower is better, the least expected score wins.
-    weighted : bool, default False
-        Weigh the references by their probability, exp(logprob), normalised over the other samples.
-    index : path or Index, optional
-        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it.
-    options : SearchOptions, optional
-        `idf` and `rescale` of BERTScore, and `threads`.
-    progress : function, optional
-        Called as ``progress(step, done, total)``.
+    The expected score of a sample is its mean score with the other samples of its study as references (minimum Bayes
+    risk decoding). The sample itself is left out; another sample with the same text counts. The chosen reports are
+    predictions; of several metrics each has a file of its own, such as chosen-radgraph.csv.
 
     Returns
     -------
@@ -312,6 +306,11 @@ def consensus(
     InputError
         If the candidates cannot be read, a study has none, a metric is unknown or lacks what it reads, or weights are
         asked for and there are no log-probabilities.
+
+    Notes
+    -----
+    [`reports`][metric_oracle.reports] attaches to the candidates what a metric reads in addition to the texts: files by
+    text or by ids such as "50000001/0" (study, then sample), or a model, which runs once for each distinct text.
 
     Examples
     --------

@@ -5,12 +5,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.corpora.samples import Samples
+from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
@@ -21,6 +24,37 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import metric_entries
 from metric_oracle.retrieval.pair_scores import places_of as places_in
 from metric_oracle.sources.inputs import Inputs
+
+_USED = ("idf", "rescale", "threads")
+# Arguments of the functions that score samples.
+SampledReports: TypeAlias = Annotated[
+    Any,
+    Doc(
+        "Several reports of a model for each study, called samples: JSON Lines or Parquet with lists in the column "
+        "candidates, or a table with one row per sample."
+    ),
+]
+MetricsOfSamples: TypeAlias = Annotated[
+    str | Sequence[str],
+    Doc(
+        "Metrics of the samples, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]; "
+        "several with commas."
+    ),
+    choices.METRIC,
+]
+CountedIndex: TypeAlias = Annotated[
+    str | Path | Index,
+    Doc(
+        "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
+        "[`build_index`][metric_oracle.build_index] wrote."
+    ),
+    Flag(metavar="INDEX"),
+]
+OptionsOfSamples: TypeAlias = Annotated[
+    SearchOptions,
+    Doc("`idf` and `rescale` of BERTScore, and `threads`."),
+    Uses(*_USED),
+]
 
 
 @dataclass(frozen=True)
@@ -56,7 +90,7 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
                 repr(record.name),
                 "Choose another metric, such as cider-d:corpus with an index.",
             )
-    options.check_used(("idf", "rescale", "threads"), "samples")
+    options.check_used(_USED, "samples")
     if options.idf == "tests":
         raise InputError(
             "idf",
