@@ -22,6 +22,7 @@ import metric_oracle
 from metric_oracle import cli
 from metric_oracle.commands import inputs
 from metric_oracle.corpora.read import Read
+from metric_oracle.encoders.crepe_training import TrainingSettings
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
@@ -246,8 +247,8 @@ def samples(command, p):
         values = [v for v in typing.get_args(kind) if v != p.default][-1:]
     elif inspect.isclass(kind) and issubclass(kind, enum.Enum):
         values = [v.value for v in kind if v.value != p.default][-1:]
-    elif p.name == "metric":
-        values = list(METRICS[: 1 if p.default else 2])
+    elif p.name in ("metric", "metrics"):
+        values = list(METRICS[: 1 if p.name == "metric" and p.default else 2])
     elif kind in (int, float):
         values = [WITHIN.get(p.name, kind(7))]
     else:
@@ -269,7 +270,7 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            is_named = isinstance(value, SearchOptions | Selection | SurveyOptions)
+            is_named = isinstance(value, SearchOptions | Selection | SurveyOptions | TrainingSettings)
             yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_declared, check_new_folder
+from metric_oracle.declared import Flag
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
@@ -38,10 +40,19 @@ class TrainingSettings:
     The paper chose its learning rate on validation pairs and does not print it.
     """
 
-    epochs: choices.Positive = 10
-    batch_size: choices.Positive = 64
-    learning_rate: choices.LearningRate = 2e-5  # the highest one, after the warm-up
-    presence_weight: choices.Share = 0.5  # w of the loss
+    epochs: Annotated[choices.Positive, Doc("Number of passes over the training pairs.")] = 10
+    batch_size: Annotated[choices.Positive, Doc("Number of pairs in each optimization step.")] = 64
+    learning_rate: Annotated[
+        choices.LearningRate, Doc("Peak learning rate of the optimizer, AdamW, which is reached after a warm-up.")
+    ] = 2e-5
+    presence_weight: Annotated[
+        choices.Share,
+        Doc(
+            "Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
+            "rest of the weight."
+        ),
+        Flag(metavar="W"),
+    ] = 0.5
     seed: choices.Seed = 0  # of the initial heads, the dropout and the order of the pairs
 
 

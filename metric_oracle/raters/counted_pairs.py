@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from metric_oracle.corpora.predictions import as_predictions
-from metric_oracle.corpora.reports import Reports, as_reports
+from annotated_doc import Doc
+
+from metric_oracle import choices
+from metric_oracle.corpora.tables import together
+from metric_oracle.declared import FILES, Flag
+from metric_oracle.encoders.crepe_training import TrainingSettings, train
 from metric_oracle.errors import InputError
 from metric_oracle.progress import Progress
-from metric_oracle.raters.ratings import read_ratings
+from metric_oracle.raters.ratings import AnyRatings, Ratings, read_ratings
+from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.pair_models import COMPONENTS
 from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.statistics import Array
@@ -22,16 +27,20 @@ class CountedPairs(NamedTuple):
 
 
 def read_counted_pairs(
-    references: Path | Reports, predictions: Path | Reports, ratings: Path, tell: Callable[[str], None]
+    references: Given, predictions: Given, ratings: AnyRatings, tell: Callable[[str], None]
 ) -> CountedPairs:
     """Return the pairs of references and predictions that were rated, joined on ids, with the mean of their raters.
 
-    `ratings` is a file of counted errors of six categories, see `read_ratings`; `tell` is called with a line for each
-    reason why pairs are left out.
+    The ratings must have six categories; `tell` is called with a line for each reason why pairs are left out.
     """
-    reference_reports = as_reports(references)
-    predicted_reports = as_predictions(predictions, wanted=reference_reports.section)
-    rated = read_ratings(ratings)
+    given = attached(references)
+    (reference_reports, _), (predicted_reports, _) = together(
+        given.read,
+        lambda found: (
+            attached(predictions).beside(given).read(predictions=True, default_section=found and found[0].section)
+        ),
+    )
+    rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
     if len(rated.categories) != len(COMPONENTS):
         raise InputError(
             "ratings",
@@ -55,30 +64,27 @@ def read_counted_pairs(
 
 
 def train_crepe(
-    references: Path | Reports,
-    predictions: Path | Reports,
-    ratings: Path,
-    base: str | Path,
-    out: Path,
+    references: choices.References,
+    predictions: choices.Predictions,
+    ratings: AnyRatings,
+    base: Annotated[
+        str | Path,
+        Doc(
+            "Encoder that the training starts from: a folder, or the name of a Hugging Face model, which is downloaded."
+        ),
+        Flag("--base", metavar="MODEL", panel=FILES, kind=str),
+    ],
+    out: choices.NewFolder,
     *,
-    epochs: int = 10,
-    batch_size: int = 64,
-    learning_rate: float = 2e-5,
-    presence_weight: float = 0.5,
-    seed: int = 0,
+    options: Annotated[TrainingSettings | None, Doc("Settings of the training; by default those of the paper.")] = None,
     tell: Callable[[str], None],
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Train CREPE on the pairs of `read_counted_pairs`, write its checkpoint to the new folder `out`, and describe it.
+) -> dict[str, Any]:  # what training.json has: the settings, the number of pairs, the mean loss of each epoch
+    """Train CREPE on pairs of reports whose errors were counted in six categories.
 
-    `base` is the encoder that the training starts from, a folder or the name of a Hugging Face model. `batch_size` is
-    the number of pairs in each optimization step, `learning_rate` the peak, `presence_weight` the weight (0 to 1) of
-    the loss for the presence of errors. `progress` is called with the epoch, the number of its finished pairs and that
-    of all. The result is what training.json of the checkpoint contains: the settings, the number of ``pairs``, and the
-    mean loss of each epoch in ``losses``.
+    Such pairs are written by [`synth`][metric_oracle.synth] with `errors`. The loss is that of Cho et al.: (1 - W)
+    times the squared error of the counts, plus W times the cross-entropy of the presence of errors; `presence_weight`
+    is W. The new folder has the layout of the published checkpoint, and a record of the training in training.json.
     """
-    from metric_oracle.encoders.crepe_training import TrainingSettings, train
-
     rated = read_counted_pairs(references, predictions, ratings, tell)
-    settings = TrainingSettings(epochs, batch_size, learning_rate, presence_weight, seed)
-    return train(rated.pairs, rated.counts, base, out, settings, progress=progress)
+    return train(rated.pairs, rated.counts, base, Path(out), options or TrainingSettings(), progress=progress)
