@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from metric_oracle.corpora.sections import HEADING
+from metric_oracle.corpora.sections import HEADING, may_have
 
 _QUOTES = "'\"`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 # `"A" and "B"` begins and ends with a quote, too, but closes one before it opens the next.
@@ -35,13 +35,17 @@ _WITHIN = (
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]
 _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 
+_CHARACTER = re.compile(r"[\\\"<\[&]|_x000")  # each pattern of `_SEARCHED` but that of headings needs one
+
 
 def count_marks(texts: Iterable[str]) -> Counter[str]:
     """Return kind of mark -> number of texts that stand in it or have it within; each text counts for one kind."""
     counts: Counter[str] = Counter()
     for text in texts:
         kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
-        kind = kind or next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
+        may_have_any = _CHARACTER.search(text) or may_have(text, "finding") or may_have(text, "impression")
+        if kind is None and may_have_any:
+            kind = next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
         if kind is not None:
             counts[kind] += 1
     return counts

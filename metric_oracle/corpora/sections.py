@@ -117,6 +117,11 @@ HEADING = (
 _HEADING = re.compile(HEADING, re.IGNORECASE | re.MULTILINE)
 
 
+def may_have(text: str, word: str) -> bool:
+    """Return False only if a text has no such word in any case: a quick look before `HEADING` is searched."""
+    return word in text.lower() or not text.isascii()
+
+
 def _section_of(heading: re.Match[str]) -> str:
     """Return the section that a match of `_HEADING` begins."""
     return "findings" if str(heading[heading.lastindex or 0]).lower().startswith("finding") else "impression"
@@ -132,7 +137,10 @@ def by_headings(
     (their section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
     """
     contents = [text for text in texts if text and text.strip()]
-    if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in contents) <= len(contents):
+    may_have_both = (text for text in contents if may_have(text, "finding") and may_have(text, "impression"))
+    if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in may_have_both) <= len(
+        contents
+    ):
         return texts, known, ""
     if wanted in (None, JOINED):
         return [text and without_headings(text) for text in texts], (JOINED, "headers"), NO_HEADINGS

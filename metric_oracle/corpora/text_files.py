@@ -361,8 +361,10 @@ def usual_quotes(text: str, separator: str) -> str:
     """
     sep = re.escape(separator)
     before = rf"(?:(?<=[{sep}\r\n])|\A)"
-    lone = rf'(?<![{sep}\r\n"])"(?![{sep}\r\n"])|{before}""(?![{sep}\r\n"])'
-    if separator == " " or not re.search(rf'{before}[ ]+"|\\"|{lone}', text):
+    # Each search begins with a quote, or what stands for one is found first: a file may have millions of cells.
+    lone = rf'"(?:(?<=[^{sep}\r\n"]")|(?<=\A"))(?![{sep}\r\n"])|"(?:(?<=[{sep}\r\n]")|(?<=\A"))"(?![{sep}\r\n"])'
+    is_unusual = '\\"' in text or (' "' in text and re.search(rf'{before}[ ]+"', text)) or re.search(lone, text)
+    if separator == " " or not is_unusual:
         return text
     usual, other = r'"(?:[^"]++|"")*+"', r'[ ]*+"(?:[^"\\]++|""|\\.)*+"[ ]*+'
     nested = rf'"[^{sep}\r\n]*"'

@@ -51,6 +51,21 @@ def test_pieces_are_the_whole(tmp_path, monkeypatch, at_once, keep_empty):
             assert {(some.section, some.section_by) for some in found} == {(whole.section, whole.section_by)}
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_quotes_within_cells_do_not_mislead_where_a_piece_ends(tmp_path, monkeypatch, at_once, end):
+    monkeypatch.setattr(streams, "AT_ONCE", at_once)
+    rows = ['a,5" tube', 'b,"No edema.', "", 'Clear."', 'c,"The ""old""', 'line."', 'd,6"', "", "e,Clear.", 'f,x"y']
+    rows += ['g, "blank before"', "h,Old.", "i,y"]
+    path = tmp_path / "a.csv"
+    path.write_bytes(end.join(["study_id,report", *rows, ""]).encode())
+    whole = read_reports(path)
+    assert len(whole.ids) == 9
+    pieces = [*stream_reports(path, 2)]
+    assert [text for some in pieces for text in some.texts] == whole.texts
+    assert [study for some in pieces for study in some.ids] == whole.ids
+
+
 def test_what_cannot_be_read_in_pieces(tmp_path):
     (tmp_path / "a.json").write_text('{"a": "No edema."}')
     images = write(tmp_path / "images.csv", [("train/patient1/study1/view1.jpg", "x")], ("path_to_image", "report"))
