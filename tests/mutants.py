@@ -802,7 +802,7 @@ MUTANTS = [
     ),
     # ---- those that the tests of cb3681e let live ----
     Mutant(
-        "retrieval/pair_scores.py",
+        "retrieval/scoring.py",
         "labels without ids lie in the order of the references",
         "order = sorted(answered)",
         "order = list(answered)",
