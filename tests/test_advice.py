@@ -10,7 +10,7 @@ import typer
 
 import metric_oracle as mo
 from metric_oracle import cli
-from metric_oracle.commands import old_options as options
+from metric_oracle.declared import declarations
 from support import write
 
 IDS = [f"a{i}" for i in range(6)]
@@ -137,12 +137,8 @@ def commands(command, path=()):
 
 
 OPTIONS = dict(commands(typer.main.get_command(cli.app)))
-ARGUMENTS = {
-    name
-    for group in (options.Reading, options.PredictedReading, options.ModelsReading)
-    for name in inspect.signature(group).parameters
-    if "_" in name
-}
+ARGUMENTS = {name for name in declarations(mo.Read) if "_" in name}
+ARGUMENTS |= {f"{prefix}{name}" for prefix in ("predicted_", "model_") for name in declarations(mo.Read)}
 
 
 @pytest.mark.parametrize("line", DRIVEN)

@@ -14,11 +14,11 @@ import typer
 from metric_oracle import __main__, cli, commands
 from metric_oracle.choices import BACKENDS
 from metric_oracle.commands import listing
-from metric_oracle.commands import old_options as options
-from metric_oracle.commands.old_command import given
 from metric_oracle.commands.values import complete_metric
+from metric_oracle.declared import PANELS, declarations
 from metric_oracle.errors import in_terms_of_caller
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
+from metric_oracle.sources.keywords import Sources
 
 FOLDER = Path(commands.__file__).parent
 
@@ -136,26 +136,28 @@ def test_every_option_has_a_panel_and_a_help(path):
     for parameter in COMMANDS[path].params:
         assert parameter.name == "help" or parameter.help, parameter.name
         if parameter.param_type_name == "option" and parameter.name != "help":
-            assert parameter.rich_help_panel in options.PANELS
+            assert parameter.rich_help_panel in PANELS
 
 
 def test_no_option_is_typed_twice():
-    """Options are declared in one module, each name once: a name is one literal of a call there."""
-    calls = {}
-    for path in FOLDER.glob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        calls[path.name] = sum(name in ("typer.Option", "typer.Argument") for name in names)
-    assert {name for name, count in calls.items() if count} == {"old_options.py", "option.py"}
-    tree = ast.parse((FOLDER / "old_options.py").read_text(encoding="utf-8"))
-    names = Counter(
-        word
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
-        for word in node.value.split("/")
-        if re.fullmatch(r"--?[a-z][a-z0-9-]*", word)
-    )
+    """An option is declared once: the package has no name of an option and no text of one in two places."""
+    makers, names, texts = set(), Counter(), Counter()
+    for path in FOLDER.parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            said = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            if ast.unparse(node.func) in ("typer.Option", "typer.Argument"):
+                makers.add(path.name)
+            elif ast.unparse(node.func) == "Flag":
+                names.update(name for text in said for name in text.split("/") if name)
+            elif ast.unparse(node.func) == "Doc":
+                texts.update(said)
+    assert makers - {"old_options.py"} == {"cli.py", "option.py"}  # cli: those of the program itself
+    assert {"-k", "--no-text"} <= {*names}
     assert {name for name, count in names.items() if count > 1} == set()
+    assert len(texts) > 50
+    assert {text for text, count in texts.items() if count > 1} == set()
 
 
 def _arguments():
@@ -164,9 +166,9 @@ def _arguments():
 
 def test_what_the_registry_names_has_an_option():
     """A representation that is added gets its options by its record, in every command that reads reports."""
-    assert {*given(options.Files())} == {*_arguments(), "uncertain"}
-    assert {*given(options.PredictedFiles())} == {f"predicted_{name}" for name in _arguments()}
-    assert {f"model_{name}" for name in _arguments()} <= {p.name for p in COMMANDS["study"].params}
+    assert {*_arguments()} <= {*declarations(Sources)}
+    for path, prefix in {"score": "predicted_", "best-of": "predicted_", "study": "model_"}.items():
+        assert {f"{prefix}{name}" for name in _arguments()} <= {p.name for p in COMMANDS[path].params}
     for path in ("build-index", "retrieve", "verify", "baseline random", "score", "study", "bench"):
         assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary", "entity_encoder"} <= {
             p.name for p in COMMANDS[path].params
