@@ -237,7 +237,7 @@ def test_arguments_that_a_message_names_are_those_of_the_function(call, files, b
         inside = dict(re.findall(r"mo\.(\w+)\([^()]*?(\w+)=", message))
         for function, argument in inside.items():
             assert argument in inspect.signature(getattr(mo, function)).parameters, message
-        bare = re.sub(r"mo\.\w+\([^()]*\)", "", message)
+        bare = re.sub(r"mo\.\w+\((?:[^()]|\([^()]*\))*\)", "", message)
         assert {*re.findall(r"(?<![\w'])([a-z_]+)=", bare)} <= {*inspect.signature(getattr(mo, name)).parameters}, (
             message
         )

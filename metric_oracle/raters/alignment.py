@@ -39,7 +39,7 @@ from metric_oracle.raters.names import (
     statistic_name,
 )
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
-from metric_oracle.raters.rated_scores import Directions, MetricsOfPairs, ScoreFiles, Texts, lower_is_better, read_rated
+from metric_oracle.raters.rated_scores import MetricsOfPairs, ScoreFiles, Texts, lower_is_better, read_rated
 from metric_oracle.raters.ratings import AnyRated
 from metric_oracle.raters.scatter import scatter
 from metric_oracle.statistics import Array, few_studies
@@ -212,7 +212,7 @@ def align(
     *,
     samples: Texts | None = None,
     metrics: MetricsOfPairs | None = None,
-    directions: Directions | None = None,
+    directions: choices.Directions | None = None,
     paired: PairedMetrics | None = None,
     without_identical: Annotated[
         bool,

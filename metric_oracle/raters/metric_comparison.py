@@ -72,7 +72,6 @@ from metric_oracle.raters.rank_correlation import (
     side,
 )
 from metric_oracle.raters.rated_scores import (
-    Directions,
     MetricsOfPairs,
     ScoreFiles,
     Texts,
@@ -446,7 +445,7 @@ def compare_metrics(
     ],
     *,
     metrics: MetricsOfPairs | None = None,
-    directions: Directions | None = None,
+    directions: choices.Directions | None = None,
     paired: PairedMetrics | None = None,
     times: Annotated[
         str | Path | None,

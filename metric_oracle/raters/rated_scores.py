@@ -50,14 +50,6 @@ MetricsOfPairs: TypeAlias = Annotated[
     ),
     choices.METRIC,
 ]
-Directions: TypeAlias = Annotated[
-    Mapping[str, str],
-    Doc(
-        "Which values are better, higher or lower, by the name of a column of scores that another tool wrote. Needed "
-        "if the name is not that of a metric of this tool."
-    ),
-    Flag("--direction", metavar="NAME=higher|lower"),
-]
 
 
 def read_rated(
