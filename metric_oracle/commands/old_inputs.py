@@ -16,7 +16,6 @@ from metric_oracle.commands.old_options import (
     ModelsReading,
     PredictedReading,
     Reading,
-    SampleInputs,
 )
 from metric_oracle.commands.output import note, progress
 from metric_oracle.corpora.read import Read
@@ -46,14 +45,14 @@ def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
         )
 
 
-def check_device(inputs: Inputs | SampleInputs) -> None:
+def check_device(inputs: Inputs) -> None:
     """Raise BackendError if --device cuda is given, a model would run on it, and this machine has no GPU."""
     from metric_oracle.sources.availability import check_device, named_models
 
     check_device(inputs.models.device, [inputs.models.encoder, *named_models(given(inputs.files))])
 
 
-def check_models(inputs: Inputs | SampleInputs, *others: object) -> None:
+def check_models(inputs: Inputs, *others: object) -> None:
     """Raise BackendError if a library or device of the models that `inputs` or `others` name is missing."""
     check_installed(inputs.files, inputs.models.encoder, *others)
     check_device(inputs)
@@ -102,7 +101,7 @@ def load_tests(
     return loaded
 
 
-def attached(file: Path, inputs: Inputs | SampleInputs, **options: Any) -> Any:
+def attached(file: Path, inputs: Inputs, **options: Any) -> Any:
     """Return a file of reports with its sources and `options` of `reports`."""
     from metric_oracle.reading import reports
 

@@ -134,22 +134,6 @@ _COUNTS = (
     "pair, rater, error category and significance"
 )
 Ratings = Annotated[Path, _argument("RATINGS", f"{_COUNTS}.")]
-GradedRatings = Annotated[
-    Path,
-    _argument(
-        "RATINGS",
-        f"{_COUNTS}; or the table of ReFiSco; or a table of grades (a column errors or quality), of preferences "
-        "between two candidates, or of candidates in an order.",
-    ),
-]
-ScoredPairs = Annotated[
-    Path,
-    _argument(
-        "TABLE",
-        "Table with one row per rated pair: a column for each metric, the number of errors and the study. With "
-        "--scores or --samples it is instead a file of counted errors or grades, as for oracle align.",
-    ),
-]
 _EMPTY = "It must not exist yet, or be empty and not the current folder."
 _FOLDER = _argument("FOLDER", f"Folder for the files. {_EMPTY}")
 Folder = Annotated[Path, _FOLDER]
@@ -211,13 +195,6 @@ MetricsOfPairs = Annotated[
     _metric(
         "Metrics to use: columns of --scores, or metrics of this tool under which the texts of the pairs are scored, "
         f"{_SEVERAL} By default all columns, or the usual metrics of texts if there are no --scores."
-    ),
-]
-MetricsOfSum = Annotated[
-    list[str] | None,
-    _metric(
-        f"Metrics that the sum is fitted on, {_SEVERAL} By default all that have a column of scores, or the usual "
-        "metrics of texts if only texts are given."
     ),
 ]
 BLEU: Any = ("bleu",)  # the default metric
@@ -627,22 +604,6 @@ class CrepeFiles:
     ] = None
 
 
-Base = Annotated[str, _file("--base", FILES, f"Encoder that the training starts from: {_HUGGING_FACE}.", "MODEL")]
-Epochs = Annotated[choices.Positive, _number("--epochs", text="Number of passes over the training pairs.")]
-BatchSize = Annotated[choices.Positive, _number("--batch-size", text="Number of pairs in each optimization step.")]
-LearningRate = Annotated[
-    choices.LearningRate, _word("--learning-rate", SEARCH, "Peak learning rate of the optimizer, AdamW.", "X")
-]
-PresenceWeight = Annotated[
-    choices.Share,
-    _word(
-        "--presence-weight",
-        SEARCH,
-        "Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
-        "rest of the weight.",
-        "W",
-    ),
-]
 Uncertain = Annotated[
     choices.Uncertain | None,
     _choice(
@@ -893,16 +854,6 @@ class Reading:
 
 
 @dataclass
-class SamplesReading:
-    """Options of how a file with several reports for each study is read."""
-
-    id_column: IdColumn = None
-    text_column: TextColumn = None
-    encoding: Encoding = None
-    separator: Separator = None
-
-
-@dataclass
 class Inputs:
     """Options of the reports that a command reads: their sources, the models that make them, and the file itself."""
 
@@ -923,15 +874,6 @@ class ReferenceInputs(Inputs):
     """Options of references, as in `Inputs`."""
 
     files: ReferenceFiles
-
-
-@dataclass
-class SampleInputs:
-    """Options of a file with several reports for each study, as in `Inputs`."""
-
-    files: Files
-    models: Models
-    reading: SamplesReading
 
 
 Sampled = Annotated[
@@ -962,52 +904,6 @@ ImagesFolder = Annotated[
         "FOLDER",
     ),
 ]
-Column = Annotated[
-    str | None,
-    _word(
-        "--column",
-        SEARCH,
-        "Column of CANDIDATES with a number for each sample: also measure the choice of the sample with the greatest "
-        "number. By default no column is used.",
-    ),
-]
-Weighted = Annotated[
-    bool,
-    _flag(
-        "--weighted",
-        panel=SEARCH,
-        text="Weigh the other samples by their probability, exp(log-probability). Needs the log-probabilities, in the "
-        "column logprobs or logprob of CANDIDATES. By default all count equally.",
-    ),
-]
-Utilities = Annotated[
-    Path | None,
-    _file(
-        "--utilities",
-        OUTPUT,
-        "Also write the expected score of every sample, its mean score with the others as references: a .parquet, .csv "
-        "or .jsonl file.",
-    ),
-]
-Matrix = Annotated[
-    Path | None,
-    _file(
-        "--matrix",
-        OUTPUT,
-        "Also write the scores of all pairs of samples of a study, in both orders and with themselves: a .parquet, "
-        ".csv or .jsonl file.",
-    ),
-]
-
-OtherResults = Annotated[
-    list[Path] | None,
-    _several(
-        "--results",
-        "FILE",
-        "Results or scores that retrieve, baseline or score wrote with --out for the same studies; their mean is shown "
-        "beside the curve. Repeatable.",
-    ),
-]
 
 
 # Tables and ratings
@@ -1036,18 +932,8 @@ IntervalMethod = Annotated[
 ]
 _RESAMPLES = "--resamples"
 _DRAWN = f"Number of bootstrap resamples of the studies, for intervals and tests: {FEWEST} to {MOST}."
-Resamples = Annotated[choices.Resamples, _number(_RESAMPLES, panel=ROWS, text=_DRAWN)]
 _SCORES_FLAG = "--scores"
 _scores, _samples = (partial(_file, name, ROWS) for name in (_SCORES_FLAG, "--samples"))
-BestScores = Annotated[
-    Path | None,
-    _file(
-        _SCORES_FLAG,
-        OUTPUT,
-        "Also write the best score of all samples of each study, which oracle table takes as a row: a .parquet, .csv "
-        "or .jsonl file.",
-    ),
-]
 _SCORES = "one row per pair, with the columns that name the pair in the ratings, and one column per metric"
 _TEXTS = "a table like ReXVal's 50_samples_gt_and_candidates.csv, with one row per study and one column per candidate"
 _OF_PAIRS = f"Scores of the rated pairs, by any tool: {_SCORES}."
@@ -1055,68 +941,6 @@ _OR_SCORED = "By default the texts of the pairs are scored"
 _IF_LACKING = "Needed to score the pairs if RATINGS has no texts"
 Scores = Annotated[list[Path] | None, _scores(f"{_OF_PAIRS} {_OR_SCORED}. Repeatable.")]
 Samples = Annotated[Path | None, _samples(f"Texts of the rated pairs: {_TEXTS}. {_IF_LACKING}.")]
-ScoresToFit = Annotated[
-    list[Path] | None,
-    _scores(f"{_OF_PAIRS} TABLE is then a file of counted errors or grades, as for oracle align. Repeatable."),
-]
-SamplesToFit = Annotated[
-    Path | None,
-    _samples(
-        f"Texts of the rated pairs, which are scored if there are no --scores: {_TEXTS}. TABLE is then a file of "
-        "counted errors or grades, as for oracle align."
-    ),
-]
-RatedSets = Annotated[
-    list[str],
-    _argument(
-        "NAME=FILE",
-        "Rated set: its name, and a file of counted errors, grades, preferences between two candidates, or "
-        "candidates in an order.",
-    ),
-]
-ScoresOfSets = Annotated[
-    list[str] | None,
-    _scores(f"Scores of the pairs in the rated set NAME: {_SCORES}. {_OR_SCORED}. Repeatable.", "NAME=FILE"),
-]
-SamplesOfSets = Annotated[
-    list[str] | None,
-    _samples(
-        f"Texts of the pairs in the rated set NAME, if its file has none: {_TEXTS}. Metrics are scored on them. "
-        "Repeatable.",
-        "NAME=FILE",
-    ),
-]
-Ablations = Annotated[
-    list[str] | None,
-    _several(
-        "--ablation",
-        "NAME=FILE",
-        "Scores of the pairs in the first rated set by a variant of a metric. NAME is the name of the variant; the "
-        "column of the scores in FILE has the name of the metric. Repeatable.",
-    ),
-]
-Times = Annotated[
-    Path | None,
-    _file(
-        "--times",
-        ROWS,
-        "Table with the running times of other tools: the columns metric, ms_per_pair (milliseconds) and, if known, "
-        "device.",
-    ),
-]
-ResampleRaters = Annotated[
-    bool,
-    _flag(
-        "--resample-raters",
-        panel=ROWS,
-        text="Resample raters as well as studies, so that the intervals hold for other raters, too. By default only "
-        "studies are resampled.",
-    ),
-]
-Scatter = Annotated[
-    Path | None,
-    _file("--scatter", OUTPUT, "Also draw errors against scores in the first rated set: a .png, .svg or .pdf file."),
-]
 
 
 @dataclass
@@ -1156,50 +980,6 @@ Foreign = Annotated[
         "Scores of the system NAME by another tool, which are added to those of NAME, if there are any: a table with "
         "an id column and one column per metric. Columns of unknown metrics need --direction, or else are left out. "
         "Repeatable.",
-    ),
-]
-WithoutIdentical = Annotated[
-    bool,
-    _flag(
-        "--without-identical",
-        panel=ROWS,
-        text="Leave out pairs whose two reports are equal, for which the texts must be known. By default all pairs "
-        "are used.",
-    ),
-]
-Category = Annotated[
-    list[str] | None,
-    _several(
-        "--category",
-        "N",
-        "Error category to test, by its name or number in RATINGS. By default all are tested. Repeatable.",
-    ),
-]
-Rate = Annotated[
-    choices.Rate,
-    _word("--rate", ROWS, "Level at which the false discovery rate of the tests is controlled, between 0 and 1.", "Q"),
-]
-Errors = Annotated[
-    str,
-    _word(
-        _ERRORS,
-        ROWS,
-        "Number of errors to predict. If TABLE is a table of scores: its column with that number. If TABLE has "
-        "the errors that radiologists counted: total for all errors (the default then), significant for clinically "
-        "significant ones only.",
-    ),
-]
-Study = Annotated[
-    str,
-    _word("--study", ROWS, "Column with the study that a pair belongs to, if TABLE is a table of scores.", "COLUMN"),
-]
-Name = Annotated[
-    str | None,
-    _word(
-        "--name",
-        ROWS,
-        'Name that the composite gets. By default that of the file TABLE without its ending, or "composite" with '
-        "--scores or --samples.",
     ),
 ]
 ModelRows = Annotated[
@@ -1373,15 +1153,6 @@ LeaveOut = Annotated[
     list[str] | None,
     _several(
         "--leave-out", "NAME=REASON", "Rater to leave out of the export, and the reason, which is recorded. Repeatable."
-    ),
-]
-Repeated = Annotated[
-    Path | None,
-    _file(
-        "--repeated",
-        ROWS,
-        "Errors counted in the studies that each rater saw twice: the file repeats.csv that oracle survey export "
-        "wrote. By default raters are not compared with themselves.",
     ),
 ]
 
