@@ -12,11 +12,19 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
 
-from metric_oracle.declared import IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
+from metric_oracle.declared import FILES, IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 Device = Literal["cpu", "cuda"]
-Runner = Annotated[Literal["ray"], "Leave it out to work in this process."]
+Runner = Annotated[
+    Literal["ray"],
+    "Leave it out to work in this process.",
+    Doc(
+        "Where the shards of a set are processed: {}, on a Ray cluster. It needs a set of shards, which "
+        "[`build_index`][metric_oracle.build_index] makes with `shard_rows`; a shard whose worker was lost is "
+        "processed again, three times at most. By default they are processed in this process."
+    ),
+]
 States = Literal["float32", "float16"]  # how token states are stored
 Section = Literal["impression", "findings", "findings+impression"]
 Profile = Literal["yu2023", "mit"]  # rules that cut the sections out of MIMIC-CXR files
@@ -26,6 +34,8 @@ Uncertain = Annotated[  # how uncertain labels are counted
     "Say what an uncertain label counts as: it changes the score and is recorded.",
 ]
 Baseline = Literal["random", "most-frequent", "identity", "nearest"]
+# Arguments of each kind of baseline; other kinds must not be given them.
+OF_BASELINES = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vectors")}
 Identical = Literal["once", "show"]  # equal candidates of a survey
 Order = Literal["shared", "per-rater"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "trec"]  # of pairs to train on
@@ -60,7 +70,17 @@ Threads = Annotated[
     Flag(panel=SEARCH),
 ]
 Memory = Annotated[float, Gt(0), Unit("GB"), "Choose one, or leave it out."]
-Gpus = Annotated[float, Ge(0)]
+Address = Annotated[
+    str,
+    Doc(
+        "Ray cluster to use with `runner` ray: local starts one on this machine for the call, auto or HOST:PORT joins "
+        "a running one. By default local."
+    ),
+    Flag(metavar="ADDRESS"),
+]
+Gpus = Annotated[
+    float, Ge(0), Doc("Number of GPUs that each worker gets with `runner` ray. By default 0."), Flag(metavar="N")
+]
 MinScore = Annotated[float, "Give a score of the metric."]
 MaxScore = Annotated[float, "Choose another."]
 Margin = Annotated[float, Ge(0), "Choose another."]
@@ -113,6 +133,43 @@ Directions = Annotated[
         "if the name is not that of a metric of this tool."
     ),
     Flag("--direction", metavar="NAME=higher|lower", panel=ROWS),
+]
+MetricOfScores = Annotated[
+    str,
+    Doc(
+        "Metric of the scores, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]. A "
+        "sum is not possible."
+    ),
+    METRIC,
+]
+IndexFolder = Annotated[
+    str | Path,
+    Doc("Index or shard set of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote."),
+]
+Parts = Annotated[
+    Sequence[str | Path], Doc("Files that were written with `part`, one for each part of the same search.")
+]
+Crepe = Annotated[
+    str | Path | Mapping[str, Any],
+    Doc(
+        "Checkpoint of CREPE: its folder, or the file of its weights. In Python also a dict with the keys path, "
+        "config, vocabulary and device, of which the files may be in different folders."
+    ),
+    Flag("--crepe", metavar="FILE", panel=FILES, kind=Path),
+]
+_VECTORS = (
+    "by which the baseline nearest chooses: one vector per report, in .npz, .npy, .parquet or .pt. In Python also a "
+    "dict of id to vector, or a pair of vectors and ids."
+)
+CorpusVectors = Annotated[
+    Any,
+    Doc(f"Image embeddings of the corpus, {_VECTORS}"),
+    Flag(panel=FILES),
+]
+QueryVectors = Annotated[
+    Any,
+    Doc(f"Image embeddings of the test reports, {_VECTORS}"),
+    Flag(panel=FILES),
 ]
 NewFolder = Annotated[
     str | Path,

@@ -616,7 +616,7 @@ COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable
 
 
 def list_metrics() -> list[Metric]:
-    """List the metrics of the registry.
+    """List the metrics: name, files that it reads, better direction, and the publication whose numbers it equals.
 
     Returns
     -------

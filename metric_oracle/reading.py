@@ -26,12 +26,21 @@ from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
+from metric_oracle.sources.availability import check_device, check_installed, named_models
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.keywords import Sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
 
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
+# Test reports, as an argument of public functions.
+Queries: TypeAlias = Annotated[
+    Given,
+    Doc(
+        "Test reports, in any form that [`reports`][metric_oracle.reports] takes. By default their section is that of "
+        "the index; another section is an error."
+    ),
+]
 
 
 # Options of the models, how uncertain labels count, and the function that gets notes.
@@ -87,6 +96,11 @@ class AttachedReports:
     def name(self) -> str | None:
         """Name of the file, up to its first full stop; None for reports in memory."""
         return Path(self.data).name.partition(".")[0] if isinstance(self.data, str | Path) else None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of the test reports by their ids, as far as `load` has read them."""
+        return {name: text for one in self._loaded.values() for name, text in zip(one.ids, one.texts, strict=True)}
 
     @called("reports", ("data", "read", "tell", *Sources.__annotations__), HOMES)
     def load(
@@ -374,6 +388,16 @@ def reports(
     )
 
 
+def check_models(reports: AttachedReports, *others: object) -> None:
+    """Raise BackendError if a library or device of a model that is attached to reports, or in `others`, is missing.
+
+    A model in `others` that is None is not given.
+    """
+    models = [*named_models(reports.sources), reports.of_encoder.get("encoder")]
+    check_installed([*models, *others])
+    check_device(reports.models.get("device"), models)
+
+
 def say_wordless(
     metrics: Iterable[Metric], sides: Mapping[str, Sequence[str]], tell: Callable[[str], None] | None
 ) -> None:
@@ -455,11 +479,14 @@ def loaded(
 ) -> Inputs:
     """Return test reports as Inputs for an index; loaded reports are returned unchanged.
 
-    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told.
+    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. Raise
+    BackendError, before a file is read, if a model that is to run cannot run here.
     """
     if isinstance(queries, Inputs):
         return queries
     side = attached(queries)
+    encoded = [f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and not is_prepared(side.data)]
+    check_models(side, *encoded)
     inputs = side.load(index, progress, keep)
     say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
     return inputs

@@ -114,7 +114,6 @@ RENAMED = {
     ("survey create", "references"): r"reports\.data",
     ("survey create", "--candidates"): r"reports\.data|candidates",
     **{("train-crepe", side): r"reports\.data" for side in ("references", "predictions")},
-    ("verify", "results"): r"read_results\.path",
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.

@@ -1,19 +1,17 @@
-"""The commands baseline random, most-frequent, identity, nearest and expectation."""
+"""The commands of `oracle baseline`: random, most-frequent, identity, nearest and expectation."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import typer
 
-from metric_oracle.choices import RESULTS
+from metric_oracle.choices import OF_BASELINES, RESULTS
 from metric_oracle.commands import COMMANDS
-from metric_oracle.commands import old_options as o
+from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.groups import Group
-from metric_oracle.commands.old_command import command, given, one_metric
-from metric_oracle.commands.old_inputs import load_tests, old_check_encoder
-from metric_oracle.commands.options import PLAIN
-from metric_oracle.commands.output import Destination, deliver_finding, progress
+from metric_oracle.commands.inputs import TESTS, with_ids
+from metric_oracle.commands.options import PLAIN, CorpusVectorIds, QueryVectorIds
+from metric_oracle.commands.output import Destination, deliver_finding
 from metric_oracle.commands.search import show_answers
 
 app = typer.Typer(
@@ -21,87 +19,76 @@ app = typer.Typer(
 )
 
 
-@dataclass
-class Shared:
-    """Arguments and options of every baseline."""
-
-    index: o.Index
-    queries: o.Queries
-    bertscore: o.Bertscore
-    inputs: o.QueryInputs
-    metric: o.Metric = o.BLEU
-
-    def plan(self, make: Callable[..., Any], **own: Any) -> tuple[Any, Any]:
-        """Make and check the plan of a baseline with `make`, and only then read the test reports; return both."""
-        from metric_oracle.retrieval.options import SearchOptions
-
-        options = SearchOptions(text=own.pop("text", True), **given(self.bertscore))
-        plan = make(self.index, metric=one_metric(self.metric), options=options, **own)
-        old_check_encoder(plan.scores, self.queries, self.inputs)
-        return plan, load_tests(self.queries, self.inputs, plan.scores.index, metrics=[plan.scores.metric])
+def _command(kind: str, *examples: str, **defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the body of a kind of baseline, a command without the arguments of the other kinds."""
+    own = OF_BASELINES.get(kind, ())
+    others = [name for names in OF_BASELINES.values() for name in names if name not in own]
+    return command(
+        app,
+        kind,
+        *examples,
+        of="metric_oracle.retrieval.baselines:baseline",
+        reports={"queries": TESTS},
+        endings=RESULTS,
+        formats=PLAIN,
+        fixed={"kind": kind, **dict.fromkeys(others)},
+        metric="bleu",
+        **defaults,
+    )
 
 
-def _baseline(kind: str, shared: Shared, to: Destination, with_text: bool, **own: Any) -> None:
-    from metric_oracle.retrieval.baselines import plan_baseline
-
-    plan, batch = shared.plan(plan_baseline, kind=kind, text=with_text, **own)
-    show_answers(to, plan.run(batch))
-
-
-def _command(name: str, *examples: str, plot: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return command(app, name, *examples, endings=RESULTS, formats=PLAIN, plot=plot)
-
-
-@_command("random", "oracle baseline random INDEX test.csv -m bleu --draws 10 --out random.parquet")
-def random(
-    shared: Shared, to: Destination, draws: o.Draws = 10, seed: o.Seed = 0, with_text: o.WithText = True
-) -> None:
+@_command("random", "oracle baseline random INDEX test.csv -m bleu --draws 10 --out random.parquet", draws=10, seed=0)
+def random(call: Call, to: Destination) -> None:
     """Score reports drawn at random from the corpus; every report is equally likely."""
-    _baseline("random", shared, to, with_text, draws=draws, seed=seed)
+    _show(call, to)
 
 
 @_command("most-frequent", "oracle baseline most-frequent INDEX test.csv -m rouge-l")
-def most_frequent(shared: Shared, to: Destination, with_text: o.WithText = True) -> None:
+def most_frequent(call: Call, to: Destination) -> None:
     """Score the most frequent report of the corpus as the answer to every test report."""
-    _baseline("most-frequent", shared, to, with_text)
+    _show(call, to)
 
 
 @_command("identity", "oracle baseline identity INDEX test.csv -m radgraph --radgraph graphs.json")
-def identity(shared: Shared, to: Destination, with_text: o.WithText = True) -> None:
+def identity(call: Call, to: Destination) -> None:
     """Score each test report against itself, which is the score of a perfect prediction."""
-    _baseline("identity", shared, to, with_text)
+    _show(call, to)
 
 
 @_command(
     "nearest",
     "oracle baseline nearest INDEX test.csv -m bleu \\\n"
     "--corpus-vectors train_images.npz --query-vectors test_images.npz",
+    corpus_vectors=REQUIRED,
+    query_vectors=REQUIRED,
 )
 def nearest(
-    shared: Shared,
+    call: Call,
     to: Destination,
-    corpus_vectors: o.CorpusVectors,
-    query_vectors: o.QueryVectors,
-    corpus_vector_ids: o.CorpusVectorIds = None,
-    query_vector_ids: o.QueryVectorIds = None,
-    with_text: o.WithText = True,
+    *,
+    corpus_vector_ids: CorpusVectorIds = None,
+    query_vector_ids: QueryVectorIds = None,
 ) -> None:
     """Score the report of the nearest image, by the cosine of image embeddings, as CXR-RePaiR does."""
-    vectors = {
-        "corpus_vectors": (corpus_vectors, corpus_vector_ids), "query_vectors": (query_vectors, query_vector_ids),
-    }  # fmt: skip
-    _baseline("nearest", shared, to, with_text, **vectors)
+    _show(call, to, **with_ids(call.values, corpus_vectors=corpus_vector_ids, query_vectors=query_vector_ids))
 
 
-@_command("expectation", "oracle baseline expectation INDEX test.csv -m bleu --plot chance.png", plot=True)
-def expectation(shared: Shared, to: Destination) -> None:
-    """Compute exact statistics of random retrieval: mean, standard deviation and quantiles of the scores.
+def _show(call: Call, to: Destination, **own: Any) -> None:
+    """Show the results of a baseline."""
+    show_answers(to, call.tracked("test reports", **own))
 
-    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
-    """
-    from metric_oracle.retrieval.expectation import plan_expectation
 
-    plan, batch = shared.plan(plan_expectation)
-    with progress("test reports") as step:
-        statistics = plan.run(batch, step)
-    deliver_finding(to, statistics)
+@command(
+    app,
+    "expectation",
+    "oracle baseline expectation INDEX test.csv -m bleu --plot chance.png",
+    of="metric_oracle.retrieval.expectation:expectation",
+    reports={"queries": TESTS},
+    endings=RESULTS,
+    formats=PLAIN,
+    plot=True,
+    metric="bleu",
+)
+def expectation(call: Call, to: Destination) -> None:
+    """Show the statistics."""
+    deliver_finding(to, call.tracked("test reports"))

@@ -33,6 +33,8 @@ from metric_oracle.declared import (
     introduction,
 )
 
+REQUIRED = inspect.Parameter.empty  # as the default of an argument that Python can leave out
+
 
 @dataclass
 class Call:
@@ -65,6 +67,7 @@ def command(
     plot: bool = False,
     needs_out: bool = False,
     reports: Mapping[str, Role] = MappingProxyType({}),
+    fixed: Mapping[str, Any] = MappingProxyType({}),
     **defaults: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     r"""Register a function, the body, as the command `name`.
@@ -74,13 +77,14 @@ def command(
     Options are listed under `panel` unless they say another. Added are --quiet; --out, which accepts `endings`, and
     --format, which accepts `formats`, where there are any; --plot if `plot`. With `needs_out` the help says that --out
     must be given, otherwise that the result is printed without it. `reports` says how the arguments for reports are
-    read; `defaults` are those of the command line alone.
+    read; `fixed` has the values of arguments of the function that the command does not have, and `defaults` are those
+    of the command line alone. With `fixed`, which the function's docstring does not know, the help has the body's.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         lines = [line.strip() for example in examples for line in example.split("\n")]
         epilog = "\n".join(lines).replace("[", r"\[")  # brackets escaped for Rich
-        made = Registered(body, of, panel, tuple(endings), tuple(formats), plot, needs_out, reports, defaults)
+        made = Registered(body, of, panel, tuple(endings), tuple(formats), plot, needs_out, reports, fixed, defaults)
         app.command(name, cls=Command, epilog=epilog)(made)  # type: ignore[type-var]
         return body
 
@@ -99,6 +103,7 @@ class Registered:
     plot: bool
     needs_out: bool
     reports: Mapping[str, Role]
+    fixed: Mapping[str, Any]
     defaults: Mapping[str, Any]
 
     def make(self) -> Callable[..., Any]:
@@ -125,7 +130,8 @@ class Registered:
             return self.body(**passed)
 
         run.__signature__ = inspect.Signature([option.parameter(names) for option in typed])  # type: ignore[attr-defined]
-        documented = self.body if function is None or function.__name__ not in dir(metric_oracle) else function
+        is_whole = function is not None and function.__name__ in dir(metric_oracle) and not self.fixed
+        documented = function if function is not None and is_whole else self.body
         run.__doc__ = _paragraphs(in_words_of(introduction(documented), names))
         run.__name__ = self.body.__name__
         return run
@@ -138,10 +144,11 @@ class Registered:
 
     def _of_function(self, function: Callable[..., Any]) -> Iterator[Option]:
         """Yield the options of the public function, with those of its objects and its reports."""
+        hidden = {*self.fixed, *(["out"] if self.endings else [])}
         shown = {
             name: one
             for name, one in declarations(function).items()
-            if one.text and one.flag is not IN_PYTHON and not (name == "out" and self.endings)
+            if one.text and one.flag is not IN_PYTHON and name not in hidden
         }
         for name, one in shown.items():
             if name in OBJECTS:
@@ -184,7 +191,7 @@ class Registered:
         self, declared: Mapping[str, Declaration], found: Sequence[Option], given: Mapping[str, Any], to: Destination
     ) -> Call:
         """Return the call of the function with what was given."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {**self.fixed}
         of_reports: dict[str, dict[str, Any]] = {name: {} for name in self.reports}
         objects: dict[str, dict[str, Any]] = {}
         for option in found:

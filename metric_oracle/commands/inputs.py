@@ -132,15 +132,21 @@ MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", is_many=True)
 
 
 def check_models(reports: Any, *others: object) -> None:
-    """Raise BackendError if a library or device of a model that is attached to reports, or in `others`, is missing.
+    """Raise BackendError if a model cannot run here; see `reading.check_models`."""
+    from metric_oracle.reading import check_models
 
-    A model in `others` that is None is not given.
-    """
-    from metric_oracle.sources.availability import check_device, check_installed, named_models
+    check_models(reports, *others)
 
-    models = [*named_models(reports.sources), reports.of_encoder.get("encoder")]
-    check_installed([*models, *others])
-    check_device(reports.models.get("device"), models)
+
+def checkpoint(crepe: Any, config: Path | None, vocabulary: Path | None) -> dict[str, Any]:
+    """Return a checkpoint of CREPE in the form of the public functions, an empty dict if no file of it is given."""
+    named = {"path": crepe, "config": config, "vocabulary": vocabulary}
+    return {name: path for name, path in named.items() if path is not None}
+
+
+def with_ids(given: Mapping[str, Any], **ids: Path | None) -> dict[str, Any]:
+    """Return files of vectors, by their arguments, each in a pair with the file of its ids if that was given."""
+    return {name: (given.get(name), path) for name, path in ids.items() if path is not None}
 
 
 def check_web() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_doc import Doc
 
-from metric_oracle.declared import OUTPUT, ROWS, Flag, listed
+from metric_oracle.declared import FILES, OUTPUT, ROWS, Flag, listed
 
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 PLAIN = FORMATS[:3]
@@ -23,6 +23,16 @@ Components = Annotated[
     Doc("Show in the table the terms of which a composite score such as RadCliQ is the sum; files have them anyway."),
     Flag(panel=OUTPUT),
 ]
+_NEXT_TO_WEIGHTS = "By default the one in the folder of its weights."
+CrepeConfig = Annotated[Path | None, Doc(f"Configuration of CREPE, config.json. {_NEXT_TO_WEIGHTS}"), Flag(panel=FILES)]
+CrepeVocabulary = Annotated[
+    Path | None,
+    Doc(f"Vocabulary of CREPE, tokenizer.json or vocab.txt. {_NEXT_TO_WEIGHTS}"),
+    Flag(panel=FILES),
+]
+_IDS = "if that file has none: a text file with one id per line, or a table with an id column."
+CorpusVectorIds = Annotated[Path | None, Doc(f"Ids of the vectors in `corpus_vectors`, {_IDS}"), Flag(panel=FILES)]
+QueryVectorIds = Annotated[Path | None, Doc(f"Ids of the vectors in `query_vectors`, {_IDS}"), Flag(panel=FILES)]
 
 Foreign = Annotated[
     Mapping[str, Sequence[str | Path]],

@@ -3,27 +3,31 @@
 import csv
 import io
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.arguments import check_given, check_left_out, check_new_folder
+from metric_oracle import choices
+from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.choices import RESULTS
-from metric_oracle.commands import old_options as o
-from metric_oracle.commands.command import Call
-from metric_oracle.commands.command import command as new_command
-from metric_oracle.commands.inputs import TESTS, check_models, load_tests
-from metric_oracle.commands.old_command import command, given, metric_names
-from metric_oracle.commands.old_inputs import attached, check_installed, checkpoint, with_ids
-from metric_oracle.commands.old_inputs import check_models as old_check
-from metric_oracle.commands.old_inputs import load_tests as old_load
-from metric_oracle.commands.options import PLAIN, Components
-from metric_oracle.commands.output import Destination, checking, deliver_results, note, progress, put
-from metric_oracle.declared import Flag
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, checkpoint, with_ids
+from metric_oracle.commands.options import (
+    PLAIN,
+    Components,
+    CorpusVectorIds,
+    CrepeConfig,
+    CrepeVocabulary,
+    QueryVectorIds,
+)
+from metric_oracle.commands.output import Destination, checking, deliver_results, note, put
+from metric_oracle.declared import OUTPUT, Flag
 from metric_oracle.errors import InputError, in_terms_of_caller, option
-from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS
+from metric_oracle.metrics import ALIASES, REPRESENTATIONS, Metric
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -37,51 +41,17 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
     "oracle build-index all.parquet --shard-rows 1000000 --out SET",
     "oracle build-index all.parquet --shard-rows 1000000 --runner ray --out SET",
+    of="metric_oracle.retrieval.building:build_index",
+    reports={"reports": CORPUS},
     formats=("table", "jsonl"),
 )
-def build_index(
-    reports: o.Corpus,
-    out: o.IndexFolder,
-    inputs: o.Inputs,
-    running: o.Running,
-    to: Destination,
-    metric: o.IndexedMetrics = None,
-    layer: o.Layer = None,
-    states: o.States = None,
-    bf16: o.Bf16 = False,
-    rescale_table: o.Rescaling = None,
-    max_memory: o.EncodingMemory = None,
-    keep: o.Keep = None,
-    shard_rows: o.ShardRows = None,
-) -> None:
-    """Build the index of a corpus of reports, which searches read.
-
-    An interrupted build resumes when the same command runs again. With --shard-rows the corpus becomes a set of shards.
-    Several processes that run the same command share the work.
-    """
-    from metric_oracle.retrieval.building import build_index
-
-    names = metric_names(metric)
-    old_check(inputs)
-    if shard_rows is None:
-        check_new_folder("out", out)
-    with progress("building") as step:
-        encoding = {"layer": layer, "states": states, "bf16": bf16, "rescale_table": rescale_table}
-        corpus = attached(reports, inputs, **encoding)
-        index = build_index(
-            corpus,
-            out,
-            metrics=names,
-            keep=keep or (),
-            shard_rows=shard_rows,
-            max_memory=max_memory,
-            **given(running),
-            progress=step,
-        )
-    _show_info(index, to)
+def build_index(call: Call, to: Destination) -> None:
+    """Show what the index contains."""
+    check_models(call.values["reports"])
+    _show_info(call.tracked("building"), to)
 
 
-@new_command(
+@command(
     app,
     "retrieve",
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
@@ -106,9 +76,7 @@ def retrieve(
     components: Components = False,
 ) -> None:
     """Show the answers under the texts of their test reports."""
-    from metric_oracle.retrieval.plan import plan
-
-    queries = call.values.get("queries")
+    queries: Any = call.values.get("queries")
     if (queries is None) == (one_text is None):
         got = "neither" if queries is None else "both"
         raise InputError(
@@ -121,8 +89,8 @@ def retrieve(
         ]
         of_text = {"options of a file": ignored or None}
         check_left_out(of_text, f"with {option('text')}", "Leave them out.", got=", ".join(ignored))
-    options = call.values["options"]
-    if options.part is not None:
+    part = call.values["options"].part
+    if part is not None:
         check_given(
             "out",
             to.out,
@@ -130,18 +98,14 @@ def retrieve(
             f"Add {option('out', 'FILE')}, which oracle merge takes.",
             got="none",
         )
-    planned = plan(call.values["index"], call.values["metric"], options)
-    check_encoder(planned, queries)
-    batch = load_tests(queries, planned.index, keep=planned.columns, metrics=[planned.metric])
-    with progress("test reports") as step:
-        results = planned.run(batch, step)
+    results = call.tracked("test reports", queries=queries)
     if results.signature.get("truncated_queries"):
         note(f"cut off at the encoder's longest input: {results.signature['truncated_queries']} test reports")
-    if options.part is not None and to.out is not None:
+    if part is not None and to.out is not None:
         results.write(to.out)
-        note(f"{to.out}: part {options.part}, {results.table.num_rows:,} lines; oracle merge joins all parts")
+        note(f"{to.out}: part {part}, {results.table.num_rows:,} lines; oracle merge joins all parts")
         return
-    show_answers(to, results, batch, components)
+    show_answers(to, results, queries.texts, components)
 
 
 @command(
@@ -151,129 +115,94 @@ def retrieve(
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
+    of="metric_oracle.retrieval.rerank:rerank",
+    reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,
 )
 def rerank(
-    index: o.Index,
-    queries: o.Queries,
-    crepe: o.Crepe,
-    crepe_files: o.CrepeFiles,
-    bertscore: o.Bertscore,
-    inputs: o.QueryInputs,
+    call: Call,
     to: Destination,
-    pool: o.Pool = "radcliq:200",
-    weights: o.Weights = None,
-    k: o.TopK = 1,
-    audit: o.AuditedQueries = 0,
-    recall: o.Recall = None,
-    components: o.Components = False,
-    with_text: o.WithText = True,
-    seed: o.Seed = 0,
+    *,
+    crepe_config: CrepeConfig = None,
+    crepe_vocabulary: CrepeVocabulary = None,
+    components: Components = False,
 ) -> None:
-    """Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.
-
-    No exact search exists for CREPE: only the reports of a pool are scored, and the best of the corpus may be missing
-    from it. Where the result has a score of 0 errors, no report can be better. --audit measures how often the pool
-    misses the best report; --recall chooses the size of the pool by this measurement.
-    """
-    from metric_oracle.retrieval.options import SearchOptions
-    from metric_oracle.retrieval.rerank import plan_rerank, pool_of
-
-    check_installed(inputs.files, crepe)
-    options = SearchOptions(k=k, text=with_text, weights=weights, **given(bertscore))
-    of_crepe = checkpoint(crepe, crepe_files, inputs.models)
-    plan = plan_rerank(index, pool_of(pool, audit, recall, seed, options), of_crepe)
-    batch = old_load(queries, inputs, plan.index)
-    with progress("rerank") as step:
-        results = plan.run(batch, step)
-    show_answers(to, results, batch, components)
+    """Show the answers under the texts of their test reports."""
+    queries, crepe = call.values["queries"], call.values["crepe"]
+    check_models(queries, crepe)
+    results = call.tracked("rerank", crepe=checkpoint(crepe, crepe_config, crepe_vocabulary))
+    show_answers(to, results, queries.texts, components)
 
 
 @command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
-def merge(parts: o.Parts, to: Destination, components: o.Components = False) -> None:
+def merge(parts: choices.Parts, to: Destination, *, components: Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle.mining.mined_files import is_mined
     from metric_oracle.retrieval.part_files import merge
 
-    if parts and is_mined(parts[0]):
+    if is_mined(parts[0]):
         from metric_oracle.commands.mining import report
         from metric_oracle.mining.mine import merge_mined
 
         report(to, merge_mined(parts, to.file()))
         return
-    show_answers(to, merge(parts), None, components)
+    show_answers(to, merge(parts), {}, components)
 
 
-def check_encoder(plan: Any, queries: Any) -> None:
-    """Raise if the encoder of a plan's metric, or a model that is attached to the queries, cannot run here."""
-    from metric_oracle.indexes.shards import is_prepared
-
-    # A prepared folder contains token states; other reports are encoded by the model that the index names.
-    needs_encoder = plan.metric.needs_encoder and not is_prepared(queries.data)
-    check_models(queries, f"metric {plan.metric.name!r}" if needs_encoder else None)
-
-
-def show_answers(to: Destination, results: Any, batch: Any = None, components: bool = False) -> None:
-    """Show or write the results of a search or a baseline, under the texts of their test reports `batch`, if given."""
+def show_answers(
+    to: Destination, results: Any, texts: Mapping[str, str] = MappingProxyType({}), components: bool = False
+) -> None:
+    """Show or write the results of a search or a baseline, under the texts of their test reports, if given by id."""
 
     def view() -> list[Any]:
         from metric_oracle.findings.views import answers_table
 
         return [answers_table(results, texts, components)]
 
-    texts = None if batch is None else dict(zip(batch.ids, batch.texts, strict=True))
     n = results.table.num_rows
     noun = "answers" if results.signature.get("baseline") is None else "lines"
     deliver_results(to, results, view, f"{n:,} {noun}, mean score {results.mean_of_rows():z.4f}")
 
 
-@command(app, "verify", "oracle verify INDEX oracle.parquet test.csv --sample 50")
+@command(
+    app,
+    "verify",
+    "oracle verify INDEX oracle.parquet test.csv --sample 50",
+    of="metric_oracle.retrieval.verification:verify",
+    reports={"queries": TESTS},
+)
 def verify(
-    index: o.Index,
-    results: o.ResultFile,
-    queries: o.Queries,
-    inputs: o.QueryInputs,
-    to: Destination,
-    sample: o.Sample = 20,
-    seed: o.Seed = 0,
-    corpus_vectors: o.CorpusVectorsOrNone = None,
-    query_vectors: o.QueryVectorsOrNone = None,
-    corpus_vector_ids: o.CorpusVectorIds = None,
-    query_vector_ids: o.QueryVectorIds = None,
+    call: Call,
+    *,
+    corpus_vector_ids: CorpusVectorIds = None,
+    query_vector_ids: QueryVectorIds = None,
 ) -> None:
-    """Check a result file: score it again with the reference scorer, and search a sample by brute force.
-
-    The exit code is 1 if anything differs or the index is damaged.
-    """
-    from metric_oracle.findings.results import read_results
+    """Check the files of the index, too, and print how much was checked."""
     from metric_oracle.indexes.shards import open_index
-    from metric_oracle.retrieval.verification import verify
 
-    check_installed(inputs.files)
+    vectors = with_ids(call.values, corpus_vectors=corpus_vector_ids, query_vectors=query_vector_ids)
     with checking():
-        opened = open_index(index)
-        answers = read_results(results)
-    excluded_by = answers.signature.get("exclude", ())
-    batch = old_load(queries, inputs, opened, keep=[x for x in excluded_by if x in opened.columns])
-    with progress("verifying") as step, checking():
-        opened.verify_files()
-        checked = verify(
-            opened,
-            answers,
-            batch,
-            sample=sample,
-            seed=seed,
-            progress=step,
-            tell=note,
-            corpus_vectors=with_ids(corpus_vectors, corpus_vector_ids),
-            query_vectors=with_ids(query_vectors, query_vector_ids),
-        )
+        index = open_index(call.values["index"])
+        index.verify_files()
+        checked = call.tracked("verifying", index=index, tell=note, **vectors)
     put(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))
-def info(index: o.Index, to: Destination, check: o.Check = False) -> None:
+def info(
+    index: choices.IndexFolder,
+    to: Destination,
+    *,
+    check: Annotated[
+        bool,
+        Doc(
+            "Also read every file of the index and compare its checksum with the one stored when it was built; a "
+            "difference is an error."
+        ),
+        Flag(panel=OUTPUT),
+    ] = False,
+) -> None:
     """Show what an index contains: reports, representations, metrics, files and fingerprint.
 
     With --check, the exit code is 1 if a file differs from the one that was written.
@@ -296,10 +225,17 @@ def _show_info(index: Any, to: Destination) -> None:
     to.deliver(lambda: [info_table(index)], {"jsonl": line})
 
 
-@command(app, "metrics", "oracle metrics", "oracle metrics --format jsonl", formats=PLAIN)
-def metrics(to: Destination) -> None:
-    """List the metrics: name, files that it reads, better direction, and the publication whose numbers it equals."""
-    rows = [metric_record(name) for name in METRICS]
+@command(
+    app,
+    "metrics",
+    "oracle metrics",
+    "oracle metrics --format jsonl",
+    of="metric_oracle.metrics:list_metrics",
+    formats=PLAIN,
+)
+def metrics(call: Call, to: Destination) -> None:
+    """Show a row for each metric."""
+    rows = [metric_record(metric) for metric in call()]
 
     def csv_text() -> list[str]:
         buffer = io.StringIO()
@@ -316,16 +252,15 @@ def metrics(to: Destination) -> None:
     to.deliver(view, {"jsonl": lambda: map(json.dumps, rows), "csv": csv_text})
 
 
-def metric_record(name: str) -> dict[str, str]:
+def metric_record(record: Metric) -> dict[str, str]:
     """Return the row of a metric in the list that `oracle metrics` shows."""
-    record = METRICS[name]
     sources = [REPRESENTATIONS[kind].source for kind in record.representations]
     reads = list(
         dict.fromkeys(in_terms_of_caller(source.option) for source in sources if source is not None and source.option)
     )
     return {
-        "metric": name,
-        "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),
+        "metric": record.name,
+        "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == record.name),
         "better": "higher" if record.higher_is_better else "lower",
         "reads": "; ".join(reads) or "the reports",
         "equals": record.citation,

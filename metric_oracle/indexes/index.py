@@ -5,12 +5,12 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_one_of
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError, option
@@ -288,7 +288,4 @@ def open_index(path: str | Path) -> Index:
 
 
 # An index as users give it.
-AnyIndex: TypeAlias = Annotated[
-    str | Path | Index,
-    Doc("Index or shard set of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote."),
-]
+AnyIndex: TypeAlias = choices.IndexFolder | Index

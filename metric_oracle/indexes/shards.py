@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import IndexFormatError, InputError, as_called
 from metric_oracle.files import checksum, sync, write_json
@@ -178,13 +179,8 @@ def is_set(path: Path) -> bool:
     return any((path / name).is_file() for name in (NAME, PLAN))
 
 
-def open_index(path: str | Path) -> Index:
+def open_index(path: choices.IndexFolder) -> Index:
     """Open an index, or a set of shards, that [`build_index`][metric_oracle.build_index] made.
-
-    Parameters
-    ----------
-    path : str or path
-        Folder of the index or of the set.
 
     Returns
     -------

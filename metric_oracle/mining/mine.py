@@ -654,15 +654,11 @@ def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: I
 
 
 @called("merge")
-def merge_mined(parts: Sequence[str | Path], out: str | Path) -> Mined:
-    """Join the files of all parts of one search by `mine`, in any order.
-
-    Parameters
-    ----------
-    parts : sequence of path
-        Files that [`mine`][metric_oracle.mine] wrote with the option `part`.
-    out : path
-        Parquet file to write: the one that `mine` writes without parts.
+def merge_mined(
+    parts: choices.Parts,
+    out: Annotated[str | Path, Doc("Parquet file to write: the one that `mine` writes without parts.")],
+) -> Mined:
+    """Join the files of all parts of one search by [`mine`][metric_oracle.mine], in any order.
 
     Returns
     -------

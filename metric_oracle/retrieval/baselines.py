@@ -20,26 +20,29 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_given, check_left_out
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
+from metric_oracle.declared import Uses
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels.cosine import cpu as cosines
 from metric_oracle.metrics import METRICS, Metric
-from metric_oracle.reading import Given, loaded
+from metric_oracle.progress import Progress
+from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
+from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
@@ -169,8 +172,6 @@ KINDS: dict[str, Callable[..., Results]] = {
     "identity": identity,
     "nearest": nearest,
 }
-# Options of each kind of baseline; other kinds must not be given them.
-OPTIONS = {"random": ("draws", "seed"), "nearest": ("corpus_vectors", "query_vectors")}
 
 
 @dataclass(frozen=True)
@@ -194,10 +195,11 @@ def plan_baseline(
 ) -> BaselinePlan:
     """Check everything about a baseline that does not depend on the queries, and open the index; see `plan_scores`.
 
-    `own` are the options of the kind (`OPTIONS`), where None is the default; vectors as `image_vectors` takes them.
+    `own` are the options of the kind (`choices.OF_BASELINES`), where None is the default; vectors as `image_vectors`
+    takes them.
     """
     own = {name: value for name, value in own.items() if value is not None}
-    check_left_out(own, f"for kind {kind!r}", allowed=OPTIONS.get(kind, ()))
+    check_left_out(own, f"for kind {kind!r}", allowed=choices.OF_BASELINES.get(kind, ()))
     if kind == "nearest":
         check_image_vectors(own)
     scores = plan_scores(index, metric, options)
@@ -206,7 +208,7 @@ def plan_baseline(
 
 def check_image_vectors(arguments: Mapping[str, Any]) -> None:
     """Raise InputError unless `arguments` has both `corpus_vectors` and `query_vectors`, and neither is None."""
-    for name in OPTIONS["nearest"]:
+    for name in choices.OF_BASELINES["nearest"]:
         check_given(name, arguments.get(name), "for kind 'nearest'", "Pass a file of embeddings.")
 
 
@@ -216,7 +218,7 @@ def image_vectors(arguments: Mapping[str, Any]) -> dict[str, Vectors]:
     Each is a file, a dict id -> vector or Vectors, or a tuple of vectors and their ids, each a file or in memory.
     """
     read = {}
-    for name in OPTIONS["nearest"]:
+    for name in choices.OF_BASELINES["nearest"]:
         if arguments.get(name) is not None:
             is_pair = isinstance(arguments[name], tuple) and len(arguments[name]) == 2
             vectors, ids = arguments[name] if is_pair else (arguments[name], None)
@@ -336,41 +338,32 @@ def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: di
 
 @called("baseline")
 def baseline(
-    index: str | Path | Index,
-    queries: Given,
-    kind: choices.Baseline,
-    metric: str,
+    index: AnyIndex,
+    queries: Queries,
+    kind: Annotated[
+        choices.Baseline,
+        Doc(
+            "Baseline: reports drawn at random, the most frequent report of the corpus, each test report itself, or "
+            "the report of the nearest image, by the cosine of image embeddings."
+        ),
+    ],
+    metric: choices.MetricOfScores,
     *,
-    draws: choices.Draws | None = None,
+    draws: Annotated[choices.Draws | None, Doc("Number of random reports to draw for each test report.")] = None,
     seed: choices.Seed | None = None,
-    corpus_vectors: Any = None,
-    query_vectors: Any = None,
-    text: bool | None = None,
-    options: SearchOptions | None = None,
+    corpus_vectors: choices.CorpusVectors = None,
+    query_vectors: choices.QueryVectors = None,
+    options: Annotated[
+        SearchOptions | None,
+        Doc("`text`, and options that change scores, such as `idf` and `rescale`."),
+        Uses("text", *SETTINGS),
+    ] = None,
+    progress: Progress | None = None,
 ) -> Results:
     """Score a baseline: random reports, the most frequent one, a perfect prediction, or the nearest image.
 
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see [`retrieve`][metric_oracle.retrieve].
-    kind : {"random", "most-frequent", "identity", "nearest"}
-        Baseline: reports drawn at random, the most frequent report of the corpus, each query itself, or the report of
-        the image with the nearest embedding.
-    metric : str
-        Name of a metric.
-    draws : int, optional
-        "random": number of reports drawn for each query, by default 10.
-    seed : int, optional
-        "random": seed of the draws, by default 0.
-    corpus_vectors, query_vectors : path, dict of str to array, or pair of vectors and ids
-        "nearest": image embeddings of corpus and queries, float[n, d]. A pair contains vectors without ids, and ids.
-    text : bool, optional
-        Whether results contain the text of the corpus reports, by default True.
-    options : SearchOptions, optional
-        Options that change scores, such as `idf` and `rescale`.
+    `draws`, by default 10, and `seed`, by default 0, are for the kind random; the vectors for the kind nearest, which
+    needs them.
 
     Returns
     -------
@@ -390,16 +383,14 @@ def baseline(
     >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
     [1.0]
     """
-    from metric_oracle.retrieval.baselines import plan_baseline
-
     planned = plan_baseline(
         index,
         kind,
         metric,
-        chosen(options, text=text),
+        options or DEFAULTS,
         draws=draws,
         seed=seed,
         corpus_vectors=corpus_vectors,
         query_vectors=query_vectors,
     )
-    return planned.run(loaded(queries, planned.scores.index, metrics=[planned.scores.metric]))
+    return planned.run(loaded(queries, planned.scores.index, progress, metrics=[planned.scores.metric]))

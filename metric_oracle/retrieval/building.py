@@ -5,17 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_left_out, given_of
+from metric_oracle.arguments import check_given, check_left_out, check_new_folder, given_of
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
+from metric_oracle.declared import OUTPUT, READING, Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
@@ -199,53 +201,79 @@ def _settings(encoding: Encoding) -> list[Any]:
 
 @called("build_index")
 def build_index(
-    reports: Given,
-    out: str | Path,
+    reports: Annotated[
+        Given,
+        Doc(
+            "Reports of the corpus, or test reports to prepare, in any form that [`reports`][metric_oracle.reports] "
+            "takes."
+        ),
+    ],
+    out: Annotated[
+        str | Path,
+        Doc(
+            "Folder to write. It must not exist yet, unless it is a set of shards that the same call began and now "
+            "goes on with."
+        ),
+        Flag("--out", metavar="PATH", panel=OUTPUT),
+    ],
     *,
-    metrics: str | Sequence[str] | None = None,
-    keep: str | Sequence[str] = (),
-    shard_rows: choices.Positive | None = None,
-    max_memory: choices.Memory | None = None,
+    metrics: Annotated[
+        str | Sequence[str] | None,
+        Doc(
+            "Metrics that the index is built for, such as bleu, rouge-l or radgraph, see "
+            "[`list_metrics`][metric_oracle.list_metrics]; several with commas. By default all whose inputs are given."
+        ),
+        choices.METRIC,
+    ] = None,
+    keep: Annotated[
+        str | Sequence[str],
+        Doc(
+            "Columns of the table to store with the reports, such as subject_id; several with commas. `exclude` of a "
+            "search can name them. By default none is stored."
+        ),
+        Flag(panel=READING),
+    ] = (),
+    shard_rows: Annotated[
+        choices.Positive | None,
+        Doc(
+            "Build a set of shards with N reports each instead of one index, for corpora that do not fit into memory: "
+            "Parquet, CSV and JSON Lines are read in pieces; other files, and a split, are read as a whole. By default "
+            "one index is built."
+        ),
+    ] = None,
+    max_memory: Annotated[
+        choices.Memory | None,
+        Doc(
+            "Memory in GB that encoding for BERTScore may use, in addition to the model and to mapped files. By "
+            "default there is no limit."
+        ),
+        Flag(metavar="GB"),
+    ] = None,
     runner: choices.Runner | None = None,
-    address: str | None = None,
+    address: choices.Address | None = None,
     num_gpus: choices.Gpus | None = None,
     progress: Progress | None = None,
 ) -> Index:
-    """Build an index of a corpus of reports, or prepare test reports or predictions.
+    """Build the index of a corpus of reports, which searches read.
 
-    Parameters
-    ----------
-    reports : path, container or AttachedReports
-        The corpus, with its sources: [`reports`][metric_oracle.reports]. Or another index. Read predictions with
-        [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones.
-    out : path
-        New folder. Every function that takes test reports, references or predictions accepts it as well.
-    metrics : str or sequence of str, optional
-        Metrics that the index is for, by default all whose sources are given.
-    keep : str or sequence of str, optional
-        Columns of a table to store with the reports, such as ``"subject_id"``. A search can exclude the rows that have
-        the query's value in one of them, see [`SearchOptions`][metric_oracle.SearchOptions].
-    shard_rows : int, optional
-        Number of reports of a shard: build a set of shards instead of one index. Parquet, CSV and JSON Lines are read
-        in pieces; other files, and a split, are read as a whole. The same call in several processes shares the work.
-    max_memory : float, optional
-        Memory in GB that encoding token states may use, in addition to the model and to mapped files.
-    runner, address, num_gpus : optional
-        Ray cluster whose workers build the shards and run the models, see
-        [`SearchOptions`][metric_oracle.SearchOptions].
-    progress : function, optional
-        Called as ``progress(step, done, total)`` with the name of each part of the index; with a runner, with the
-        number of finished shards and of all, which is None while it is unknown.
+    An interrupted build resumes when the same call is made again. With `shard_rows` the corpus becomes a set of shards;
+    several processes that make the same call share the work.
 
     Returns
     -------
     Index
-        The opened index, a `ShardSet` with `shard_rows`.
+        The opened index, a `ShardSet` with `shard_rows`. Every function that takes test reports, references or
+        predictions takes it, or its folder, as well.
 
     Raises
     ------
     InputError
         If an argument is wrong, a file cannot be read or does not belong to the reports, or `out` exists.
+
+    Notes
+    -----
+    Predictions are read with [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones. With a
+    runner, ``progress`` gets the number of finished shards and of all, which is None while it is unknown.
 
     Examples
     --------
@@ -266,6 +294,8 @@ def build_index(
         step = f"Add {option('encoder', 'NAME')} or a folder."
         check_given("encoder", given.of_encoder or None, f"with {option('max_memory')}", step)
     where = open_runner(runner, address, num_gpus)
+    if shard_rows is None:
+        check_new_folder("out", Path(out))
     if shard_rows is not None and may_stream(given.data, given.options):
         of_encoder = {**given.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
         opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.of_encoder else {}

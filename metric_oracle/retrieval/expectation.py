@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.choices import RESULTS
+from metric_oracle.declared import IN_PYTHON, Uses
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import number_of
 from metric_oracle.findings.figures import new_figure
@@ -19,13 +21,13 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, counter
-from metric_oracle.reading import Given, loaded
+from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
+from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.search import signature
@@ -287,34 +289,36 @@ def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[n
 
 @called("expectation")
 def expectation(
-    index: str | Path | Index,
-    queries: Given,
-    metric: str,
+    index: AnyIndex,
+    queries: Queries,
+    metric: choices.MetricOfScores,
     *,
-    quantiles: Sequence[float] = QUANTILES,
-    bins: choices.Bins = BINS_OF_STUDY,
-    options: SearchOptions | None = None,
+    quantiles: Annotated[
+        Sequence[float],
+        Doc(
+            "Quantiles to compute, from 0 to 1. The p-quantile is the lowest score that a share p of the reports does "
+            'not exceed: NumPy\'s method "inverted_cdf".'
+        ),
+        IN_PYTHON,
+    ] = QUANTILES,
+    bins: Annotated[
+        choices.Bins,
+        Doc(
+            "Largest number of bins of the histogram. The width of a bin is the smallest power of two with so many "
+            "bins."
+        ),
+        IN_PYTHON,
+    ] = BINS_OF_STUDY,
+    options: Annotated[
+        SearchOptions | None,
+        Doc("Options that change scores, such as `idf` and `rescale`, and `threads`."),
+        Uses("threads", *SETTINGS),
+    ] = None,
     progress: Progress | None = None,
 ) -> Expectation:
-    """Compute exact statistics of the scores of every test report with all reports of the corpus.
+    """Compute exact statistics of random retrieval: mean, standard deviation and quantiles of the scores.
 
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see [`retrieve`][metric_oracle.retrieve].
-    metric : str
-        Name of a metric.
-    quantiles : sequence of float, default (0.05, 0.25, 0.5, 0.75, 0.95)
-        Quantiles to compute, from 0 to 1. The p-quantile is the lowest score that a share p of the reports does not
-        exceed: NumPy's method "inverted_cdf".
-    bins : int, default 128
-        Largest number of bins of the histogram. The width of a bin is the smallest power of two with so many bins.
-    options : SearchOptions, optional
-        `threads`, and options that change scores, such as `idf` and `rescale`.
-    progress : function, optional
-        Called as ``progress("", done, total)`` with numbers of queries.
+    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
 
     Returns
     -------

@@ -116,27 +116,9 @@ class SearchOptions:
         ),
         Flag(metavar="I/N"),
     ] = None
-    runner: Annotated[
-        choices.Runner | None,
-        Doc(
-            "Where the shards of a set are processed: {}, on a Ray cluster. It needs a set of shards, which "
-            "[`build_index`][metric_oracle.build_index] makes with `shard_rows`; a shard whose worker was lost is "
-            "processed again, three times at most. By default they are processed in this process."
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        Doc(
-            "Ray cluster to use with `runner` ray: local starts one on this machine for the call, auto or HOST:PORT "
-            "joins a running one. By default local."
-        ),
-        Flag(metavar="ADDRESS"),
-    ] = None
-    num_gpus: Annotated[
-        choices.Gpus | None,
-        Doc("Number of GPUs that each worker gets with `runner` ray. By default 0."),
-        Flag(metavar="N"),
-    ] = None
+    runner: choices.Runner | None = None
+    address: choices.Address | None = None
+    num_gpus: choices.Gpus | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
@@ -68,13 +69,8 @@ def retrieve_part(
 
 
 @called("merge")
-def merge(parts: Sequence[str | Path]) -> Results:
-    """Join the results of all parts of one search of a shard set, in any order.
-
-    Parameters
-    ----------
-    parts : sequence of path
-        Files of results of [`retrieve`][metric_oracle.retrieve] with the option `part`.
+def merge(parts: choices.Parts) -> Results:
+    """Join the results of all parts of one search of a shard set by [`retrieve`][metric_oracle.retrieve], in any order.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import Metric, check_searched, get_metric
 from metric_oracle.progress import Progress, counter
-from metric_oracle.reading import Given, loaded
+from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed
@@ -167,13 +167,7 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
 @called("retrieve")
 def retrieve(
     index: AnyIndex,
-    queries: Annotated[
-        Given,
-        Doc(
-            "Test reports, in any form that [`reports`][metric_oracle.reports] takes. By default their section is that "
-            "of the index; another section is an error."
-        ),
-    ],
+    queries: Queries,
     metric: choices.OneMetric,
     *,
     k: choices.K | None = None,

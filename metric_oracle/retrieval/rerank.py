@@ -17,25 +17,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.reading import Given, loaded
+from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
+from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
@@ -232,12 +234,16 @@ def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence
 
 
 def plan_rerank(
-    index: str | Path | Index, pool: Pool, crepe: str | Path | Mapping[str, Any] | ErrorModel
+    index: str | Path | Index,
+    pool: Pool,
+    crepe: str | Path | Mapping[str, Any] | ErrorModel,
+    device: str | None = None,
 ) -> RerankPlan:
     """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
 
-    `crepe` is a checkpoint, which is opened after all other checks, or an opened model. Raise InputError if an option
-    is wrong, or the index lacks a representation that the prefix reads.
+    `crepe` is a checkpoint, which is opened after all other checks, or an opened model; `device` is where it runs if
+    the checkpoint does not say it. Raise InputError if an option is wrong, or the index lacks a representation that the
+    prefix reads.
     """
     search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
     opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
@@ -261,7 +267,7 @@ def plan_rerank(
         )
     n_pool = opened.n_reports if pool.size is None else pool.size
     check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
-    model = crepe if isinstance(crepe, ErrorModel) else open_crepe(crepe)["crepe"]
+    model = crepe if isinstance(crepe, ErrorModel) else open_crepe(crepe, device)["crepe"]
     return RerankPlan(opened, pool, search, model)
 
 
@@ -303,48 +309,48 @@ def _signature(
 
 @called("rerank")
 def rerank(
-    index: str | Path | Index,
-    queries: Given,
-    crepe: str | Path | Mapping[str, Any],
+    index: AnyIndex,
+    queries: Queries,
+    crepe: choices.Crepe,
     *,
-    pool: str = f"radcliq:{SIZE}",
-    k: int | None = None,
-    audit: choices.Count = 0,
-    recall: choices.Recall | None = None,
+    pool: Annotated[
+        str,
+        Doc(
+            "Candidates that CREPE scores for each test report: METRIC:N, the N best under another metric; "
+            "composite:N, those under `weights`, such as weights fitted to scores of CREPE; or all, the whole corpus, "
+            "which makes the result exact. With `recall`, METRIC alone."
+        ),
+        Flag(metavar="METRIC:N"),
+    ] = f"radcliq:{SIZE}",
+    k: choices.K | None = None,
+    audit: Annotated[
+        choices.Count,
+        Doc(
+            "Number of test reports, drawn at random, for which CREPE scores the whole corpus, to measure how often "
+            "the best report is missing from the pool. Their results are exact. 0 means no audit."
+        ),
+    ] = 0,
+    recall: Annotated[
+        choices.Recall | None,
+        Doc(
+            "Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
+            "the size N of the pool. Needs `audit`, and METRIC without N as `pool`. By default N is that of `pool`."
+        ),
+        Flag(metavar="Q"),
+    ] = None,
     seed: choices.Seed = 0,
-    options: SearchOptions | None = None,
+    options: Annotated[
+        SearchOptions | None,
+        Doc("`k`, `text`, and the options of the search for the pool."),
+        Uses("k", "text", "weights", *SETTINGS),
+    ] = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Find, for every test report, the k reports with the fewest errors as predicted by CREPE, in a pool of candidates.
+    """Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.
 
-    No exact search exists for CREPE. The pool is therefore part of the result, and `audit` measures how often it misses
-    the best report.
-
-    Parameters
-    ----------
-    index : path or Index
-        Index or shard set.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, see [`retrieve`][metric_oracle.retrieve].
-    crepe : path or dict
-        The checkpoint, see [`score`][metric_oracle.score].
-    pool : str, default "radcliq:200"
-        Candidates of each query: ``"METRIC:N"`` takes the N best reports under a metric; ``"composite:N"`` those under
-        ``options.weights``, such as weights fitted to scores of CREPE; ``"all"`` the whole corpus, which makes the
-        result exact. With `recall`, ``"METRIC"``.
-    k : int, optional
-        Reports returned for each query, by default 1.
-    audit : int, default 0
-        Number of queries, drawn at random, for which the whole corpus is scored. Their results are exact, and ``pool``
-        in the signature says how many of their best reports the pool misses.
-    recall : float, optional
-        Probability with which the pool should contain a best report; the audit then chooses the size of the pool.
-    seed : int, default 0
-        Seed of the draw.
-    options : SearchOptions, optional
-        `text`, and the options of the search for the pool.
-    progress : function, optional
-        Called as ``progress(step, done, total)`` with the step ("audit", "rerank") and numbers of queries.
+    No exact search exists for CREPE: only the reports of a pool are scored, and the best of the corpus may be missing
+    from it. Where the result has a score of 0 errors, no report can be better. `audit` measures how often the pool
+    misses the best report; `recall` chooses the size of the pool by this measurement.
 
     Returns
     -------
@@ -363,7 +369,7 @@ def rerank(
     >>> best = mo.rerank("INDEX", "test.csv", "crepe-biomedbert", pool="bleu:200", audit=50)  # doctest: +SKIP
     """
     wanted = pool_of(pool, audit, recall, seed, chosen(options, k=k))
-    planned = plan_rerank(index, wanted, crepe)
+    planned = plan_rerank(index, wanted, crepe, attached(queries).models.get("device"))
     return planned.run(loaded(queries, planned.index, progress), progress)
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
@@ -18,14 +19,15 @@ from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
+from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import BackendError, ExactnessError, InputError, called
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Advance, Progress, counter, say
-from metric_oracle.reading import Given, loaded
+from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval import baselines, brute_force
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
@@ -469,38 +471,33 @@ class _Check:
 
 @called("verify")
 def verify(
-    index: str | Path | Index,
-    results: str | Path | Results,
-    queries: Given,
+    index: AnyIndex,
+    results: Annotated[
+        str | Path | Results,
+        Doc(
+            "File of results that [`retrieve`][metric_oracle.retrieve] or [`baseline`][metric_oracle.baseline] found "
+            "in this index; in Python also the results themselves."
+        ),
+    ],
+    queries: Queries,
     *,
-    sample: choices.Count = 20,
+    sample: Annotated[
+        choices.Count, Doc("Number of test reports, drawn at random, that are searched again by brute force.")
+    ] = 20,
     seed: choices.Seed = 0,
-    corpus_vectors: Any = None,
-    query_vectors: Any = None,
+    corpus_vectors: choices.CorpusVectors = None,
+    query_vectors: choices.QueryVectors = None,
     progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Annotated[
+        Callable[[str], None] | None,
+        Doc("Called with a note on what could not be verified; by default it is a warning."),
+        IN_PYTHON,
+    ] = None,
 ) -> dict[str, int]:
-    """Check every column of a result file, and search a sample of its queries by brute force.
+    """Check a result file: score it again with the reference scorer, and search a sample by brute force.
 
-    Parameters
-    ----------
-    index : path or Index
-        The index that the results were made with.
-    results : path or Results
-        Results of a search or of a baseline.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        The test reports that the results were made with, see [`retrieve`][metric_oracle.retrieve].
-    sample : int, default 20
-        Number of queries, drawn at random, that are searched by brute force.
-    seed : int, default 0
-        Seed of the draw.
-    corpus_vectors, query_vectors : optional
-        Image embeddings of the baseline "nearest", as in [`baseline`][metric_oracle.baseline], to find the nearest
-        images again. Without them only the scores are checked.
-    progress : function, optional
-        Called as ``progress(step, done, total)`` with numbers of pairs.
-    tell : function, optional
-        Called with a note on what could not be verified; by default it is a warning.
+    Every column is checked. Without image embeddings, of a baseline nearest the scores are checked, but not which
+    images are nearest. The command line also checks the files of the index; its exit code is 1 if anything differs.
 
     Returns
     -------

@@ -96,7 +96,7 @@ def _search(folder: Path, queries: Inputs, metric: str) -> None:
     """Search the index in a folder, and score a random report for each query; the results are dropped."""
     index = open_index(folder)
     retrieve(index, queries, metric, text=False)
-    baseline(index, queries, "random", metric, draws=1, text=False)
+    baseline(index, queries, "random", metric, draws=1)
 
 
 def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
@@ -158,7 +158,7 @@ def run_demo(
             begin = time.perf_counter()
             scores = retrieve(searched, batch, metric, text=False).table["score"].to_numpy()
             seconds = time.perf_counter() - begin
-            drawn = baseline(searched, batch, "random", metric, seed=seed, draws=1, text=False).table["score"]
+            drawn = baseline(searched, batch, "random", metric, seed=seed, draws=1).table["score"]
             outcomes.append(
                 MetricOutcome(
                     metric,

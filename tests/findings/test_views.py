@@ -169,7 +169,7 @@ def test_crg_and_composite(rated, tmp_path, width):
 
 @WIDTHS
 def test_metrics_f1_agreement_and_survey(rated, corpus, width):
-    records = [metric_record(name) for name in METRICS]
+    records = [metric_record(metric) for metric in METRICS.values()]
     text = shown(width, *metrics_view(records))
     assert len(text.splitlines()) < 40  # a screen
     heads = [line.strip() for line in text.splitlines() if line.startswith("reads ")]

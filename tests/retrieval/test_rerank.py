@@ -244,7 +244,7 @@ def test_the_interval_is_exact(hits, n):
         (Pool(PREFIX, 11), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
         (Pool(PREFIX, 3), 4, "k must be an int from 1 to 3 (reports of the pool); got 4."),
         (Pool(None), 11, "k must be an int from 1 to 10 (reports of the pool); got 11."),
-        (Pool(PREFIX, 3), True, "k must be an int from 1 to 3 (reports of the pool); got True."),
+        (Pool(PREFIX, 3), True, "SearchOptions: k must be an int of at least 1; got True."),
         (
             Pool(None, audit=2),
             1,
