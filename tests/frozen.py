@@ -38,7 +38,7 @@ import typer
 
 import metric_oracle as mo
 from metric_oracle import cli
-from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.files import package_version
 from metric_oracle.survey.folder import open_survey
 from metric_oracle.synthetic.example import write_example

@@ -20,7 +20,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
 from metric_oracle.progress import Advance
 
-# Number of classes of each head, in the order of `corpora.vectors.LABELS`; No Finding is blank or positive.
+# Number of classes of each head, in the order of `corpora.label_tables.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
 _PUBLISHED = Published("checkpoint", "CheXbert", "chexbert.pth")
 _MAX_PIECES = 512
@@ -57,7 +57,7 @@ class CheXbert(Encoder):
         """Encode reports as the published code does; return embeddings, classes and the number of texts that were cut.
 
         Embeddings are the last hidden states of [CLS], float32[n, d], not normalised. Classes are uint8[n, 14] in the
-        order of `corpora.vectors.LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain. Of a text with more than 512
+        order of `LABELS`: 0 blank, 1 positive, 2 negative, 3 uncertain. Of a text with more than 512
         word pieces the first 511 and [SEP] are read; an empty one is [CLS] [SEP]. Distinct sequences are encoded once.
 
         `progress` is called with the number of texts finished since the last call. The folder `scratch` keeps finished

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
+from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of

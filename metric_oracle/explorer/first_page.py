@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.corpora.folded import folded
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
 from metric_oracle.explorer.evidence import Span

@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 
 from metric_oracle.copies.measure import LONG, NOVELTY
 from metric_oracle.copies.overlap import LIMITS
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.explorer.case import display, groups, phrases, without_reports
 from metric_oracle.explorer.cases import Cases, Chosen

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
+from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
@@ -58,6 +58,6 @@ class AgreementIndex(VectorDocuments):
 
 
 class FiveLabelIndex(AgreementIndex):
-    """Sets of positive labels of a corpus, of the five that papers report most often: `corpora.vectors.FIVE_LABELS`."""
+    """Sets of positive labels of a corpus, of the five that papers report most often: `FIVE_LABELS`."""
 
     counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import LABELS, is_abnormality
+from metric_oracle.corpora.label_tables import LABELS, is_abnormality
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.features import Documents, Encoded, group_rows
 from metric_oracle.indexes.labels import LabelIndex

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from metric_oracle.choices import UNCERTAIN
 from metric_oracle.corpora.containers import in_memory
-from metric_oracle.corpora.tables import canonical_ids, check_unique
-from metric_oracle.corpora.vectors import (
+from metric_oracle.corpora.label_tables import (
     LABELS,
     Labels,
     LabelTable,
@@ -23,6 +22,7 @@ from metric_oracle.corpora.vectors import (
     read_label_table,
     read_labels,
 )
+from metric_oracle.corpora.tables import canonical_ids, check_unique
 from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
 

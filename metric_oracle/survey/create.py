@@ -25,6 +25,7 @@ from annotated_doc import Doc
 from metric_oracle import choices
 from metric_oracle.choices import RESULTS
 from metric_oracle.corpora.joining import check_joined
+from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import (
@@ -37,7 +38,6 @@ from metric_oracle.corpora.tables import (
     together,
 )
 from metric_oracle.corpora.text_files import read_text
-from metric_oracle.corpora.vectors import LABELS, labels_of_table
 from metric_oracle.declared import Flag
 from metric_oracle.errors import InputError, option
 from metric_oracle.files import checksum, identify, new_folder, write_json

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from metric_oracle.arguments import check_in_range, check_new_folder, check_one_of
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.files import new_folder
 from metric_oracle.progress import Advance, Progress, counter
@@ -42,7 +42,7 @@ class SyntheticReport:
     study_id: str
     text: str
     graph: dict[str, Any]  # in PhysioNet's schema
-    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.vectors.LABELS`
+    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.label_tables.LABELS`
 
 
 def synthesize(

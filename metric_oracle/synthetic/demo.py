@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.corpora.vectors import read_labels
+from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.errors import install_command
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.shards import open_index

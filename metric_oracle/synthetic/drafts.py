@@ -68,7 +68,7 @@ class Draft(NamedTuple):
 
     text: str
     graph: str  # JSON as in PhysioNet's files, without its end: the split and the closing brace
-    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.vectors.LABELS`
+    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.label_tables.LABELS`
     sentences: tuple[Sentence, ...]
 
 

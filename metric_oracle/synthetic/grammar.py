@@ -3,7 +3,7 @@
 import tomllib
 from importlib.resources import files
 
-# In the order of metric_oracle.corpora.vectors.LABELS.
+# In the order of metric_oracle.corpora.label_tables.LABELS.
 LABEL_CODES = ("EC", "CM", "LO", "LL", "ED", "CO", "PN", "AT", "PT", "PE", "PO", "FX", "SD", "NF")
 
 _CONTENT = tomllib.loads((files("metric_oracle.synthetic") / "grammar.toml").read_text("utf-8"))

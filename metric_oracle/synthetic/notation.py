@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.synthetic.grammar import LABEL_CODES, NUMBER_TABLES, TABLES
 
 # CheXbert's classes.
@@ -47,7 +47,7 @@ class Sentence(NamedTuple):
     entities: str  # JSON with one %d for each of `numbers`
     # Each number from 0, and whether it is the key of an entity; otherwise it is that of a token.
     numbers: tuple[tuple[int, bool], ...]
-    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.vectors.LABELS`
+    labels: tuple[int, ...]  # the 14 CheXbert classes, in the order of `corpora.label_tables.LABELS`
     topics: frozenset[int]  # labels that occur, but for support devices, which may occur in several sentences
 
 

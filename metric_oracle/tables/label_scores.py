@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
+from metric_oracle.corpora.label_tables import LabelTable
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.corpora.vectors import LabelTable
 from metric_oracle.errors import InputError
 from metric_oracle.files import sha256
 from metric_oracle.findings.finding import Finding

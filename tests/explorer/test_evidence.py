@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS
+from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.explorer import evidence, opposites
 from metric_oracle.explorer.case import phrases
 from metric_oracle.explorer.evidence import LACKING, PARTLY, WHOLE, Evidence, Segment, cut

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("starlette")
 
 import metric_oracle as mo
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge

@@ -25,8 +25,8 @@ import pytest
 from numba import config
 
 import metric_oracle as mo
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge

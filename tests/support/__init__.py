@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from metric_oracle import cli
 from metric_oracle.corpora.entities import TYPES
-from metric_oracle.corpora.vectors import LABELS, read_labels
+from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.synthetic.corpus import write_synthetic
 from support.orders import in_another_order
 

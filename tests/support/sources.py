@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.corpora.entities import TYPES, EntityTable
-from metric_oracle.corpora.vectors import LABELS
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.encoders.ratescore import Recognised
 from support import write
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.vectors import LABELS
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import rouge_l
 from metric_oracle.findings.results import Results, Scores, read_scores

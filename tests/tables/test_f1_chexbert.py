@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.vectors import FIVE_LABELS, LABELS, read_labels
+from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.tables.f1_chexbert import (
     AVERAGES,

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import metric_oracle as mo
-from metric_oracle.corpora.vectors import LABELS, read_labels
+from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.images import Images
