@@ -1,19 +1,95 @@
 """The commands explore and report: web pages of results, from a server on this machine or in one file."""
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_given
-from metric_oracle.commands import old_options as o
-from metric_oracle.commands.old_command import command, named
-from metric_oracle.commands.old_inputs import check_installed, check_owner, check_web, given_options, load_tests
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.inputs import TESTS, check_models, check_web, load_tests
+from metric_oracle.commands.options import Foreign
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
+from metric_oracle.declared import OUTPUT, ROWS, SEARCH, Flag
 from metric_oracle.errors import InputError, option
+from metric_oracle.raters.rated_scores import ScoreFiles, Texts
 
 app = typer.Typer(rich_markup_mode="rich")
+
+
+def cases_of(
+    results: Annotated[
+        Sequence[str | Path],
+        Doc(
+            "Files of results or scores, such as oracle retrieve, rerank, baseline or score wrote with --out. They are "
+            "needed unless an index alone is explored."
+        ),
+    ] = (),
+    *,
+    index: Annotated[
+        str | Path | None,
+        Doc(
+            "Index that `results` were searched in: a folder that oracle build-index wrote. With `queries`, pages then "
+            "show what the scores of its reports are based on; oracle explore also searches it for texts that are "
+            "typed in."
+        ),
+        Flag(metavar="INDEX", panel=SEARCH),
+    ] = None,
+    queries: Annotated[
+        Any,
+        Doc(
+            "Test reports, in any form that [`reports`][metric_oracle.reports] takes. By default pages show the text "
+            "of a test report only if a file of scores has it."
+        ),
+        Flag(metavar="QUERIES", panel=SEARCH),
+    ] = None,
+    ratings: Annotated[
+        str | Path | None,
+        Doc(
+            "Errors that radiologists counted, to show with the reports: a file as oracle failure-modes takes it. "
+            "Needs `samples`. By default none are shown."
+        ),
+        Flag(metavar="RATINGS"),
+    ] = None,
+    samples: Texts | None = None,
+    scores: ScoreFiles | None = None,
+    foreign: Foreign | None = None,
+    direction: choices.Directions | None = None,
+    sampled: Any = None,
+    copies: Any = None,
+) -> Any:
+    """Return the data of the pages: results, test reports and ratings, read and joined."""
+    from metric_oracle.corpora.samples import read_samples
+    from metric_oracle.explorer.cases import read_cases, read_result
+    from metric_oracle.explorer.copied_cases import read_copies
+    from metric_oracle.explorer.rated_cases import RatedCases
+    from metric_oracle.explorer.sampled_cases import SampledCases
+    from metric_oracle.indexes.shards import open_index
+    from metric_oracle.raters.ratings import read_ratings
+
+    if samples or scores:
+        check_given(
+            "ratings",
+            ratings,
+            f"with {option('samples')} or {option('scores')}",
+            f"Add {option('ratings')}.",
+            got="none",
+        )
+    others = [found for _, found in read_foreign_files(foreign, direction)]
+    opened = None if index is None else open_index(index)
+    with progress("reading results"):
+        read = [read_result(result) for result in [*results, *others]]
+    batch = None if queries is None else load_tests(queries, opened, *read)
+    with progress("joining results"):
+        tables: Any = scores or ()
+        counted = ratings and RatedCases(read_ratings(ratings, samples=samples), tuple(tables))
+        of_samples = None if sampled is None else SampledCases(read_samples(sampled))
+        copied = None if copies is None else read_copies(copies)
+        return read_cases(read, opened, batch, counted or None, of_samples, copied)
 
 
 @command(
@@ -26,20 +102,38 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle explore r2gen.parquet --queries TESTS --index INDEX \\\n--copies copies.parquet",
     "oracle explore nearest.parquet --queries test.csv --images images/",
     "oracle explore --index INDEX",
+    of="metric_oracle.commands.pages:cases_of",
+    panel=ROWS,
+    reports={"queries": TESTS},
 )
 def explore(
-    inputs: o.QueryInputs,
-    rated: o.Rated,
-    to: Destination,
-    results: o.ResultsOrIndex = None,
-    index: o.ShownIndex = None,
-    queries: o.ShownQueries = None,
-    foreign: o.Foreign = None,
-    direction: o.Direction = None,
-    sampled: o.Sampled = None,
-    copies: o.Copied = None,
-    images: o.ImagesFolder = None,
-    port: o.Port = 0,
+    call: Call,
+    *,
+    sampled: Annotated[
+        Path | None,
+        Doc(
+            "Several reports of a model for each study, to show with the test reports: JSON Lines or Parquet with "
+            "lists in the column candidates, or a table with one row per sample. By default none are shown."
+        ),
+    ] = None,
+    copies: Annotated[
+        Path | None,
+        Doc(
+            "File that oracle overlap --pairs wrote for the test reports: .parquet, .csv or .jsonl. Pages then show "
+            "the longest runs of words that reports share with training reports."
+        ),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        Doc(
+            "Folder of images to show with the reports: a file ID.png (.jpg, .jpeg, .webp) for each id, or a folder ID "
+            "of such files, of which the first by name is shown."
+        ),
+        Flag(metavar="FOLDER"),
+    ] = None,
+    port: Annotated[
+        choices.Count, Doc("Port of the web server on this machine. 0 takes a free port."), Flag(panel=OUTPUT)
+    ] = 0,
 ) -> None:
     """Explore results in a browser: test reports, the reports found for them, and what their scores are based on.
 
@@ -47,22 +141,20 @@ def explore(
     from another machine, forward the port with ssh -L.
     """
     check_web()
-    if not results and index is None:
+    if not call.values.get("results") and "index" not in call.values:
         raise InputError(
             "results or index", "must be given", "neither", f"Name result files, or an index with {option('index')}."
         )
-    check_installed(inputs.files)
+    _check_tests(call)
     from metric_oracle.explorer.images import Images
 
     folder = None if images is None else Images(images)
-    others = _of_other_tools(foreign, direction)
     from metric_oracle.web import server
 
     with server.listen(port) as at:
         from metric_oracle.explorer.pages import Explorer
 
-        read = [*(results or []), *others]
-        explorer = Explorer(_cases(read, index, queries, inputs, rated, sampled, copies), images=folder)
+        explorer = Explorer(call(sampled=sampled, copies=copies), images=folder)
         bound = at.getsockname()[1]
         token = server.new_token()
         app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
@@ -76,81 +168,38 @@ def explore(
     "report",
     "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
     "oracle report r2gen.parquet --no-text --out scores.html",
+    of="metric_oracle.commands.pages:cases_of",
+    panel=ROWS,
+    reports={"queries": TESTS},
     endings=(".html",),
     needs_out=True,
 )
-def report(
-    inputs: o.QueryInputs,
-    rated: o.Rated,
-    to: Destination,
-    results: o.ResultFiles = None,
-    index: o.ShownIndex = None,
-    queries: o.ShownQueries = None,
-    foreign: o.Foreign = None,
-    direction: o.Direction = None,
-    with_text: o.WithText = True,
-) -> None:
+def report(call: Call, to: Destination, *, text: choices.WithText = True) -> None:
     """Write results as one HTML page that works offline: scores, reports, and what the scores are based on.
 
     The file contains report text, and only its owner can read it. --no-text leaves out the reports and their ids.
     """
     check_web()
-    if not results or to.out is None:
+    if not call.values.get("results") or to.out is None:
         raise InputError(
             "results and out",
             "must be given",
             "one of them or none",
             f"Name result files, and {option('out', 'page.html')}.",
         )
-    check_installed(inputs.files)
+    _check_tests(call)
     from metric_oracle.explorer.report import write_report
 
-    others = _of_other_tools(foreign, direction)
-    cases = _cases([*results, *others], index, queries, inputs, rated)
+    cases = call()
     with progress("writing"):
-        write_report(cases, to.out, text=with_text)
-    note(f"{to.out}: {len(cases.ids):,} test reports{'' if with_text else ', scores only'}")
+        write_report(cases, to.out, text=text)
+    note(f"{to.out}: {len(cases.ids):,} test reports{'' if text else ', scores only'}")
 
 
-def _of_other_tools(foreign: Sequence[str] | None, direction: Sequence[str] | None) -> list[Any]:
-    """Return the scores in --foreign, whose directions are those in --direction."""
-    files: dict[str, list[str]] = {}
-    for name, file in named(foreign, "foreign", repeatable=True):
-        files.setdefault(name, []).append(file)
-    directions = dict(named(direction, "direction", "NAME=higher|lower"))
-    return [scores for _, scores in read_foreign_files(files, directions)]
-
-
-def _cases(
-    results: Any, index: Any, queries: Any, inputs: o.Inputs, rated: o.Rated, sampled: Any = None, copies: Any = None
-) -> Any:
-    """Return the data of the pages: results, test reports and ratings, read and joined."""
-    from metric_oracle.corpora.samples import read_samples
-    from metric_oracle.explorer.cases import read_cases, read_result
-    from metric_oracle.explorer.copied_cases import read_copies
-    from metric_oracle.explorer.rated_cases import RatedCases
-    from metric_oracle.explorer.sampled_cases import SampledCases
-    from metric_oracle.indexes.shards import open_index
-    from metric_oracle.raters.ratings import read_ratings
-
+def _check_tests(call: Call) -> None:
+    """Raise if a model of the test reports cannot run here, or their options are given without them."""
+    queries = call.values.get("queries")
     if queries is None:
-        check_owner("queries", given_options(inputs))
-    if rated.samples or rated.scores:
-        check_given(
-            "ratings",
-            rated.ratings,
-            f"with {option('samples')} or {option('scores')}",
-            f"Add {option('ratings')}.",
-            got="none",
-        )
-    opened = None if index is None else open_index(index)
-    with progress("reading results"):
-        results = [read_result(result) for result in results]
-    batch = None if queries is None else load_tests(queries, inputs, opened, *results)
-    with progress("joining results"):
-        counted = rated.ratings and RatedCases(
-            read_ratings(rated.ratings, samples=rated.samples), tuple(rated.scores or ())
-        )
-        samples = None if sampled is None else SampledCases(read_samples(sampled))
-        copied = None if copies is None else read_copies(copies)
-        return read_cases(results, opened, batch, counted or None, samples, copied)
+        call.attach["queries"](None)
+    else:
+        check_models(queries)
