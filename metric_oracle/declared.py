@@ -126,10 +126,10 @@ def declaration(name: str, annotation: Any, default: Any, *, is_positional: bool
 
 
 def _metadata(annotation: Any) -> Iterator[Any]:
-    """Yield what is said of a type and, after it, of its alternatives."""
+    """Yield what is said of a type, the outermost first, and after it what is said of its alternatives."""
     if typing.get_origin(annotation) is typing.Annotated:
         inner, *said = typing.get_args(annotation)
-        yield from said
+        yield from reversed(said)
         yield from _metadata(inner)
     elif typing.get_origin(annotation) in (types.UnionType, typing.Union):
         for part in typing.get_args(annotation):

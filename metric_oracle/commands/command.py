@@ -110,8 +110,8 @@ class Registered:
         """Return the function that Typer makes a command of."""
         function = self._function() if self.of else None
         own = [*self._of_body()]
-        added = [*self._added(any(option.name == "out" for option in own))]
-        found = [*([] if function is None else self._of_function(function)), *own, *added]
+        found = [*([] if function is None else self._of_function(function)), *own]
+        found += self._added(any(option.name == "out" and option.declared.default is None for option in found))
         names = {option.declared.name: option.typed for option in reversed(found)}
         typed = sorted(found, key=lambda option: -1 if option.is_argument else PANELS.index(option.panel))
 
@@ -174,7 +174,7 @@ class Registered:
                 yield self._option(one)
 
     def _added(self, has_out: bool) -> Iterator[Option]:
-        """Yield --out, --plot, --format and --quiet; `has_out` if the command has an --out of its own."""
+        """Yield --out, --plot, --format and --quiet; `has_out` if the command can leave out an --out of its own."""
         kinds: dict[str, Any] = {}
         if self.endings:
             kinds["out"] = options.out(self.endings, is_needed=self.needs_out)

@@ -41,12 +41,12 @@ class Role:
                 metavar = one.flag.metavar
                 if self.prefix and name in ("id_column", "text_column"):
                     one = one._replace(text=f"{one.text} {_LIKE}")
+                if self.remark and name in _SOURCES:
+                    one = one._replace(text=f"{one.text} {self.remark.format(name)}")
                 if self.is_many:
                     value = metavar or ("FILE" if Path in one.kinds else name.rpartition("_")[2].upper())
                     metavar = f"{'NAME=' if object_ is Sources else '[NAME=]'}{value}"
                     one = one._replace(annotation=list[str], default=None, text=one.said, flag=Flag(kind=list[str]))
-                elif self.remark and name in _SOURCES:
-                    one = one._replace(text=f"{one.text} {self.remark.format(name)}")
                 flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)
                 prefix = "" if name in self.bare else self.prefix
                 keys = (argument, "read" if object_ is Read else "sources")
@@ -124,11 +124,11 @@ CORPUS = Role(TEXTS.fields, (*TESTS.sources, "layer", "states", "bf16", "rescale
 SAMPLES = Role(_OF_FILE, REFERENCES.sources)
 ANNOTATED = Role(TEXTS.fields, ("radgraph", "chexbert", "entities", *_MODELS[1:]), remark=_MODEL)
 _BARE = ("ids", "metadata", "after_impression")
-PREDICTIONS = Role(("id_column", "text_column", "section", *_BARE), _SOURCES, "predicted_", _BARE, _TOO)
-PREDICTED_TEXTS = Role(PREDICTIONS.fields, (), "predicted_", _BARE)
+PREDICTED_TEXTS = Role(("id_column", "text_column", "section", *_BARE), (), "predicted_", _BARE)
+PREDICTIONS = Role((*PREDICTED_TEXTS.fields, "seed"), _SOURCES, "predicted_", (*_BARE, "seed"), _TOO)
 PREDICTED_SAMPLES = Role(("id_column", "text_column"), _SOURCES, "predicted_", remark=_TOO)
 MODELS_TEXTS = Role(("id_column", "text_column", "ids", "metadata", "section"), (), "model_", is_many=True)
-MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", is_many=True)
+MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", remark=_TOO, is_many=True)
 
 
 def check_models(reports: Any, *others: object) -> None:

@@ -33,7 +33,6 @@ CrepeVocabulary = Annotated[
 _IDS = "if that file has none: a text file with one id per line, or a table with an id column."
 CorpusVectorIds = Annotated[Path | None, Doc(f"Ids of the vectors in `corpus_vectors`, {_IDS}"), Flag(panel=FILES)]
 QueryVectorIds = Annotated[Path | None, Doc(f"Ids of the vectors in `query_vectors`, {_IDS}"), Flag(panel=FILES)]
-
 Foreign = Annotated[
     Mapping[str, Sequence[str | Path]],
     Doc(

@@ -3,27 +3,25 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_given
 from metric_oracle.choices import RESULTS, TABLES
-from metric_oracle.commands import old_options as o
-from metric_oracle.commands.command import Call
-from metric_oracle.commands.command import command as new_command
-from metric_oracle.commands.old_command import command, given, metric_names, named, used
-from metric_oracle.commands.old_inputs import (
-    attached,
-    check_installed,
+from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.inputs import (
+    MODELS,
+    PREDICTIONS,
+    REFERENCES,
+    TESTS,
     check_models,
     checkpoint,
     load_tests,
-    written,
-    written_by,
 )
-from metric_oracle.commands.options import FORMATS, PLAIN, Foreign
+from metric_oracle.commands.options import FORMATS, PLAIN, CrepeConfig, CrepeVocabulary, Foreign
 from metric_oracle.commands.output import (
     Destination,
     deliver_finding,
@@ -31,8 +29,7 @@ from metric_oracle.commands.output import (
     note,
     progress,
 )
-from metric_oracle.corpora.read import Read
-from metric_oracle.declared import ROWS
+from metric_oracle.declared import OUTPUT, ROWS, Flag
 from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -44,56 +41,34 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
     "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
     "oracle score annotation.json res.csv --split test --ids annotation.json",
+    of="metric_oracle.retrieval.scoring:score",
+    reports={"references": REFERENCES, "predictions": PREDICTIONS},
     endings=RESULTS,
     formats=PLAIN,
 )
 def score(
-    references: o.References,
-    predictions: o.Predictions,
-    predicted_files: o.PredictedFiles,
-    predicted: o.PredictedReading,
-    inputs: o.ReferenceInputs,
-    bertscore: o.Bertscore,
-    crepe_files: o.CrepeFiles,
+    call: Call,
     to: Destination,
-    inner: o.Inner = False,
-    metric: o.Metrics = None,
-    system: o.System = None,
-    published_names: o.PublishedNames = False,
-    with_text: o.WithText = False,
-    layer: o.Layer = None,
-    rescale_table: o.Rescaling = None,
-    crepe: o.CrepeOrNone = None,
-    seed: o.Seed = 0,
-    index: o.CountedIndex = None,
+    *,
+    crepe_config: CrepeConfig = None,
+    crepe_vocabulary: CrepeVocabulary = None,
+    published_names: Annotated[
+        bool,
+        Doc("Name the columns of the CSV file as CXR-Report-Metric does. Needs --out FILE.csv."),
+        Flag(panel=OUTPUT),
+    ] = False,
 ) -> None:
-    """Score a model's reports against the radiologists' reports of the same studies, joined on ids."""
+    """Check the models first, and write published names."""
     from metric_oracle.findings.views import scores_table
-    from metric_oracle.retrieval.options import SearchOptions
-    from metric_oracle.retrieval.scoring import score
 
     if published_names:
         advice = f"Add {option('out', 'FILE.csv')}."
         check_given(option("published_names"), to.out, f"with {option('out')}", advice, got="none")
         to.check((".csv",), PLAIN)
-    names = metric_names(metric)
-    check_models(inputs, crepe)
-    sources = {name.removeprefix("predicted_"): value for name, value in given(predicted_files).items()}
-    with progress("scoring") as step:
-        predicted_reports = written(predictions, predicted, inputs.reading, seed=seed, **sources)
-        reference_reports = attached(references, inputs, layer=layer, rescale_table=rescale_table)
-        scores = score(
-            reference_reports,
-            predicted_reports,
-            names,
-            system=system,
-            index=index,
-            inner=inner,
-            text=with_text or published_names,
-            crepe=checkpoint(crepe, crepe_files, inputs.models) or None,
-            options=SearchOptions(**given(bertscore)),
-            progress=step,
-        )
+        call.values["text"] = True
+    crepe = checkpoint(call.values.get("crepe"), crepe_config, crepe_vocabulary)
+    check_models(call.values["references"], crepe.get("path"))
+    scores = call.tracked("scoring", crepe=crepe or None)
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     deliver_results(
         to,
@@ -112,7 +87,7 @@ def scores_mean(scores: Any, name: str) -> str:
     return "none" if mean is None else f"{mean:z.4f}"
 
 
-@new_command(
+@command(
     app,
     "table",
     "oracle table R2Gen=r2gen.parquet WCL=wcl.parquet --out table.md",
@@ -152,84 +127,59 @@ def read_foreign_files(
     "study",
     "oracle study INDEX test.csv --radgraph test_graphs.json \\\n"
     "--model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json --out study",
-    formats=o.FORMATS,
+    of="metric_oracle.tables.study:study",
+    reports={"queries": TESTS, "models": MODELS},
+    formats=FORMATS,
 )
 def study(
-    index: o.Index,
-    queries: o.Queries,
-    inputs: o.QueryInputs,
+    call: Call,
     to: Destination,
-    model_files: o.ModelFiles,
-    of_models: o.ModelsReading,
-    metric: o.Metrics = None,
-    model: o.ModelRows = None,
-    scores: o.ScoredRows = None,
-    inner: o.Inner = False,
-    overlap: o.OverlapOfStudy = False,
-    exact_chance: o.ExactChance = False,
-    out: o.StudyFolder = None,
-    interval: o.IntervalMethod = "bca",
-    threads: o.Threads = None,
-    seed: o.Seed = 0,
+    *,
+    overlap: Annotated[
+        bool,
+        Doc(
+            "Also write overlap.md and overlap.csv into the folder of the study: what the reports of models and the "
+            "test reports copy from the corpus, as oracle overlap measures it. Needs --out."
+        ),
+        Flag(panel=OUTPUT),
+    ] = False,
+    interval: choices.IntervalMethod = "bca",
+    seed: choices.Seed = 0,
 ) -> None:
-    """Run a complete study: compare the oracle of every metric, baselines and models in one table.
-
-    The rows are the oracle of each metric, random retrieval (its mean), the most frequent report, a perfect prediction
-    and the models; each is scored under every metric, and the difference of every two models is tested. For MIMIC-CXR
-    this takes a few minutes, and with --exact-chance a quarter of an hour or more for random retrieval under BERTScore,
-    which comes last. With --out, the same command resumes an interrupted study.
-    """
+    """Make the table, and write the folder."""
     from metric_oracle.corpora.tables import together
     from metric_oracle.indexes.shards import is_prepared, open_index
-    from metric_oracle.reading import reports
-    from metric_oracle.tables import study as studies
+    from metric_oracle.tables.study import compare_study
+    from metric_oracle.tables.study_folder import write_study
     from metric_oracle.tables.study_steps import check_folder
 
+    out = call.values.get("out")
     if out is not None:
         check_folder(out)
     elif overlap:
         advice = f"Add {option('out', 'FOLDER')}, or leave out {option('overlap')}."
         check_given("out", out, f"with {option('overlap')}", advice, got="none")
-    names = metric_names(metric)
-    check_installed(inputs.files, inputs.models.encoder)
-    rows = written_by(named(model, "model"), of_models, inputs.reading, model_files)
-    further: dict[str, list[Any]] = {}
-    for name, file in named(scores, "scores", repeatable=True):
-        further.setdefault(name, []).append(file)
-    opened = open_index(index)
+    tests = call.values["queries"]
+    check_models(tests)
+    models = call.values.get("models") or call.attach["models"]({})
+    models = {name: model.beside(tests) for name, model in models.items()}
+    index = open_index(call.values["index"])
     kept_in_both = []
-    if overlap and not is_prepared(queries):
-        kept_in_both = [
-            name for name in reports(queries, Read(**used(inputs.reading))).column_names() if name in opened.columns
-        ]
-    tests = reports(queries, Read(**used(inputs.reading)))
-    rows = {name: model.beside(tests) for name, model in rows.items()}
+    if overlap and not is_prepared(tests.data):
+        kept_in_both = [name for name in tests.column_names() if name in index.columns]
     batch = together(
-        partial(load_tests, queries, inputs, opened, keep=kept_in_both),
+        partial(load_tests, tests, index, keep=kept_in_both),
         *(
             lambda read, model=model: model.read(predictions=True, default_section=read and read.section[0])
-            for model in rows.values()
+            for model in models.values()
         ),
     )[0]
-    copies = _copies(opened, batch, rows, inner, seed, threads) if overlap else None
+    threads = call.values.get("threads")
+    copies = _copies(index, batch, models, call.values["inner"], seed, threads) if overlap else None
     with progress("study") as step:
-        chosen = None if names is None else tuple(names)
-        systems = studies.study(
-            opened,
-            batch,
-            rows,
-            metrics=chosen,
-            scores=further,
-            inner=inner,
-            exact_chance=exact_chance,
-            out=out,
-            threads=threads,
-            progress=step,
-        )
-        compared = studies.compare_study(systems, step, method=interval, seed=seed)
+        systems = call(index=index, queries=batch, models=models, progress=step)
+        compared = compare_study(systems, step, method=interval, seed=seed)
     to.out = out
-    from metric_oracle.tables.study_folder import write_study
-
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
     deliver_finding(
         to,
@@ -259,7 +209,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
         return overlap(index, rows, tests, seed=seed, threads=threads, progress=step)
 
 
-@new_command(
+@command(
     app,
     "crg",
     "oracle crg test_labels.csv predicted_labels.csv --uncertain positive",
@@ -268,7 +218,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
     endings=RESULTS,
     formats=PLAIN,
 )
-@new_command(
+@command(
     app,
     "f1-chexbert",
     "oracle f1-chexbert test_labels.csv predicted_labels.csv",
@@ -276,7 +226,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
     endings=RESULTS,
     formats=PLAIN,
 )
-@new_command(
+@command(
     app,
     "f1-srr-bert",
     "oracle f1-srr-bert test_srr.csv predicted_srr.csv",

@@ -5,15 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from annotated_doc import Doc
 
+from metric_oracle import choices
 from metric_oracle.arguments import check_left_out, check_options, given_of
 from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import ids_hint, shown_names
+from metric_oracle.declared import PREDICTED, Flag, Uses
 from metric_oracle.errors import InputError, called, if_taken, option
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
@@ -37,47 +40,58 @@ _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
 CREPE = {"path": "crepe", "config": "crepe_config", "vocabulary": "crepe_vocabulary"}
 
 
+# Both sides of a score, and the corpus whose reports are counted.
+References: TypeAlias = Annotated[
+    Given,
+    Doc(
+        "Reference reports, which radiologists wrote: in any form that [`reports`][metric_oracle.reports] takes. A "
+        "model or an encoder that is given for them serves the predictions, too."
+    ),
+]
+Predictions: TypeAlias = Annotated[
+    Given,
+    Doc(
+        "Reports that a model wrote: in any form that [`reports`][metric_oracle.reports] takes, or a file as the code "
+        "of R2Gen, CvT2DistilGPT2, M2 Trans, CXR-RePaiR, CXR-ReDonE or ReXrank writes it. Empty reports are scored."
+    ),
+]
+Counted: TypeAlias = Annotated[
+    str | Path | Index,
+    Doc(
+        "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
+        "[`build_index`][metric_oracle.build_index] wrote. Its section is the default of the references'."
+    ),
+    Flag(metavar="INDEX"),
+]
+OfBertscore: TypeAlias = Annotated[
+    SearchOptions,
+    Doc(
+        "Options of BERTScore, `idf` and `rescale`: see [`SearchOptions`][metric_oracle.SearchOptions]. For ``tests`` "
+        "the references are counted, for ``corpus`` the reports of `index`."
+    ),
+    Uses("idf", "rescale"),
+]
+
+
 @called("score")
 def score(
-    references: Given,
-    predictions: Given,
-    metrics: str | Sequence[str] | None = None,
+    references: References,
+    predictions: Predictions,
+    metrics: choices.Metrics | None = None,
     *,
-    index: str | Path | Index | None = None,
-    system: str | None = None,
-    inner: bool = False,
-    text: bool = False,
-    crepe: str | Path | Mapping[str, Any] | None = None,
-    options: SearchOptions | None = None,
+    index: Counted | None = None,
+    system: Annotated[
+        str | None,
+        Doc("Name of the model that wrote the predictions. By default that of their file without its ending."),
+        Flag(panel=PREDICTED),
+    ] = None,
+    inner: choices.Inner = False,
+    text: choices.WithText = False,
+    crepe: choices.Crepe | None = None,
+    options: OfBertscore | None = None,
     progress: Progress | None = None,
 ) -> Scores:
-    """Score a model's reports against the radiologists', joined on ids, under every metric that their sources allow.
-
-    Parameters
-    ----------
-    references : path, container, AttachedReports or prepared folder
-        Test reports, with what the metrics read in addition to the texts: [`reports`][metric_oracle.reports]. A model
-        (a RadGraph archive, ``chexbert.pth``, RaTE-NER's folder) or an encoder serves both sides.
-    predictions : path, container, AttachedReports or prepared folder
-        What a model wrote. Empty reports are scored.
-    metrics : str or sequence of str, optional
-        Names of metrics; by default the usual ones that the sources allow.
-    index : path or Index, optional
-        Corpus whose document frequencies count under ``cider-d:corpus`` and ``idf="corpus"``, which need it. Its
-        section is the default of the references'.
-    system : str, optional
-        Name of the model, by default that of its file.
-    inner : bool, default False
-        Score the ids that have both a reference and a prediction; otherwise an id without one of them is an error.
-    text : bool, default False
-        Whether the scores contain the texts of both sides.
-    crepe : path or dict, optional
-        Checkpoint of CREPE: a folder or its weights; or a dict of ``path``, ``config``, ``vocabulary`` and ``device``,
-        where its files do not lie next to the weights.
-    options : SearchOptions, optional
-        `idf` and `rescale` of BERTScore. "tests" are the references, "corpus" the reports of `index`.
-    progress : function, optional
-        Called with the name of each step.
+    """Score a model's reports against the radiologists' reports of the same studies, joined on ids.
 
     Returns
     -------
@@ -163,24 +177,18 @@ def _step_for_sections(section: str, predicted: str) -> str:
 @called("compute")
 def compute(
     *,
-    predictions: Given,
-    references: Given,
-    metrics: str | Sequence[str] | None = None,
-    index: str | Path | Index | None = None,
-    inner: bool = False,
-    crepe: str | Path | Mapping[str, Any] | None = None,
-    options: SearchOptions | None = None,
+    predictions: Predictions,
+    references: References,
+    metrics: choices.Metrics | None = None,
+    index: Counted | None = None,
+    inner: choices.Inner = False,
+    crepe: choices.Crepe | None = None,
+    options: OfBertscore | None = None,
 ) -> dict[str, float]:
     """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.
 
-    Parameters
-    ----------
-    predictions, references : list of texts, another container or AttachedReports
-        In lists, the reports at the same position belong together.
-    metrics : str or sequence of str, optional
-        By default the usual ones that the sources allow.
-    index, inner, crepe, options : optional
-        See [`score`][metric_oracle.score], which also gives the score of each report.
+    In lists, the reports at the same position belong together. [`score`][metric_oracle.score] also gives the score of
+    each report.
 
     Returns
     -------

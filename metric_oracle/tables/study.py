@@ -12,10 +12,11 @@ from hashlib import sha256
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
@@ -23,11 +24,12 @@ from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
+from metric_oracle.declared import OUTPUT, ROWS, Flag
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
-from metric_oracle.indexes.index import Index, open_index
+from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
@@ -123,49 +125,61 @@ class _ModelReports:
 
 @called("study")
 def study(
-    index: str | Path | Index,
-    queries: Given,
-    models: Mapping[str, Any] | None = None,
+    index: AnyIndex,
+    queries: Annotated[
+        Given,
+        Doc(
+            "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches the sources that "
+            "the metrics read. By default their section is that of the index."
+        ),
+    ],
+    models: Annotated[
+        Mapping[str, Any] | None,
+        Doc(
+            "Reports that models wrote for the test reports, by name: each in any form that "
+            "[`reports`][metric_oracle.reports] takes, which attaches their sources, as files. Each model is a row of "
+            "the table."
+        ),
+        Flag("--model", metavar="NAME=FILE", panel=ROWS),
+    ] = None,
     *,
-    metrics: str | Sequence[str] | None = None,
-    scores: Mapping[str, GivenResults | Sequence[GivenResults]] | None = None,
-    inner: bool = False,
-    exact_chance: bool = False,
-    out: str | Path | None = None,
+    metrics: choices.Metrics | None = None,
+    scores: Annotated[
+        Mapping[str, GivenResults | Sequence[GivenResults]] | None,
+        Doc(
+            "Further rows of the table, by name: scores under all metrics of the study, or a file of them, which "
+            "[`score`][metric_oracle.score] or [`best_of`][metric_oracle.best_of] made. Several of one name are one "
+            "row, whose metrics are in several files."
+        ),
+        Flag(metavar="NAME=FILE", panel=ROWS),
+    ] = None,
+    inner: choices.Inner = False,
+    exact_chance: Annotated[
+        bool,
+        Doc(
+            "Compute random retrieval exactly under BERTScore and composites that contain it. By default its mean is "
+            "estimated there from a stratified sample of the corpus, with a standard error of at most 0.00005; small "
+            "studies, of which the sample would be half of all pairs, are computed exactly."
+        ),
+    ] = False,
+    out: Annotated[
+        str | Path | None,
+        Doc(
+            "Folder to write. It must not exist yet. It gets the table in several formats, and the results and scores "
+            "that it is made of. Finished steps are kept beside it, in a folder with the ending .unfinished. By "
+            "default nothing is written."
+        ),
+        Flag("--out", metavar="PATH", panel=OUTPUT),
+    ] = None,
     threads: choices.Threads | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Scores]:
-    """Score every system of a study under every metric.
+    """Run a complete study: compare the oracle of every metric, baselines and models in one table.
 
-    Parameters
-    ----------
-    index : path or Index
-        The corpus.
-    queries : path, container, AttachedReports, prepared folder or Inputs
-        Test reports, with the sources that the metrics read: [`reports`][metric_oracle.reports].
-    models : dict of str to reports, optional
-        Name of a model -> the reports that it wrote for the test reports: a file, a container, a prepared folder, or
-        [`reports`][metric_oracle.reports] with sources, which must be files.
-    metrics : str or sequence of str, optional
-        Metrics of the study. Each has an oracle (a row) and a column. By default, those of the standard set that index,
-        queries and models have the sources for.
-    scores : dict of str to scores, optional
-        Name of a further row -> its scores under every metric of the study, or a file of them, such as those of
-        [`BestOf`][metric_oracle.BestOf]`.to_scores`. A sequence is one row whose metrics are in several files.
-    inner : bool, default False
-        Whether to leave out test reports for which a model has no prediction; by default they are an error.
-    exact_chance : bool, default False
-        Whether random retrieval is computed exactly under BERTScore and composites that contain it, too. By default a
-        stratified sample of the corpus estimates its mean there, with a standard error of at most 5e-5. Small studies,
-        of which it would be half of all pairs, are computed exactly.
-    out : path, optional
-        New folder of the study. Its finished steps are kept next to it in ``<out>.unfinished``: a file with the scores
-        of each row, and a file with the reports of each oracle. If the study is killed, the same call resumes there.
-        [`write_study`][metric_oracle.write_study] renames the folder once the table is written.
-    threads : int, optional
-        Worker threads of searches and expectations; by default the cores of this process.
-    progress : function, optional
-        Called as ``progress(step, done, total)``.
+    The rows are the oracle of each metric, random retrieval (its mean), the most frequent report, a perfect prediction
+    and the models; each is scored under every metric, and the difference of every two models is tested. For MIMIC-CXR
+    this takes a few minutes, and with `exact_chance` a quarter of an hour or more for random retrieval under BERTScore,
+    which comes last. With `out`, an interrupted study resumes when the same call is made again.
 
     Returns
     -------
@@ -179,6 +193,12 @@ def study(
     ------
     InputError
         If an argument is wrong, or index, test reports and models do not fit one another.
+
+    Notes
+    -----
+    [`compare_study`][metric_oracle.compare_study] makes the table of the scores that are returned, and
+    [`write_study`][metric_oracle.write_study] writes the folder `out`: it renames ``<out>.unfinished``, which has a
+    file with the scores of each row and one with the reports of each oracle.
 
     Examples
     --------
@@ -537,28 +557,20 @@ def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores
 
 
 def compare_study(
-    systems: Mapping[str, Scores],
+    systems: Annotated[
+        Mapping[str, Scores],
+        Doc(
+            "Scores by name of the row, which [`study`][metric_oracle.study] returned. Each pair of models is tested "
+            "on the same studies; the best of several samples is no model."
+        ),
+    ],
     progress: Progress | None = None,
     *,
-    method: choices.Method = "bca",
+    method: choices.IntervalMethod = "bca",
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
 ) -> Comparison:
     """Return the table of a study: means, changes from random, shares of the way to the oracle, paired tests.
-
-    Parameters
-    ----------
-    systems : mapping of str to Scores
-        Return value of [`study`][metric_oracle.study]. Each pair of models is tested on the same studies; the best of
-        several samples is no model.
-    progress : callable, optional
-        Called as ``progress(step, done, total)``.
-    method : {"bca", "percentile", "legacy-yu2023"}
-        Kind of interval, see [`interval`][metric_oracle.interval].
-    resamples : int, optional
-        Number of bootstrap resamples of the studies, by default 10,000.
-    seed : int
-        Seed of the resamples.
 
     Returns
     -------

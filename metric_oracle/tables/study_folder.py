@@ -3,26 +3,29 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
+
+from annotated_doc import Doc
 
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.study_steps import LOCK, Written, check_folder, file_name, unfinished
 
 
-def write_study(systems: Mapping[str, Scores], comparison: Comparison, out: str | Path) -> None:
+def write_study(
+    systems: Annotated[
+        Mapping[str, Scores],
+        Doc("Scores by name of the row, which [`study`][metric_oracle.study] returned."),
+    ],
+    comparison: Annotated[
+        Comparison, Doc("Their table, which [`compare_study`][metric_oracle.compare_study] returned.")
+    ],
+    out: Annotated[str | Path, Doc("New folder of the study.")],
+) -> None:
     """Write a study into its folder: the scores of each system, the table and a figure of it.
 
     The table is written as Markdown, LaTeX and CSV, the figure only if Matplotlib is installed. The folder
     ``<out>.unfinished``, where [`study`][metric_oracle.study] kept its steps, is renamed when everything is written.
-
-    Parameters
-    ----------
-    systems : mapping of str to Scores
-        Scores by name of the row, which [`study`][metric_oracle.study] returned.
-    comparison : Comparison
-        Their table: a return value of [`compare_study`][metric_oracle.compare_study].
-    out : str or path
-        New folder of the study.
 
     Raises
     ------
