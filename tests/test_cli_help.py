@@ -139,6 +139,12 @@ def test_every_option_has_a_panel_and_a_help(path):
             assert parameter.rich_help_panel in PANELS
 
 
+def test_a_source_of_predictions_names_that_of_the_references():
+    shown = {parameter.name: parameter.help for parameter in COMMANDS["best-of"].params}
+    assert "need them, too: --radgraph, or a folder" in shown["predicted_radgraph"]
+    assert "Needed if --entities is a model" in shown["entity_encoder"]
+
+
 def test_no_option_is_typed_twice():
     """An option is declared once: the package has no name of an option and no text of one in two places."""
     makers, names, texts = set(), Counter(), Counter()

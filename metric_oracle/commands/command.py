@@ -113,6 +113,7 @@ class Registered:
         found = [*([] if function is None else self._of_function(function)), *own]
         found += self._added(any(option.name == "out" and option.declared.default is None for option in found))
         names = {option.declared.name: option.typed for option in reversed(found)}
+        names |= {option.name: option.typed for option in found}  # --radgraph comes before --predicted-radgraph
         typed = sorted(found, key=lambda option: -1 if option.is_argument else PANELS.index(option.panel))
 
         def run(**given: Any) -> Any:

@@ -337,6 +337,8 @@ def best_of(
     simulation. Means are over studies, with BCa intervals over studies. Selectors are the first sample, the one with
     the highest log-probability, the longest, the consensus under each metric, and the greatest value of `column`.
 
+    A model or an encoder that is given for the references makes what a metric reads for both sides.
+
     Returns
     -------
     BestOf
@@ -352,8 +354,8 @@ def best_of(
     Notes
     -----
     [`reports`][metric_oracle.reports] attaches to both sides what a metric reads in addition to the texts, to the
-    candidates by text or by ids such as "50000001/0" (study, then sample). A model or an encoder that is attached to
-    the references serves both sides. [`expectation`][metric_oracle.expectation] computes chance exactly.
+    candidates by text or by ids such as "50000001/0" (study, then sample).
+    [`expectation`][metric_oracle.expectation] computes chance exactly.
 
     Examples
     --------

@@ -330,6 +330,7 @@ def test_a_constant_column_marks_its_cells(rated, tmp_path):
     flat = tmp_path / "flat.csv"
     flat.write_text("\n".join([f"{lines[0]},GREEN", *(f"{line},0.5" for line in lines[1:])]))
     found = align(rated.long, flat, metrics=["bleu", "GREEN"], resamples=100)
+    assert align(rated.long, flat, metrics="bleu, GREEN", resamples=100).numbers.equals(found.numbers)
     assert record(found, "GREEN", "total", MEAN, "tau-b")["value"] is None
     assert record(found, "bleu", "total", MEAN, "tau-b")["value"] > 0
     assert found.differences.num_rows == 2 * 1  # accuracy alone, which a constant metric has: one half

@@ -172,6 +172,20 @@ def test_one_metric_has_the_file_that_was_named(oracle, example, tmp_path, monke
     assert [json.loads(line)["report"] for line in out_text.splitlines()] == [*expected.predictions("bleu").values()]
 
 
+def test_files_are_named_by_the_metrics_and_named_as_inputs_are_not_replaced(oracle, example, tmp_path, monkeypatch):
+    monkeypatch.chdir(example)
+    given = ["consensus", "samples.jsonl", "-m", "bleu,rouge-l", "--quiet"]
+    code, _, err = oracle(*given[:-1], "--out", str(tmp_path / "chosen.csv"))
+    assert (code, err) == (0, f"{tmp_path}/chosen-bleu-2.csv: 24 reports, also {tmp_path}/chosen-rouge-l.csv\n")
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"chosen-bleu-2.csv", "chosen-rouge-l.csv"}
+    samples = tmp_path / "again-bleu-2.jsonl"
+    samples.write_bytes((example / "samples.jsonl").read_bytes())
+    given[1] = str(samples)
+    code, _, err = oracle(*given, "--out", str(tmp_path / "again.jsonl"))
+    assert (code, "must be another file than the inputs" in err) == (2, True)
+    assert samples.read_bytes() == (example / "samples.jsonl").read_bytes()
+
+
 def test_bertscore_reads_an_encoder(fake_encoder):
     samples = {"a": ["no edema", "edema", "no edema seen"], "b": ["clear", "clear lungs"]}
     given = mo.reports(samples, encoder="ENCODER", layer=1)
