@@ -31,7 +31,8 @@ class Declared(griffe.Extension):
             replace_docstring(func)
             signature = signature_of(PUBLIC[func.path])
             for parameter in func.parameters:
-                parameter.annotation = plain(signature.parameters[parameter.name].annotation)
+                if parameter.name in signature.parameters:  # `**sources` stand there one by one
+                    parameter.annotation = plain(signature.parameters[parameter.name].annotation)
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Replace the docstring of a public class."""
