@@ -33,9 +33,9 @@ def check_kept(names: object) -> tuple[str, ...]:
     return kept
 
 
-def kept_values(cells: "pl.Series", where: str) -> list[str]:
+def kept_values(cells: "pl.Series") -> list[str]:
     """Return the cells of a column as strings, "" for a missing one; if all are numbers, without a trailing ".0"."""
-    values = written(cells, where).fill_null("")
+    values = written(cells).fill_null("")
     if values.str.contains(r"^(?:\d+(?:\.0)?)?$").all():
         values = values.str.strip_suffix(".0")
     return values.to_list()

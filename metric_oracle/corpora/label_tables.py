@@ -190,7 +190,7 @@ def _classes(
     )
     is_bad = classes.is_null()
     if may_miss:
-        is_bad &= written(cells, f"{what} of {path}").is_not_null()
+        is_bad &= written(cells).is_not_null()
     row = is_bad.arg_max()
     if row is not None and is_bad[row]:
         allowed = ", ".join(f"{value:g}" for value in class_of) + (" or empty" if may_miss else "")

@@ -465,8 +465,8 @@ def table_source(
     others = [name for name in table.names if section_of_column(name) and name not in names]
     left = f"{' and '.join(others)} not taken" if section is None and text_column is None and others else ""
     what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", left, table.note]))
-    splits = written(table.column("split"), f"the column split of {path}") if "split" in table.names else None
-    kept = {name: kept_values(table.column(name), f"column {name!r} of {path}") for name in check_kept(keep)}
+    splits = written(table.column("split")) if "split" in table.names else None
+    kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
     ids_from = source_of_ids(table, id_name, id_column)
     return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept)
 

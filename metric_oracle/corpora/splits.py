@@ -34,7 +34,7 @@ def ids_of_split(
     if split_file is not None:
         path = existing_file(Path(split_file))
         table = read_table(path)
-        split_of = written(table.column("split"), f"the column split of {path}")
+        split_of = written(table.column("split"))
         ids = _split_file_ids(table, set(ids))
     elif split_of is None:
         raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")

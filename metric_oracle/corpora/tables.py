@@ -9,7 +9,6 @@ twice.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -208,7 +207,7 @@ class Table:
         for number, name in enumerate(self.names):
             if folded(name) not in TEXTS:
                 cells = self.column(number)
-                codes = written(cells, f"column {shown_names([name])} of {self.path}")
+                codes = written(cells)
                 if (
                     not any(isinstance(cell, float | bool) for cell in cells)
                     and codes.null_count() == 0
@@ -314,8 +313,8 @@ def of_arrow(table: pa.Table) -> list["pl.Series | pa.ChunkedArray"]:
     return columns
 
 
-def written(cells: "pl.Series", where: str) -> "pl.Series":
-    """Return cells as text without blanks around it, null for missing ones; `where` is for the message."""
+def written(cells: "pl.Series") -> "pl.Series":
+    """Return cells as text without blanks around it, null for missing ones; raise InputError for half a character."""
     import polars as pl
 
     if cells.dtype != pl.String and not cells.dtype.is_integer():
@@ -323,7 +322,9 @@ def written(cells: "pl.Series", where: str) -> "pl.Series":
         try:
             cells = pl.Series(cells.name, texts, pl.String)
         except UnicodeEncodeError:
-            raise InputError(f"{where} must be valid Unicode; got half of a surrogate pair.", "Repair it.") from None
+            raise InputError(
+                f"column {shown_names([cells.name])}", "must be valid Unicode", "half of a surrogate pair", "Repair it."
+            ) from None
     text = cells.cast(pl.String).str.strip_chars(_BLANKS)
     return text.set(text.is_in(list(MISSING_WORDS)), None)
 
@@ -407,27 +408,12 @@ def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
 
 
 def numbers_of(cells: "pl.Series") -> "pl.Series":
-    """Return numbers, or their texts, as floats; null for missing ones, truth values and other cells.
-
-    One beyond float64 is infinite or null.
-    """
+    """Return numbers, or their texts, as floats; null for other cells. One beyond float64 is infinite or null."""
     import polars as pl
 
-    if cells.dtype == pl.String:
-        cells = written(cells, "").cast(pl.Float64, strict=False)
-    elif not cells.dtype.is_numeric():
-        cells = pl.Series(cells.name, map(number_of, cells), pl.Float64)
-    return cells.cast(pl.Float64).fill_nan(None)
-
-
-def number_of(cell: object) -> float:
-    """Return a number or its text as a float; NaN for other cells and a bool. One beyond float64 is infinite or NaN."""
-    if is_missing(cell) or isinstance(cell, bool):
-        return math.nan
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    if not cells.dtype.is_numeric():
+        cells = written(cells)
+    return cells.cast(pl.Float64, strict=False).fill_nan(None)
 
 
 def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: bool = True) -> list[str]:
@@ -438,8 +424,8 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     """
     import polars as pl
 
-    cells = cells if isinstance(cells, pl.Series) else series_of("", cells)
-    ids = written(cells, where)
+    cells = cells if isinstance(cells, pl.Series) else series_of("ids", cells)
+    ids = written(cells)
     is_id = ids.is_not_null() & (ids != "")
     if not (cells.dtype == pl.String or cells.dtype.is_numeric()):
         is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells])

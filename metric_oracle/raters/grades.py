@@ -80,10 +80,7 @@ def read_refisco(table: Table) -> Grades:
     severity = codes_of(table, names["severity"], f"{', '.join(SEVERITIES)}, or 0 to 4,", code_of)
     if not severity:
         raise InputError(str(table.path), "must have rows", "none", "Fetch the file again.")
-    texts = {
-        role: written(cells[role], f"column {names[role]!r} of {table.path}").fill_null("").to_list()
-        for role in ("original", "edited")
-    }
+    texts = {role: written(cells[role]).fill_null("").to_list() for role in ("original", "edited")}
     by_pair = [np.array([severity[row] for row in rows], np.float64) for rows in rows_of.values()]
     lines = [[_corrected(texts["original"][row], texts["edited"][row]) for row in rows] for rows in rows_of.values()]
     studies = [study for study, *_ in rows_of]

@@ -674,10 +674,7 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
     if path is not None:
         table = read_table(Path(path))
         names_of_devices = ["device"] if "device" in table.names else []
-        metrics, *others = (
-            written(table.column(name), f"column {name!r} of {path}").to_list()
-            for name in ("metric", *names_of_devices)
-        )
+        metrics, *others = (written(table.column(name)).to_list() for name in ("metric", *names_of_devices))
         devices = others[0] if others else [None] * table.n_rows
         times = numbers_of(table.column("ms_per_pair")).to_numpy()
         for row, (metric, value, device) in enumerate(zip(metrics, times.tolist(), devices, strict=True), start=1):

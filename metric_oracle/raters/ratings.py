@@ -531,7 +531,7 @@ def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
 
 def codes_of(table: Table, name: str, rule: str, code_of: Mapping[str, int]) -> list[int]:
     """Return the codes of the words in a column, in lower case; raise InputError, with `rule`, for a word without."""
-    words = written(table.column(name), f"column {shown_names([name])} of {table.path}").str.to_lowercase()
+    words = written(table.column(name)).str.to_lowercase()
     return _in_every_row(table, name, rule, words.replace_strict(code_of, default=None))
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from metric_oracle.corpora.tables import number_of
+from metric_oracle.corpora.tables import numbers_of, series_of
 from metric_oracle.errors import InputError
 from metric_oracle.raters.grades import AVERAGE, LINES, MAXIMUM, Grades
 from metric_oracle.raters.rated_sets import read_rated_set
@@ -144,5 +144,6 @@ def test_radevalx_refused(tmp_path):
 
 
 def test_cells_as_numbers():
-    assert [number_of(cell) for cell in (1, "2.5", " 3 ", np.float32(0.5))] == [1.0, 2.5, 3.0, 0.5]
-    assert all(np.isnan(number_of(cell)) for cell in (None, True, "", "word", [], 10**400))
+    assert numbers_of(series_of("n", [1, "2.5", " 3 ", np.float32(0.5)])).to_list() == [1.0, 2.5, 3.0, 0.5]
+    assert numbers_of(series_of("n", [None, True, "", "word", [], np.nan, "nan"])).null_count() == 7
+    assert numbers_of(series_of("n", [10**400])).to_list() == [np.inf]
