@@ -310,7 +310,7 @@ def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) 
         {"radgraph": write_graphs(folder / f"{name}.json", [graph for _, graph in side])} if has_graphs else {}
         for name, side in (("references", references), ("candidates", candidates))
     ]
-    reports = Reports([str(i) for i in range(len(candidates))], [text for text, _ in candidates], "sample", {}, {})
+    reports = Reports([str(i) for i in range(len(candidates))], [text for text, _ in candidates], "sample")
     index = mo.build_index(mo.reports(reports, **beside[1]), folder / "index", metrics=metrics)
     return Sample(references, candidates, index, mo.reports([text for text, _ in references], **beside[0]).load())
 

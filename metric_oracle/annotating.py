@@ -79,7 +79,7 @@ def annotate(
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = _check(given, out)
     check_installed([model])
-    read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()[0]
+    read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()
     tell = side.models.get("tell")
     if read.left_out:
         say(read.left_out, tell)

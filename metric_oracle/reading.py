@@ -47,8 +47,8 @@ Queries: TypeAlias = Annotated[
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
-_One = TypeVar("_One", bound=tuple[Reports, Any] | Samples)
-_Other = TypeVar("_Other", bound=tuple[Reports, Any] | Samples)
+_One = TypeVar("_One", bound=Reports | Samples)
+_Other = TypeVar("_Other", bound=Reports | Samples)
 # Options of the encoder of token states.
 OF_ENCODER = ("layer", "states", "bf16", "rescale_table")
 # The call that takes an option of `Read`, for advice in messages.
@@ -137,17 +137,14 @@ class AttachedReports:
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
         """Return what `load` stores: the reports with their sources."""
         check_left_out(self.of_encoder, "for test reports, whose index says it", allowed=("encoder",))
-        reports, prepared = self.read(default_section=default_section, keep=keep, is_shown=True)
+        reports = self.read(default_section=default_section, keep=keep, is_shown=True)
         is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
-        is_file = prepared is None and isinstance(self.data, str | Path)
+        is_file = isinstance(self.data, str | Path) and reports.stored is None
         if reports.left_out or (reports.marks and not is_shown) or (is_file and "tell" in self.models):
             say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
         encoder = self.of_encoder.get("encoder")
-        inputs = load_inputs(
-            reports.ids, reports.texts, encoder=encoder, progress=progress, **self.models, **self.sources
-        ).completed()
-        inputs = replace(inputs, columns=reports.columns, section=reports.known_section, ids_from=reports.ids_from)
-        return with_prepared(inputs, prepared)
+        inputs = load_inputs(reports, encoder=encoder, progress=progress, **self.models, **self.sources).completed()
+        return replace(inputs, section=reports.known_section, ids_from=reports.ids_from)
 
     def read(
         self,
@@ -157,8 +154,8 @@ class AttachedReports:
         default_section: str | None = None,
         keep: Sequence[str] = (),
         is_shown: bool = False,
-    ) -> tuple[Reports, Inputs | None]:
-        """Read ids and texts as predictions or as other reports; see `reports_of`, also for what is returned.
+    ) -> Reports:
+        """Read ids and texts as predictions or as other reports; see `reports_of`.
 
         `keep` names columns to keep. Words for missing reports and marks within texts are told, unless the caller shows
         (`is_shown`) the source. Raise InputError if an option of the other role is given.
@@ -171,14 +168,14 @@ class AttachedReports:
             keep_empty=keep_empty,
             default_section=default_section,
         )
-        if default_section is not None and not predictions and read[0].section is None and self._has_columns():
+        if default_section is not None and not predictions and read.section is None and self._has_columns():
             python = "mo.read_reports(..., read=mo.Read(section=NAME))" if isinstance(self.data, Reports) else ""
             self._say_once(
                 f"section of the tests not known: they are compared with {default_section}. "
                 f"Say it by {option('section', 'NAME', python=python)}"
             )
-        line = f"{'predictions' if predictions else 'reports'}: {read[0].source}"
-        if (read[0].words or read[0].marks) and not is_shown:
+        line = f"{'predictions' if predictions else 'reports'}: {read.source}"
+        if (read.words or read.marks) and not is_shown:
             self._say_once(line)
         return read
 
@@ -252,17 +249,6 @@ class AttachedReports:
         return load_encoding(progress=silent if progress is None else progress, **self.of_encoder, **more, **of_models)
 
 
-def with_prepared(inputs: Inputs, prepared: Inputs | None) -> Inputs:
-    """Return `inputs` with the sources and columns of `prepared`, from a prepared folder, if that is not None.
-
-    A source that `inputs` already has is kept.
-    """
-    if prepared is None:
-        return inputs
-    sources = {**prepared.attached, **inputs.attached}
-    return replace(inputs, attached=sources, columns=prepared.columns, stored=prepared.stored)
-
-
 def read_joined(
     one: AttachedReports,
     read: Callable[[AttachedReports], _One],
@@ -274,7 +260,7 @@ def read_joined(
     Where both have one column of ids in common, they are read again by that column.
     """
     first, second = together(lambda: read(one), lambda found: read_other(other, found))
-    names = shared_column(*((side[0] if isinstance(side, tuple) else side).ids_from for side in (first, second)))
+    names = shared_column(first.ids_from, second.ids_from)
     if names is None:
         return first, second
     first = read(one.with_ids(names[0]))
@@ -425,8 +411,8 @@ def reports_of(
     predictions: bool = False,
     keep_empty: bool = False,
     default_section: str | None = None,
-) -> tuple[Reports, Inputs | None]:
-    """Return reports, and for a prepared folder, an index or Inputs the inputs that are stored in it, else None.
+) -> Reports:
+    """Return reports; those of a prepared folder, an index or Inputs have the sources that are stored there.
 
     Empty reports are kept of predictions, and of others with `keep_empty`. `default_section` is the section of the
     reports that they are compared with, which is the default of that of `read`. `keep` names columns to keep.
@@ -440,7 +426,7 @@ def reports_of(
         prepared = prepared_inputs(index)
         source = f"prepared set {index.folder.name}: {index.content['source']}"
     if prepared is None and predictions:
-        return as_predictions(data, read, wanted=default_section), None
+        return as_predictions(data, read, wanted=default_section)
     if prepared is None:
         is_default = default_section is not None and read.section is None and not isinstance(data, Reports)
         if is_default:
@@ -450,15 +436,24 @@ def reports_of(
         found = as_reports(data, read, keep)
         # What the others have does not tell the section of texts whose column does not.
         is_untold = is_default and found.section_by == "caller"
-        return replace(found, section=None, section_by="") if is_untold else found, None
+        return replace(found, section=None, section_by="") if is_untold else found
     check_applies(read, "a prepared set")
-    prepared = replace(prepared, columns=_kept(prepared, keep))
     counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
     states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
-    return Reports(list(prepared.ids), list(prepared.texts), source, counts, states, *prepared.section), prepared
+    return Reports(
+        list(prepared.ids),
+        list(prepared.texts),
+        source,
+        counts,
+        states,
+        *prepared.section,
+        columns=_kept(prepared, keep),
+        attached=prepared.attached,
+        stored=prepared.stored,
+    )
 
 
-def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[str]]:
+def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, list[str]]:
     """Return those columns of a prepared folder that `names` asks for, by default all; raise InputError for another."""
     wanted = check_kept(names) or tuple(prepared.columns)
     for name in wanted:
@@ -467,7 +462,7 @@ def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, Sequence[st
                 f"the prepared reports have no column {name!r}.",
                 f"Build them again with {option('keep', name)}; they have {', '.join(prepared.columns) or 'none'}.",
             )
-    return {name: prepared.columns[name] for name in wanted}
+    return {name: list(prepared.columns[name]) for name in wanted}
 
 
 def loaded(

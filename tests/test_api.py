@@ -292,7 +292,7 @@ def test_sections_that_differ():
     sides = [Reports.from_texts(["a b"], ["0"], section=section) for section in ("impression", "findings")]
     with pytest.raises(InputError, match=r"^score: references and predictions must be of one section; got impression"):
         mo.score(*sides, "bleu")
-    paper = Reports(["0"], ["a b"], "R2Gen", {}, {}, "findings+impression", "paper")
+    paper = Reports(["0"], ["a b"], "R2Gen", section="findings+impression", section_by="paper")
     with pytest.warns(UserWarning, match=r"^the references are of section impression, but Yu et al"):
         assert mo.score(sides[0], paper, "bleu").mean() == {"bleu-2": 1.0}
     told = []
@@ -367,12 +367,12 @@ def test_a_source_of_vectors_needs_its_record_only(monkeypatch):
     monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))
     monkeypatch.setattr(inputs, "ARGUMENTS", (*inputs.ARGUMENTS, *record.arguments))
     given = {"images": np.eye(3), "image_ids": ["b", "c", "a"]}
-    found = inputs.load_inputs(["a", "b"], ["x", "y"], **given).attached["image"]
+    found = inputs.load_inputs(Reports(["a", "b"], ["x", "y"]), **given).attached["image"]
     assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
-    made = inputs.load_inputs(["a", "b"], ["x", "y"], images=lambda texts: np.eye(2)).completed()
+    made = inputs.load_inputs(Reports(["a", "b"], ["x", "y"]), images=lambda texts: np.eye(2)).completed()
     assert made.attached["image"].of_row.tolist() == [0, 1]
     match = r"^images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
-        inputs.load_inputs(["z"], ["x"], **given)
+        inputs.load_inputs(Reports(["z"], ["x"]), **given)
     with pytest.raises(TypeError, match=r"^there is no argument 'imags'\. Did you mean 'images'\?$"):
-        inputs.load_inputs(["z"], ["x"], imags=1)
+        inputs.load_inputs(Reports(["z"], ["x"]), imags=1)

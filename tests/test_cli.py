@@ -457,7 +457,7 @@ def test_tables_let_no_control_character_through(small):
 
 def test_table_shows_the_first_queries_only():
     texts = [f"report {i}" for i in range(30)]
-    corpus = Reports([str(i) for i in range(30)], texts, "test", {}, {})
+    corpus = Reports([str(i) for i in range(30)], texts, "test")
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:

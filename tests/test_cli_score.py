@@ -219,7 +219,7 @@ def test_a_terminal_gets_the_means(pair, tmp_path):
 def test_table_counts_pairs_that_could_not_be_scored(tmp_path):
     graph = {"text": "a", "entities": {"1": {"tokens": "a", "label": "OBS-DP", "relations": []}}}
     (tmp_path / "g.json").write_text(json.dumps({"x": graph}))
-    sides = [mo.reports(Reports(["x", "y"], ["a", "a"], "", {}, {}), radgraph=tmp_path / "g.json") for _ in range(2)]
+    sides = [mo.reports(Reports(["x", "y"], ["a", "a"], ""), radgraph=tmp_path / "g.json") for _ in range(2)]
     console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     console.print(scores_table(score(*sides, ["radgraph"], system="[red]m\x1b")))
     shown = console.export_text()

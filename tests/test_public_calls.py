@@ -123,10 +123,10 @@ def test_a_seed_below_zero(name):
 
 
 UNEVEN = {
-    "texts of reports": (lambda: mo.Reports(["a"], ["b", "c"], "x", {}, {}), r"there are 2 texts and 1 ids\. Pass one"),
-    "a column": (lambda: mo.Reports(["a"], ["b"], "x", {}, {}, columns={"age": []}), "there are 0 age and 1 ids"),
-    "an id twice": (lambda: mo.Reports(["a", "a"], ["b", "c"], "x", {}, {}), "an id occurs more than once in ids: 'a'"),
-    "a section": (lambda: mo.Reports(["a"], ["b"], "x", {}, {}, section="lungs"), "section must be one of"),
+    "texts of reports": (lambda: mo.Reports(["a"], ["b", "c"], "x"), r"there are 2 texts and 1 ids\. Pass one"),
+    "a column": (lambda: mo.Reports(["a"], ["b"], "x", columns={"age": []}), "there are 0 age and 1 ids"),
+    "an id twice": (lambda: mo.Reports(["a", "a"], ["b", "c"], "x"), "an id occurs more than once in ids: 'a'"),
+    "a section": (lambda: mo.Reports(["a"], ["b"], "x", section="lungs"), "section must be one of"),
     "texts of samples": (lambda: mo.Samples(["a"], [["x"], ["y"]], [], "m"), "texts must have a list for each id"),
     "names": (lambda: mo.Samples(["a"], [["x"]], [["0", "1"]], "m"), "names must have a list for each id, with a"),
     "values": (lambda: mo.Samples(["a"], [["x"]], [["0"]], "m", values=[[]]), "values must have a list for each id"),

@@ -146,7 +146,7 @@ def test_what_a_worker_gets(world):
     files = {name: value for name, value in world.files[0].items() if name not in models}
     shared = pickle.loads(pickle.dumps(SharedSources(files, models, {})))
     some = mo.read_reports(world.train)
-    run = mo.Reports(some.ids[5:9], some.texts[5:9], "", {}, {})
+    run = mo.Reports(some.ids[5:9], some.texts[5:9], "")
     found = shared.inputs(run, True).attached
     wanted = mo.reports(TRAIN, **world.memory[0]).load().take(np.arange(5, 9)).attached
     assert found.keys() == wanted.keys()

@@ -88,7 +88,7 @@ def load_tests(
         options |= {"read": Read(**used(reading))}
     else:
         of_file = reports(queries, Read(**used(reading)), tell=note)
-        read = of_file.read(default_section=section_of(*results), is_shown=True, keep=keep)[0]
+        read = of_file.read(default_section=section_of(*results), is_shown=True, keep=keep)
         if not read.left_out:  # that line says it, too
             note(f"test reports: {read.source}")
     tests = reports(read, **options, tell=note)

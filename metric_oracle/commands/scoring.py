@@ -202,7 +202,7 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
     from metric_oracle.copies.overlap import overlap
 
     if inner:
-        written = [set(model.read(predictions=True)[0].ids) for model in rows.values()]
+        written = [set(model.read(predictions=True).ids) for model in rows.values()]
         common = [row for row, study in enumerate(tests.ids) if all(study in ids for ids in written)]
         tests = tests.take(common)
     with progress("overlap") as step:

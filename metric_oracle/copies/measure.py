@@ -165,7 +165,7 @@ def _letters(texts: pa.Array) -> np.ndarray:
 def without_markers(reports: Reports) -> Reports:
     """Return reports whose texts have no markers of de-identification; counts, states and section are left out."""
     texts = [masked(text) for text in reports.texts]
-    return Reports(reports.ids, texts, reports.source, {}, {}, columns=reports.columns)
+    return Reports(reports.ids, texts, reports.source, columns=reports.columns)
 
 
 def have_markers(texts: Sequence[str]) -> np.ndarray:

@@ -365,7 +365,7 @@ def overlap(
                 [string for shard in index.shards() for string in shard.strings(column).to_pylist()]
                 for column in ("study_id", "text")
             )
-            corpus_reports = Reports(ids, texts, "a corpus", {}, {})
+            corpus_reports = Reports(ids, texts, "a corpus")
             searched = build_index(
                 without_markers(corpus_reports), Path(folder) / "INDEX", metrics=["rouge-l", "bleu-2"]
             )
@@ -415,15 +415,14 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
         ),
     )
     if tests is not None:
-        human, prepared = truth
-        columns = human.columns if prepared is None else {name: [*prepared.columns[name]] for name in kept_in_both}
-        read[HUMAN] = replace(human, columns=columns)
+        human = truth
+        read[HUMAN] = replace(human, columns={name: human.columns[name] for name in kept_in_both})
         _say(human, tests)
-    for (name, side), (reports, _) in zip(written.items(), generated, strict=True):
+    for (name, side), reports in zip(written.items(), generated, strict=True):
         if tests is not None:
             names = shared_column(human.ids_from, reports.ids_from)
             if names is not None and names[0] == human.ids_from.name:
-                reports, _ = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
+                reports = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
             tell = side.models.get("tell")
             check_joined(human.ids_from, reports.ids_from, partial(say, tell=tell), ("references", f"set {name!r}"))
         _say(reports, side)

@@ -82,6 +82,10 @@ class Reports:
         ``['...']``, by kind.
     ids_from : (str, str, tuple of str)
         Where the ids come from: the name of their column, how it was found, and all columns of the table.
+    attached : dict
+        Of reports that an index holds: the sources that it stores for them, by name.
+    stored : (str, int64[N]), optional
+        Checksum of the index that holds the reports, and the row of each.
 
     See Also
     --------
@@ -98,15 +102,17 @@ class Reports:
 
     ids: list[str]
     texts: list[str]
-    source: str
-    counts: dict[str, int]
-    states: dict[str, list[str]]
+    source: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    states: dict[str, list[str]] = field(default_factory=dict)
     section: str | None = None
     section_by: str = ""
     words: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     ids_from: IdSource = UNKNOWN
+    attached: Mapping[str, Any] = field(default_factory=dict)
+    stored: tuple[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check that each report has an id of its own and a value in each column."""

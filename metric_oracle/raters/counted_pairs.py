@@ -34,10 +34,10 @@ def read_counted_pairs(
     The ratings must have six categories; `tell` is called with a line for each reason why pairs are left out.
     """
     given = attached(references)
-    (reference_reports, _), (predicted_reports, _) = together(
+    reference_reports, predicted_reports = together(
         given.read,
         lambda found: (
-            attached(predictions).beside(given).read(predictions=True, default_section=found and found[0].section)
+            attached(predictions).beside(given).read(predictions=True, default_section=found and found.section)
         ),
     )
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)

@@ -158,7 +158,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
             "Complete the file.",
         )
     sides = [
-        Reports(rated.pairs, [str(text) for text in texts or []], "samples", {}, {})
+        Reports(rated.pairs, [str(text) for text in texts or []], "samples")
         for texts in (rated.references, rated.predictions)
     ]
     scores = score_sides(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")

@@ -25,7 +25,7 @@ from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import METRICS, get_metric, names_of
 from metric_oracle.progress import Progress, say
-from metric_oracle.reading import Given, attached, say_wordless, with_prepared
+from metric_oracle.reading import Given, attached, say_wordless
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
 from metric_oracle.sources.token_states import Encoding, load_encoding
@@ -71,10 +71,8 @@ class SharedSources:
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
         """Return the reports of a shard with their part of the sources; `is_first` if it is the first shard."""
-        inputs = load_inputs(
-            reports.ids, reports.texts, is_piece=True, encoding=self.encoding(), **self._models, **self.read
-        ).piece(is_first=is_first)
-        return replace(inputs, columns=reports.columns)
+        inputs = load_inputs(reports, is_piece=True, encoding=self.encoding(), **self._models, **self.read)
+        return inputs.piece(is_first=is_first)
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
@@ -323,17 +321,16 @@ def build_index(
             f"{given.described} {'without it' if shard_rows is None else 'with it'}",
             f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
         )
-    corpus, prepared = given.read(keep=columns, is_shown="tell" in given.models)
+    corpus = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:
         given.models["tell"](f"reports: {corpus.source}")
     encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
     indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
     say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
-    inputs = load_inputs(corpus.ids, corpus.texts, encoding=encoding, **given.models, **given.sources)
-    inputs = with_prepared(replace(inputs, columns=corpus.columns), prepared)
+    inputs = load_inputs(corpus, encoding=encoding, **given.models, **given.sources)
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
     described: dict[str, Any] = {"source": corpus.source, "states": states_of(corpus), "section": corpus.known_section}
-    del corpus, prepared  # lists of strings take three times the memory of Arrow's
+    del corpus  # lists of strings take three times the memory of Arrow's
     return build.build_index(inputs, out, metrics=names, **described, progress=progress)

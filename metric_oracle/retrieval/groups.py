@@ -21,7 +21,7 @@ from metric_oracle.indexes.shards import opened
 from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
 from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric
-from metric_oracle.reading import AttachedReports, Given, attached, with_prepared
+from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
@@ -294,7 +294,7 @@ def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -
     keys = keys if other is None else other.keys or []
     ids = [f"{key}/{i}" for key in keys for i in range(len(groups[key]))]
     texts = [text for key in keys for text in groups[key]]
-    reports = Reports.from_texts(texts, ids, keep_empty=True) if texts else Reports([], [], "no reports", {}, {})
+    reports = Reports.from_texts(texts, ids, keep_empty=True) if texts else Reports([], [], "no reports")
     sources = {name: _by_text(value, reports.texts) for name, value in side.sources.items()}
     joined = AttachedReports(reports, side.options, sources, side.models, side.of_encoder)
     return Groups(joined, keys, np.array([len(groups[key]) for key in keys], np.int64), isinstance(data, Mapping))
@@ -396,30 +396,26 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[I
     """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
     models, encoded = shared_models(references, candidates)
     encoding = None if encoded is None else encoded.open_encoding()
-    written, prepared_too = _read(candidates, predictions=True)
+    written = _read(candidates, predictions=True)
     if references is candidates:
-        loaded = load_inputs(written.ids, written.texts, encoding=encoding, **models, **references.sources)
-        inputs = with_prepared(loaded.completed(), prepared_too)
+        inputs = load_inputs(written, encoding=encoding, **models, **references.sources).completed()
         return inputs, inputs
-    truth, prepared = _read(references, keep_empty=True)
+    truth = _read(references, keep_empty=True)
     return load_sides(
         truth,
         written,
         dict(references.sources),
         own_sources(references, candidates),
-        prepared=(prepared, prepared_too),
         places=(range(len(truth.ids)), range(len(written.ids))),
         models=models,
         encoding=encoding,
     )
 
 
-def _read(
-    side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False
-) -> tuple[Reports, Inputs | None]:
+def _read(side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False) -> Reports:
     """Return what `AttachedReports.read` returns; raise InputError if a report is missing."""
-    reports, prepared = side.read(predictions=predictions, keep_empty=keep_empty)
+    reports = side.read(predictions=predictions, keep_empty=keep_empty)
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:
         raise InputError("reports", "must be texts", f"{n_missing} missing", "Leave them out.")
-    return reports, prepared
+    return reports

@@ -274,15 +274,16 @@ class Scorer:
         """Return references and candidates with their sources; one object without references."""
         keys = [str(i) for i in range(len(candidates))]
         if references is None:
-            inputs = load_inputs(keys, candidates, encoding=self.encoding, **self.settings, **self.models).completed()
+            inputs = load_inputs(
+                Reports(keys, candidates), encoding=self.encoding, **self.settings, **self.models
+            ).completed()
             return inputs, inputs
-        of_references, of_candidates = (Reports(keys, side, "", {}, {}) for side in (references, candidates))
+        of_references, of_candidates = (Reports(keys, side) for side in (references, candidates))
         return load_sides(
             of_references,
             of_candidates,
             dict(self.kept),
             dict(self.models),
-            prepared=(None, None),
             places=(range(len(keys)), range(len(keys))),
             models=self.settings,
             encoding=self.encoding,

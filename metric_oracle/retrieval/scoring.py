@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -130,11 +129,13 @@ def score(
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
     default, is_shown = section_of(corpus, written.data), tell is not None
-    (truth, prepared), (generated, prepared_too) = read_joined(
+    truth, generated = read_joined(
         given_references,
         lambda side: side.read(default_section=default, is_shown=is_shown),
         written,
-        lambda side, read: side.read(predictions=True, default_section=read and read[0].section, is_shown=is_shown),
+        lambda side, read: side.read(
+            predictions=True, default_section=None if read is None else read.section, is_shown=is_shown
+        ),
     )
     report(f"references: {_counted(truth)}")
     report(f"predictions: {_counted(generated)}")
@@ -156,7 +157,6 @@ def score(
         inner=inner,
         files=dict(given_references.sources),
         predicted_files=own_sources(given_references, written),
-        prepared=(prepared, prepared_too),
         models=models | given_of({"progress": progress}),
         encoding=None if encoded is None else encoded.open_encoding(progress),
         options=options,
@@ -281,7 +281,6 @@ def score_sides(
     inner: bool = False,
     files: Mapping[str, Any] | None = None,
     predicted_files: Mapping[str, Any] | None = None,
-    prepared: tuple[Inputs | None, Inputs | None] = (None, None),
     models: Mapping[str, Any] | None = None,
     encoding: Encoding | None = None,
     options: SearchOptions = DEFAULTS,
@@ -297,14 +296,13 @@ def score_sides(
     reason.
 
     `files` and `predicted_files` are the sources of each side, keyed by the names of their arguments; a model among
-    `files` (a RadGraph archive, chexbert.pth) is run on both. `prepared` has the reports as they are stored in prepared
-    folders, see `indexes.prepared`, None for a side from a file. `models` are other keyword arguments of
+    `files` (a RadGraph archive, chexbert.pth) is run on both. `models` are other keyword arguments of
     `sources.inputs.load_inputs`, such as `uncertain`. Token weights of idf "tests" come from the references, those of
     "corpus", and other document frequencies, from `counted`. The rest is as in `score_rows`.
     """
     own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
     tell = models.get("tell", ignore)
-    held = tuple(set() if side is None else set(side.attached) for side in prepared)
+    held = {*references.attached}, {*predictions.attached}
     _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
     names = None if metrics is None else [get_metric(name, for_scores=True).name for name in metrics]
     records = [METRICS[name] for name in names or ()]
@@ -317,7 +315,6 @@ def score_sides(
         predictions,
         own,
         predicted,
-        prepared=prepared,
         places=(asked, order),
         models=models,
         encoding=encoding,
@@ -354,7 +351,6 @@ def load_sides(
     files: dict[str, Any],
     predicted_files: dict[str, Any],
     *,
-    prepared: tuple[Inputs | None, Inputs | None],
     places: tuple[Sequence[int], Sequence[int]],
     models: Mapping[str, Any],
     encoding: Encoding | None,
@@ -363,25 +359,30 @@ def load_sides(
 
     `places` are the positions of the chosen reports in `references` and in `predictions`.
     """
-    sides = [
-        ([reports.ids[i] for i in positions], [reports.texts[i] for i in positions])
-        for reports, positions in zip((references, predictions), places, strict=True)
-    ]
-    load: Callable[..., Inputs] = partial(load_inputs, **models)
+    sides = [_taken(reports, chosen) for reports, chosen in zip((references, predictions), places, strict=True)]
     shared = {name: files[name] for name in _models(files) if name not in predicted_files}
-    predicted = {name: value for name, value in files.items() if name not in shared}
-    shared = {name: model for name, model in shared.items() if not all(p and name in p.attached for p in prepared)}
-    both = load(*(first + second for first, second in zip(*sides, strict=True)), **shared).completed()
-    n = len(sides[0][0])
-    loaded_sides: list[Inputs] = []
-    for side, given, stored, chosen in zip(sides, (predicted, predicted_files), prepared, places, strict=True):
-        loaded = load(*side, encoding=encoding, **given).completed()
-        from_models = both.take(np.arange(n) if not loaded_sides else np.arange(n, len(both.ids))).attached
-        kept = {} if stored is None else stored.take(np.array(chosen, np.int64)).attached
-        loaded_sides.append(replace(loaded, attached={**from_models, **kept, **loaded.attached}))
+    own = [{name: value for name, value in files.items() if name not in shared}, predicted_files]
+    shared = {name: model for name, model in shared.items() if not all(name in side.attached for side in sides)}
+    loaded = [
+        load_inputs(side, encoding=encoding, **models, **given).completed()
+        for side, given in zip(sides, own, strict=True)
+    ]
+    if shared:  # each model runs once for both sides
+        texts = [*sides[0].texts, *sides[1].texts]
+        both = load_inputs(Reports([str(i) for i in range(len(texts))], texts), **models, **shared).completed()
+        n = len(sides[0].texts)
+        for i, rows in enumerate((np.arange(n), np.arange(n, len(texts)))):
+            loaded[i] = replace(loaded[i], attached={**both.take(rows).attached, **loaded[i].attached})
     # One section for both: `score` has compared them.
     section = references.known_section if references.section else predictions.known_section
-    return replace(loaded_sides[0], section=section), loaded_sides[1]
+    return replace(loaded[0], section=section), loaded[1]
+
+
+def _taken(reports: Reports, chosen: Sequence[int]) -> Reports:
+    """Return the reports at these positions, with the sources that an index stores for them."""
+    rows = np.array(chosen, np.int64)
+    attached = {kind: attachment.take(rows) for kind, attachment in reports.attached.items()}
+    return Reports([reports.ids[i] for i in chosen], [reports.texts[i] for i in chosen], attached=attached)
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:

@@ -370,11 +370,11 @@ def best_of(
     written = attached(candidates).beside(given_references)
     models, encoded = shared_models(given_references, written)
     tell = models.get("tell")
-    (truth, prepared), samples = read_joined(
+    truth, samples = read_joined(
         given_references,
         lambda side: side.read(default_section=section_of(counted)),
         written,
-        lambda side, read: of_predictions()(side.read_samples)(column, read and read[0].section),
+        lambda side, read: of_predictions()(side.read_samples)(column, None if read is None else read.section),
     )
     warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
     if warning:
@@ -401,7 +401,6 @@ def best_of(
         texts,
         dict(given_references.sources),
         own_sources(given_references, written),
-        prepared=(prepared, None),
         places=(of_truth, range(len(texts.ids))),
         models=models,
         encoding=None if encoded is None else encoded.open_encoding(step),

@@ -10,6 +10,7 @@ import numpy as np
 
 from metric_oracle.arguments import check_options
 from metric_oracle.corpora.joining import UNKNOWN, IdSource
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.progress import Progress, counter, silent
@@ -86,8 +87,7 @@ class Inputs:
 
 
 def load_inputs(
-    ids: Sequence[str],
-    texts: Sequence[str],
+    reports: Reports,
     *,
     uncertain: str | None = None,
     encoding: Encoding | None = None,
@@ -103,6 +103,7 @@ def load_inputs(
 ) -> Inputs:
     """Join sources to reports, and open the models that compute further sources, see `Inputs.completed`.
 
+    Sources that the reports have from an index are kept unless others are given.
     `sources` has by argument (`radgraph`, `chexbert`, `chexbert_ids`, ...) a file, a container, a model, or a function
     that takes texts and returns one value per text, in their order; None is ignored. `uncertain` is what an uncertain
     label counts as, "positive", "negative" or "blank". `encoding` and `encoder` are those of `Inputs`.
@@ -120,6 +121,7 @@ def load_inputs(
         "radgraph_encoder": radgraph_encoder, "vocabulary": vocabulary, "entity_encoder": entity_encoder,
         "device": device,
     }  # fmt: skip
+    ids, texts = reports.ids, reports.texts
     check_unicode(ids, ids, "ids")
     check_unicode(texts, ids, "texts")
     attached: dict[str, Attachment] = {}
@@ -139,7 +141,16 @@ def load_inputs(
             attached[source.name] = source.attach(value, data_ids, (ids, texts), settings, is_piece=is_piece)
     for kind in (*attached, *(kind for model in models for kind in model.kinds)):
         source_of(kind).check_settings(settings)
-    return Inputs(list(ids), list(texts), attached, encoding, encoder, tuple(models))
+    return Inputs(
+        list(ids),
+        list(texts),
+        {**reports.attached, **attached},
+        encoding,
+        encoder,
+        tuple(models),
+        columns=reports.columns,
+        stored=reports.stored,
+    )
 
 
 def attached_sources() -> list[Source]:

@@ -197,14 +197,14 @@ def create_survey(
     results = {name: _read_results(side.data) for name, side in given.items()}
     default = section_of(*results.values())
     models = {name: side.beside(tests) for name, side in given.items() if not isinstance(results[name], Results)}
-    (reports, _), *written = together(
+    reports, *written = together(
         lambda: tests.read(default_section=default),
         *(
-            lambda read, side=side: side.read(predictions=True, default_section=read and read[0].section)
+            lambda read, side=side: side.read(predictions=True, default_section=None if read is None else read.section)
             for side in models.values()
         ),
     )
-    generated = {name: predictions for name, (predictions, _) in zip(models, written, strict=True)}
+    generated = dict(zip(models, written, strict=True))
     candidate_data = {name: _candidate(name, source, reports, generated.get(name)) for name, source in results.items()}
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))

@@ -281,7 +281,7 @@ def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) 
 
     These are of metrics for which the files of all candidate types had scores, of every pair.
     """
-    sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey", {}, {}) for side in (0, 1)]
+    sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey") for side in (0, 1)]
     scored = score_sides(sides[0], sides[1], system="survey")
     table, given_scores = scored.table, key.get("scores", {})
     position_of_study = {study["study_id"]: i for i, study in enumerate(key["studies"]) if not study["is_repeat"]}

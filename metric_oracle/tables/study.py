@@ -97,11 +97,11 @@ class _ModelReports:
         """
         index = self.index
         if index is None:
-            reports = self.given.read(predictions=True, default_section=section)[0]
+            reports = self.given.read(predictions=True, default_section=section)
             names = shared_column(ids_from, reports.ids_from)
             if names is None or names[0] != ids_from.name:
                 return reports
-            return self.given.with_ids(names[1]).read(predictions=True, default_section=section)[0]
+            return self.given.with_ids(names[1]).read(predictions=True, default_section=section)
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
@@ -314,7 +314,7 @@ def _rows(
 
     These are the test reports that all models have. Others are left out if `inner`, else they are an error.
     """
-    references = Reports(list(queries.ids), list(queries.texts), "", {}, {}, ids_from=queries.ids_from)
+    references = Reports(list(queries.ids), list(queries.texts), ids_from=queries.ids_from)
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
         check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {name!r}"))
@@ -425,7 +425,7 @@ class _ModelScores:
         }
         options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
-        inputs = load_inputs(self.read.ids, self.read.texts, encoding=encoding, **options)
+        inputs = load_inputs(self.read, encoding=encoding, **options)
         self.place.mkdir(exist_ok=True)
         inputs = replace(inputs.completed(self.place), scratch=self.place)
         # Without what only a search reads, such as codes and postings.

@@ -29,7 +29,7 @@ TRAIN = [
 
 
 def few(**sets):
-    return {name: Reports([f"s{i}" for i in range(len(texts))], texts, name, {}, {}) for name, texts in sets.items()}
+    return {name: Reports([f"s{i}" for i in range(len(texts))], texts, name) for name, texts in sets.items()}
 
 
 @pytest.fixture(scope="module")

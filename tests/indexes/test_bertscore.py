@@ -382,7 +382,7 @@ def test_queries_without_words(built):
 
 
 def test_settings_of_a_metric_that_takes_none(tmp_path):
-    index = build_index(Reports(["a", "b"], ["heart", "lungs"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
+    index = build_index(Reports(["a", "b"], ["heart", "lungs"], "test"), tmp_path / "I", metrics=["bleu"])
     match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="off")
     match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Leave out --idf, --rescale\.$"

@@ -42,8 +42,7 @@ def inputs(corpus):
     """Return the corpus with all that belongs to it."""
     reports = read_reports(corpus["train"])
     return load_inputs(
-        reports.ids,
-        reports.texts,
+        reports,
         radgraph=corpus["train_graphs"],
         chexbert=corpus["train_embeddings"] if "chexbert" in PARTS else None,
         chexbert_labels=corpus["train_labels"],
@@ -568,38 +567,38 @@ def test_labels_without_ids_go_by_row(corpus, tmp_path):
     labels = tmp_path / "labels.csv"
     lines = corpus["train_labels"].read_text().splitlines()
     labels.write_text("\n".join(line.split(",", 1)[1] for line in lines[:4]))
-    given = load_inputs("abc", "abc", chexbert_labels=labels, uncertain="blank")
+    given = load_inputs(Reports([*"abc"], [*"abc"]), chexbert_labels=labels, uncertain="blank")
     assert given.attached["labels"].of_row.tolist() == [0, 1, 2]
     match = r"^labels without ids must be as many as the reports, 2; got 3 in .*\. Add a study_id column\.$"
     with pytest.raises(InputError, match=match):
-        load_inputs("ab", "ab", chexbert_labels=labels, uncertain="blank")
+        load_inputs(Reports([*"ab"], [*"ab"]), chexbert_labels=labels, uncertain="blank")
 
 
 def test_ids_on_one_side_only(corpus):
     match = r"^labels must share ids with the reports; got none of 2 report ids among 120 in .*\. Pass the"
     with pytest.raises(InputError, match=match):
-        load_inputs(["1", "2"], ["a", "b"], chexbert_labels=corpus["train_labels"], uncertain="blank")
+        load_inputs(Reports(["1", "2"], ["a", "b"]), chexbert_labels=corpus["train_labels"], uncertain="blank")
     with pytest.raises(InputError, match=r"^embeddings must share ids with the reports; got none of 1 report"):
-        load_inputs(["1"], ["a"], chexbert=corpus["train_embeddings"])
+        load_inputs(Reports(["1"], ["a"]), chexbert=corpus["train_embeddings"])
 
 
 def test_ids_of_embeddings_that_are_not_given(corpus):
     match = r"^chexbert must be given with --chexbert-ids; got None\. Add the embeddings of .*train.csv\.$"
     with pytest.raises(InputError, match=match):
-        load_inputs(["1"], ["a"], chexbert_ids=corpus["train"])
+        load_inputs(Reports(["1"], ["a"]), chexbert_ids=corpus["train"])
 
 
 def test_half_a_surrogate_pair(tmp_path):
     match = r"^texts must be valid Unicode; got half of a surrogate pair in that of report '2'\. Repair the"
     with pytest.raises(InputError, match=match):
-        load_inputs(["1", "2"], ["a", "secret \ud800"])
+        load_inputs(Reports(["1", "2"], ["a", "secret \ud800"]))
     with pytest.raises(InputError, match=r"^ids must be valid .* in that of report \(withheld\)\. Repair"):
-        load_inputs(["\ud800"], ["a"])
+        load_inputs(Reports(["\ud800"], ["a"]))
     graphs = tmp_path / "g.json"
     entity = {"tokens": "\ud800", "label": "ANAT-DP", "relations": []}
     graphs.write_text(json.dumps({"1": {"text": "a", "entities": {"1": entity}}}))
     with pytest.raises(InputError, match=r"^entities and relations of .*g.json must be valid Unicode; got ha"):
-        load_inputs(["1"], ["a"], radgraph=graphs)
+        load_inputs(Reports(["1"], ["a"]), radgraph=graphs)
 
 
 # Identity

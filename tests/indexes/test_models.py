@@ -48,7 +48,7 @@ def models(tmp_path_factory):
 @pytest.fixture(scope="module")
 def index(models, tmp_path_factory):
     archive, checkpoint, _ = models
-    reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "made up", {}, {})
+    reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "made up")
     out = tmp_path_factory.mktemp("index") / "I"
     return mo.build_index(mo.reports(reports, radgraph=archive, chexbert=checkpoint, uncertain="positive"), out)
 

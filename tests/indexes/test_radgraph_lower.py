@@ -14,7 +14,7 @@ VARIANTS = ("rg_e", "rg_er", "rg_er-bar")
 
 
 def reports(n, prefix):
-    return Reports([f"{prefix}{i}" for i in range(n)], [f"report {i}" for i in range(n)], "made up", {}, {})
+    return Reports([f"{prefix}{i}" for i in range(n)], [f"report {i}" for i in range(n)], "made up")
 
 
 def graphs(n, seed, prefix):
@@ -75,7 +75,7 @@ def test_answers_are_those_of_lowered_graphs(sides, variant):
 def test_scores_of_pairs(sides):
     (*_, of_tests, of_corpus), (*_, of_tests_lowered, of_corpus_lowered) = sides
     truth, given = reports(25, "t"), reports(90, "c")
-    given = Reports(truth.ids, given.texts[:25], "made up", {}, {})
+    given = Reports(truth.ids, given.texts[:25], "made up")
 
     def scored(one, other, names):
         made = {f"t{i}": graph for i, graph in enumerate(list(json.loads(other.read_text()).values())[:25])}

@@ -27,7 +27,7 @@ def write(path, rows):
 
 
 def reports(n):
-    return Reports([f"r{i}" for i in range(n)], [f"report {i}" for i in range(n)], "made up", {}, {})
+    return Reports([f"r{i}" for i in range(n)], [f"report {i}" for i in range(n)], "made up")
 
 
 def check(corpus, tests, uncertain, folder, k):

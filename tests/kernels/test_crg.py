@@ -101,7 +101,7 @@ def index_of(rows: np.ndarray, folder):
         writer = csv.writer(file)
         writer.writerow(["study_id", *LABELS])
         writer.writerows([f"c{i}", *(("", "1", "0", "-1")[c] for c in row)] for i, row in enumerate(rows.tolist()))
-    reports = Reports([f"c{i}" for i in range(len(rows))], [f"report {i}" for i in range(len(rows))], "made up", {}, {})
+    reports = Reports([f"c{i}" for i in range(len(rows))], [f"report {i}" for i in range(len(rows))], "made up")
     return build_index(mo.reports(reports, chexbert_labels=path, uncertain="positive"), folder / "I", metrics=["crg"])
 
 

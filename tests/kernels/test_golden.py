@@ -111,7 +111,7 @@ def test_the_plain_scorers(metric):
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "golden", {}, {})
+    reports = Reports([str(i) for i in range(len(TEXTS))], TEXTS, "golden")
     return mo.build_index(reports, tmp_path_factory.mktemp("golden") / "I")
 
 
@@ -133,7 +133,7 @@ def test_the_search(index, metric):
 def test_scores_of_predictions():
     """`score` joins pairs by id; a text may stand on either side any number of times."""
     names = [f"{i} {j}" for i, j, _ in PAIRS]
-    predictions, references = (Reports(names, [TEXTS[pair[side]] for pair in PAIRS], "", {}, {}) for side in (0, 1))
+    predictions, references = (Reports(names, [TEXTS[pair[side]] for pair in PAIRS], "") for side in (0, 1))
     table = mo.score(references, predictions, METRICS).table
     assert table["query_id"].to_pylist() == names
     for metric in METRICS:
@@ -193,7 +193,7 @@ def test_bert_score_gives_the_golden_values(tmp_path):
     if find_spec("torch") is None or find_spec("transformers") is None:
         published("torch")
     names = [f"{i} {j}" for i, j, *_ in GOLDEN["bert_score"]]
-    sides = [Reports(names, [TEXTS[row[side]] for row in GOLDEN["bert_score"]], "", {}, {}) for side in (1, 0)]
+    sides = [Reports(names, [TEXTS[row[side]] for row in GOLDEN["bert_score"]], "") for side in (1, 0)]
     metrics = ("bertscore:precision", "bertscore:recall", "bertscore")
     references, predictions = sides
     table = mo.score(mo.reports(references, encoder=model, layer=GOLDEN["layer"]), predictions, metrics).table

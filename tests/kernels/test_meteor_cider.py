@@ -33,7 +33,7 @@ real_wordnet_synonyms = stems.wordnet_synonyms  # before the stand-in takes its 
 
 def reports(texts):
     texts = list(texts)
-    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
+    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up")
 
 
 @pytest.mark.parametrize("name", GOLDEN["sets"])

@@ -145,7 +145,7 @@ def store(items: list[Item], folder: Path, prefix: str) -> tuple[Reports, dict[s
         "encoder": "fake",
     }
     patients = [f"p{i % 31}" if i % 7 else "" for i in range(len(items))]
-    return Reports(ids, [item.text for item in items], "made up", {}, {}, columns={"patient": patients}), files
+    return Reports(ids, [item.text for item in items], "made up", columns={"patient": patients}), files
 
 
 def index_of(items: list[Item], folder: Path) -> Index:
@@ -518,7 +518,7 @@ def set_of(world: World, ends: list[int], folder: Path) -> Index:
     """Build the corpus as a set of shards that end at some rows."""
     reports, files = store(world.items, folder / "files", "train")
     encoding = load_encoding("fake")
-    inputs = load_inputs(reports.ids, reports.texts, encoding=encoding, **{**files, "encoder": None})
+    inputs = load_inputs(reports, encoding=encoding, **{**files, "encoder": None})
     inputs = replace(inputs, columns=reports.columns)
 
     def slices() -> Iterator[Slice]:

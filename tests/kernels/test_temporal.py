@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_published_tool():
 
 def test_search_equals_python_sets(tmp_path):
     texts = [text for text, _ in GOLDEN["texts"]] * 2
-    corpus = Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
+    corpus = Reports([f"r{i}" for i in range(len(texts))], texts, "made up")
     index = mo.build_index(corpus, tmp_path / "I", metrics=["temporal"])
     asked = ["no word", "stable", "new stable worse", "unchanged, unchanged", "improved but enlarged"]
     results = mo.retrieve(index, asked, "temporal", k=9)

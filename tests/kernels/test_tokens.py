@@ -55,7 +55,7 @@ def has_blanks_in_a_row(text: str) -> bool:
 
 
 def reports(some):
-    return Reports([f"r{i}" for i in range(len(some))], list(some), "made up", {}, {})
+    return Reports([f"r{i}" for i in range(len(some))], list(some), "made up")
 
 
 @pytest.fixture(scope="module")

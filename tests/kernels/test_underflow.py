@@ -16,7 +16,7 @@ LEAST_NORMAL = 2.0**-1022
 
 
 def reports(texts):
-    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
+    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up")
 
 
 def check(tmp_path, corpus, asked, metric):

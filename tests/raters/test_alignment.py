@@ -617,7 +617,7 @@ def test_one_rater_has_no_agreement(tmp_path):
 
 def test_a_file_of_scores_gives_its_metrics_and_not_their_components(rated, tmp_path):
     ratings = read_ratings(rated.long, samples=rated.samples)
-    sides = [Reports(ratings.pairs, texts, "", {}, {}) for texts in (ratings.references, ratings.predictions)]
+    sides = [Reports(ratings.pairs, texts, "") for texts in (ratings.references, ratings.predictions)]
     made = mo.score(*sides, ["bleu", "rouge-l"], system="x")
     for ending in ("parquet", "csv"):
         made.write(tmp_path / f"s.{ending}")

@@ -16,7 +16,7 @@ TEXTS = ["no acute process", "no effusion", "stable edema", "no acute process", 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    reports = Reports([f"r{i}" for i in range(5)], TEXTS, "made up", {}, {})
+    reports = Reports([f"r{i}" for i in range(5)], TEXTS, "made up")
     return mo.build_index(reports, tmp_path_factory.mktemp("backends") / "I", metrics=["rouge-l", "bleu"])
 
 

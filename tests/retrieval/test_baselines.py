@@ -38,7 +38,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
     for side in ("train", "test"):
         read = read_reports(corpus[side])
         sides[side] = load_inputs(
-            read.ids, read.texts, radgraph=corpus[f"{side}_graphs"],
+            read, radgraph=corpus[f"{side}_graphs"],
             chexbert=corpus[f"{side}_embeddings"], chexbert_labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],
             entities=corpus[f"{side}_entities"], sentences=corpus[f"{side}_sentences"], labels=corpus[f"{side}_table"],
@@ -108,7 +108,7 @@ def test_expectation_is_the_mean_of_all_rows(world, by_hand, metric):
 
 
 def test_duplicates_weigh_as_rows(tmp_path):
-    reports = Reports(["a", "b", "c", "d"], ["no effusion", "no effusion", "no effusion", "edema"], "test", {}, {})
+    reports = Reports(["a", "b", "c", "d"], ["no effusion", "no effusion", "no effusion", "edema"], "test")
     index = mo.build_index(reports, tmp_path / "I")
     table = mo.expectation(index, ["no effusion"], "rouge-l", quantiles=[0.25, 0.26]).table.to_pylist()[0]
     assert (table["mean"], table["q25"], table["q26"], table["n"]) == (0.75, 0.0, 1.0, 4)
@@ -116,7 +116,7 @@ def test_duplicates_weigh_as_rows(tmp_path):
 
 
 def test_a_corpus_of_one_report(tmp_path):
-    index = mo.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I")
+    index = mo.build_index(Reports(["a"], ["no effusion"], "test"), tmp_path / "I")
     # pycocoevalcap's constants for two words of two: no trigram, and a reference longer by 1e-9.
     precisions = [(m + 1e-15) / (n + 1e-9) for m, n in ((2, 2), (1, 1), (0, 0), (0, 0))]
     coco = math.prod(precisions) ** 0.25 * math.exp(1 - (2 + 1e-9) / (2 + 1e-15))
@@ -136,7 +136,7 @@ def test_a_corpus_of_one_report(tmp_path):
 def test_queries_of_many_words(tmp_path):
     rng = np.random.default_rng(5)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 40, n)) for n in (0, 1, 2, 63, 64, 65, 66, 130, 300, 300, 301)]
-    index = mo.build_index(Reports([str(i) for i in range(11)], texts, "test", {}, {}), tmp_path / "I")
+    index = mo.build_index(Reports([str(i) for i in range(11)], texts, "test"), tmp_path / "I")
     queries = mo.reports(texts[1:]).load()
     for metric in ("bleu", "bleu-4", "rouge-l"):
         matrix, _ = scored_by_hand((index, queries), metric)
@@ -347,7 +347,7 @@ def test_a_perfect_pair_has_the_published_minimum(world):
 def test_identity_of_a_report_without_entities(world, tmp_path):
     graph = {"text": "c", "entities": {}}
     (tmp_path / "g.json").write_text(json.dumps({"q": graph}))
-    query = Reports(["q"], ["c"], "test", {}, {})
+    query = Reports(["q"], ["c"], "test")
     answer = mo.baseline(
         world[0], mo.reports(query, radgraph=tmp_path / "g.json"), "identity", "radgraph"
     ).table.to_pylist()
@@ -597,7 +597,7 @@ def test_what_every_search_refuses(world):
 
 
 def test_a_metric_that_the_index_lacks(tmp_path):
-    index = mo.build_index(Reports(["a"], ["no effusion"], "test", {}, {}), tmp_path / "I", metrics=["bleu"])
+    index = mo.build_index(Reports(["a"], ["no effusion"], "test"), tmp_path / "I", metrics=["bleu"])
     match = r"^(baseline|expectation): metric must be one of bleu-1, .* \(what .* holds\); got 'rouge-l'\."
     check_refused(match, mo.expectation, index, ["a"], "rouge-l")
     check_refused(match, mo.baseline, index, ["a"], "random", "rouge-l")

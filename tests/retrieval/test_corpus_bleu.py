@@ -20,7 +20,7 @@ NAMES = [f"bleu-{order}:coco" for order in (1, 2, 3, 4)]
 
 def reports(texts):
     texts = list(texts)
-    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up", {}, {})
+    return Reports([f"r{i}" for i in range(len(texts))], texts, "made up")
 
 
 @pytest.mark.parametrize("name", ["published", "impression", "findings"])

@@ -157,7 +157,7 @@ def test_expectations_are_means_over_all_pairs(world, metric, order):
     train, test, index = world
     n = 40 if np.mean([len(text) for text in train.texts]) < 150 else 8  # findings are long
     ids, texts = [*test.ids[:n], "again"], [*test.texts[:n], test.texts[0]]
-    test = Reports(ids, texts, test.source, {}, {})
+    test = Reports(ids, texts, test.source)
     tokenize, score = (words_of_rouge, rouge_score) if metric == "rouge-l" else (words_of_bleu, bleu_score)
     words = [tokenize(text) for text in train.texts]
     times = Counter(words)

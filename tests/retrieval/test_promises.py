@@ -34,7 +34,7 @@ WORDS = [
 def index(tmp_path_factory):
     rng = random.Random(9)
     texts = [" ".join(rng.choices(WORDS, k=rng.randrange(1, 12))) for _ in range(90)]
-    reports = Reports([f"r{i}" for i in range(90)], texts, "test", {}, {})
+    reports = Reports([f"r{i}" for i in range(90)], texts, "test")
     return mo.build_index(reports, tmp_path_factory.mktemp("index") / "I", metrics=["bleu"])
 
 

@@ -31,9 +31,9 @@ ODD = [
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Return results whose ids and texts are as odd as they can be."""
-    corpus = Reports(ODD, [f"text {i} {odd}" for i, odd in enumerate(ODD)], "test", {}, {})
+    corpus = Reports(ODD, [f"text {i} {odd}" for i, odd in enumerate(ODD)], "test")
     index = mo.build_index(corpus, tmp_path_factory.mktemp("index") / "I")
-    queries = Reports([odd + "q" for odd in ODD], [f"text {i}" for i in range(len(ODD))], "test", {}, {})
+    queries = Reports([odd + "q" for odd in ODD], [f"text {i}" for i in range(len(ODD))], "test")
     return mo.retrieve(index, queries, "bleu", k=2)
 
 
@@ -97,7 +97,7 @@ def test_signature_says_how_to_do_it_again(results):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_long_reports_come_back(tmp_path, ending):
-    corpus = Reports(["a", "b"], ["long " * 500_000, "short"], "test", {}, {})
+    corpus = Reports(["a", "b"], ["long " * 500_000, "short"], "test")
     index = mo.build_index(corpus, tmp_path / "I", metrics=["bleu"])
     found = mo.retrieve(index, ["long long", "short"], "bleu")
     found.write(tmp_path / f"r{ending}")
@@ -173,7 +173,7 @@ def test_an_input_without_a_name_harms_no_output(tmp_path, monkeypatch, given):
 def test_out_in_an_index(results, tmp_path, monkeypatch, shard_rows):
     """Whatever the path says, and below the index too; a set of shards is an index."""
     index = tmp_path / "I"
-    mo.build_index(Reports(["a", *ODD], ["text"] * (len(ODD) + 1), "test", {}, {}), index, shard_rows=shard_rows)
+    mo.build_index(Reports(["a", *ODD], ["text"] * (len(ODD) + 1), "test"), index, shard_rows=shard_rows)
     (tmp_path / "link").symlink_to(index)
     before = sorted(index.rglob("*"))
     monkeypatch.chdir(index)
@@ -596,7 +596,7 @@ def test_unreadable_file_is_not_called_foreign(results, open_folder, request):
 
 @pytest.fixture
 def scores():
-    sides = [Reports(ODD[1:], [side + odd for odd in ODD[1:]], "test", {}, {}) for side in ("a ", "b ")]
+    sides = [Reports(ODD[1:], [side + odd for odd in ODD[1:]], "test") for side in ("a ", "b ")]
     found = mo.score(*sides, ["bleu-2", "rouge-l"], text=True)
     holes = pa.array([None, 0.1 + 0.2, *found.table["bleu-2"].to_pylist()[2:]])
     return Scores(found.table.set_column(1, "bleu-2", holes), found.signature)

@@ -36,7 +36,7 @@ LEXICAL = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-1:coco", "bleu:coco", "
 
 
 def reports(*texts):
-    return Reports([str(i) for i in range(len(texts))], list(texts), "test", {}, {})
+    return Reports([str(i) for i in range(len(texts))], list(texts), "test")
 
 
 @pytest.fixture(scope="module")
@@ -259,9 +259,9 @@ def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_pat
     graph = {"text": "a b", "entities": {"1": entity}}
     (tmp_path / "g.json").write_text(json.dumps({"x2": graph, "x3": graph}))
     (tmp_path / "q.json").write_text(json.dumps({"q": {"text": "c", "entities": {"1": {**entity, "tokens": "heart"}}}}))
-    corpus = Reports(["x0", "x1", "x2", "x3"], ["a b", "a b", "a b", "a b"], "test", {}, {})
+    corpus = Reports(["x0", "x1", "x2", "x3"], ["a b", "a b", "a b", "a b"], "test")
     index = build_index(mo.reports(corpus, radgraph=tmp_path / "g.json"), tmp_path / "I")
-    query = Reports(["q"], ["c"], "test", {}, {})
+    query = Reports(["q"], ["c"], "test")
     answer = retrieve(index, mo.reports(query, radgraph=tmp_path / "q.json"), "radgraph").table.to_pylist()
     assert [(a["row"], a["score"], a["fallback"]) for a in answer] == [(2, 0.0, True)]
 

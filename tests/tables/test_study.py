@@ -299,7 +299,7 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
         metrics=("bleu",),
     )
     written = mo.reports(tmp_path / "res.csv", mo.Read(ids=tmp_path / "annotation.json", split="val"))
-    assert written.read(predictions=True)[0].ids == list(queries.ids)
+    assert written.read(predictions=True).ids == list(queries.ids)
     found = score(
         mo.reports(tmp_path / "annotation.json", mo.Read(split="val")),
         written,
@@ -463,7 +463,7 @@ def test_finished_steps_are_not_made_again(world, tmp_path, monkeypatch):
 def test_the_same_texts_under_other_ids_are_scored_again(world, tmp_path):
     """A study that goes on finds the file as before but for the ids, which two reports have exchanged."""
     index, queries, models, _ = world
-    given = models["fair"].read()[0]
+    given = models["fair"].read()
     ids = [given.ids[1], given.ids[0], *given.ids[2:]]
     found = []
     for of_file in (given.ids, ids):
