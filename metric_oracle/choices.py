@@ -108,6 +108,7 @@ IntervalMethod = Annotated[
     ),
     Flag("--interval", panel=ROWS),
 ]
+OUT = Flag("--out", metavar="PATH", panel=OUTPUT)  # of a folder
 # The metric of a search, and those of other functions; `metrics` has the records.
 METRIC = Flag("-m", "--metric", "--metrics", panel=SEARCH)
 OneMetric = Annotated[
@@ -174,7 +175,7 @@ QueryVectors = Annotated[
 NewFolder = Annotated[
     str | Path,
     Doc("Folder to write. It must not exist yet."),
-    Flag("--out", metavar="PATH", panel=OUTPUT),
+    OUT,
 ]
 # Search options that are used most, as arguments of functions beside `SearchOptions`.
 K = Annotated[int, Doc("Number of reports to list; replaces that of `options`."), IN_PYTHON]

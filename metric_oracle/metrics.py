@@ -32,7 +32,6 @@ class SourceRecord:
     arguments: tuple[str, ...]  # arguments of public functions: the values and, if their files may lack ids, the ids
     option: str = ""  # options to name in advice, for one set of reports; see `errors.option`
     both_sides: str = ""  # the same for references and predictions
-    contents: str = ""  # contents of a file of the source, for the help of options; `{}` stands for the reports
     model: str = ""  # model that can be given in place of a file, for the help of options; empty if there is none
     made_by: str = ""  # name of another source whose model also makes this one
     model_arguments: tuple[str, ...] = ()  # arguments for further files of the model
@@ -59,7 +58,6 @@ SOURCES: dict[str, SourceRecord] = {
             option("radgraph", "GRAPHS.json"),
             f"{option('radgraph')} and {option('predicted_radgraph')} with JSON, or "
             f"{option('radgraph', 'ARCHIVE.tar.gz')} for both",
-            contents="RadGraph graphs of {}, as the package radgraph returns them (JSON)",
             model="a RadGraph model (.tar.gz)",
             model_arguments=("radgraph_encoder",),
         ),
@@ -72,7 +70,6 @@ SOURCES: dict[str, SourceRecord] = {
             option("chexbert", "FILE"),
             f"{option('chexbert')} and {option('predicted_chexbert')} with embeddings, or "
             f"{option('chexbert', 'chexbert.pth')} for both",
-            contents="CheXbert embeddings of {} (.npz, .npy, .parquet or .pt)",
             model="the CheXbert model chexbert.pth",
             model_arguments=("vocabulary",),
         ),
@@ -84,7 +81,6 @@ SOURCES: dict[str, SourceRecord] = {
             ("embeddings", "embedding_ids"),
             option("embeddings", "FILE"),
             f"{option('embeddings')} and {option('predicted_embeddings')}",
-            contents="Embeddings of {} by a model other than CheXbert (.npz, .npy, .parquet or .pt)",
         ),
         SourceRecord(
             "labels",
@@ -95,7 +91,6 @@ SOURCES: dict[str, SourceRecord] = {
             f"{option('chexbert_labels', 'FILE')} {option('uncertain', 'positive|negative|blank')}",
             f"{option('uncertain')} with {option('chexbert_labels')} and {option('predicted_chexbert_labels')}, or "
             f"with {option('chexbert', 'chexbert.pth')}",
-            contents="Table with the 14 CheXbert labels of {}: an id column, and one per label (1, 0, -1 or empty)",
             made_by="chexbert",
             settings=("uncertain",),
         ),
@@ -107,7 +102,6 @@ SOURCES: dict[str, SourceRecord] = {
             ("labels",),
             option("labels", "FILE"),
             f"{option('labels')} and {option('predicted_labels')}",
-            contents="Table with any labels of {}: an id column, and one per label (1, 0, -1 or empty)",
         ),
         SourceRecord(
             "srr",
@@ -117,7 +111,6 @@ SOURCES: dict[str, SourceRecord] = {
             ("srr_labels",),
             option("srr_labels", "FILE"),
             f"{option('srr_labels')} and {option('predicted_srr_labels')}",
-            contents="Table with the SRR-BERT labels of {}: an id column, and one per finding and status (1 or 0)",
         ),
         SourceRecord(
             "entities",
@@ -128,7 +121,6 @@ SOURCES: dict[str, SourceRecord] = {
             option("entities", "FILE"),
             f"{option('entities')} and {option('predicted_entities')} with files, or "
             f"{option('entities', 'FOLDER')} (RaTE-NER's) for both",
-            contents="Entities of {} with their vectors (.parquet, .json or .jsonl)",
             model="the folder of the model RaTE-NER",
             model_arguments=("entity_encoder",),
         ),
@@ -140,7 +132,6 @@ SOURCES: dict[str, SourceRecord] = {
             ("sentences",),
             option("sentences", "FILE"),
             f"{option('sentences')} and {option('predicted_sentences')}",
-            contents="Vectors of the sentences of {} (.npz, .parquet, .json or .jsonl)",
         ),
         SourceRecord(
             "bertscore",

@@ -159,7 +159,7 @@ def test_no_option_is_typed_twice():
                 names.update(name for text in said for name in text.split("/") if name)
             elif ast.unparse(node.func) == "Doc":
                 texts.update(said)
-    assert makers - {"old_options.py"} == {"cli.py", "option.py"}  # cli: those of the program itself
+    assert makers == {"cli.py", "option.py"}  # cli: those of the program itself
     assert {"-k", "--no-text"} <= {*names}
     # Scores of rated pairs, which are read, and those of the best samples, which best-of writes.
     assert {name for name, count in names.items() if count > 1} == {"--scores"}

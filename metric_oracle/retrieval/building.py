@@ -17,7 +17,7 @@ from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
-from metric_oracle.declared import OUTPUT, READING, Flag
+from metric_oracle.declared import READING, Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
@@ -212,7 +212,7 @@ def build_index(
             "Folder to write. It must not exist yet, unless it is a set of shards that the same call began and now "
             "goes on with."
         ),
-        Flag("--out", metavar="PATH", panel=OUTPUT),
+        choices.OUT,
     ],
     *,
     metrics: Annotated[

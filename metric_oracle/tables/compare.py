@@ -46,8 +46,8 @@ def compare(
             "Rows of the table, by name: scores or results, or the file of them, which [`score`][metric_oracle.score], "
             "[`retrieve`][metric_oracle.retrieve] or [`rerank`][metric_oracle.rerank] (the best report of each study "
             "counts), [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study) or "
-            "[`best_of`][metric_oracle.best_of] made. Several of one name are one row, whose metrics are in several "
-            "files."
+            "[`best_of`][metric_oracle.best_of] (the best scores) made. Several of one name are one row, whose metrics "
+            "are in several files."
         ),
         Flag(metavar="[NAME=]FILE"),
     ],

@@ -24,7 +24,7 @@ from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
-from metric_oracle.declared import OUTPUT, ROWS, Flag
+from metric_oracle.declared import ROWS, Flag
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes import manifest
@@ -148,8 +148,8 @@ def study(
         Mapping[str, GivenResults | Sequence[GivenResults]] | None,
         Doc(
             "Further rows of the table, by name: scores under all metrics of the study, or a file of them, which "
-            "[`score`][metric_oracle.score] or [`best_of`][metric_oracle.best_of] made. Several of one name are one "
-            "row, whose metrics are in several files."
+            "[`score`][metric_oracle.score] or [`best_of`][metric_oracle.best_of] (the best scores) made. Several of "
+            "one name are one row, whose metrics are in several files."
         ),
         Flag(metavar="NAME=FILE", panel=ROWS),
     ] = None,
@@ -169,7 +169,7 @@ def study(
             "that it is made of. Finished steps are kept beside it, in a folder with the ending .unfinished. By "
             "default nothing is written."
         ),
-        Flag("--out", metavar="PATH", panel=OUTPUT),
+        choices.OUT,
     ] = None,
     threads: choices.Threads | None = None,
     progress: Progress | None = None,
