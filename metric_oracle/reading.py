@@ -29,7 +29,7 @@ from metric_oracle.progress import Progress, say, silent
 from metric_oracle.sources.availability import check_device, check_installed, named_models
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.keywords import Sources
-from metric_oracle.sources.token_states import Encoding, load_encoding
+from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
 Given: TypeAlias = Any
@@ -238,15 +238,15 @@ class AttachedReports:
             return opened(self.data).columns
         return column_names(self.data, self.options.encoding, self.options.separator)
 
-    def open_encoding(self, progress: Progress | None = None, **more: Any) -> Encoding | None:
-        """Return the encoder of token states, opened with the further options `more` of `load_encoding`.
+    def open_encoder(self, progress: Progress | None = None, **more: Any) -> OpenedEncoder | None:
+        """Return the encoder of token states, opened with the further options `more` of `load_encoder`.
 
         None if no encoder was given.
         """
         if not self.of_encoder:
             return None
         of_models = given_of(self.models, ("device", "tell"))
-        return load_encoding(progress=silent if progress is None else progress, **self.of_encoder, **more, **of_models)
+        return load_encoder(progress=silent if progress is None else progress, **self.of_encoder, **more, **of_models)
 
 
 def read_joined(

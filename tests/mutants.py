@@ -106,8 +106,8 @@ MUTANTS = [
     Mutant(
         "indexes/build.py",
         "digest forgets the storage of token states",
-        "inputs.encoding.storage.name, inputs.encoding.baseline",
-        "inputs.encoding.baseline",
+        "opened.storage.name, opened.baseline",
+        "opened.baseline",
         "indexes/test_bertscore.py -k what_makes",
     ),
     Mutant(

@@ -189,7 +189,7 @@ def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[
     """
     part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
     queries: Any = cases.queries
-    is_given = queries.encoder is not None or queries.encoding is not None
+    is_given = queries.encoder is not None or queries.opened_encoder is not None
     if not is_given and not Path(part.description["encoder"]["model"]).is_dir():
         return None
     encoder = part.open_encoder(queries)

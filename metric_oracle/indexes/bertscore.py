@@ -28,7 +28,7 @@ from metric_oracle.kernels.bertscore.query import TokenCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.sources.token_states import Encoding
+from metric_oracle.sources.token_states import OpenedEncoder
 
 LEAST_BLOCK = 1 << 8  # tokens per block when memory is scarce
 BOUND_BYTES = CODE + 29  # bytes per token of its cell, radius, code, terms, place and id
@@ -70,23 +70,23 @@ class TokenStateIndex(Documents):
         """Encode the texts, or take the states of a prepared set that `inputs` attaches, if they serve.
 
         The folder `inputs.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
-        many texts are cut off, are told. Raise InputError if the memory that `inputs.encoding` allows is too small.
+        many texts are cut off, are told. Raise InputError if the memory that it may use is too small.
         """
-        encoding = inputs.encoding
+        opened_encoder = inputs.opened_encoder
         prepared = inputs.attached.get(kind)
         if prepared is not None and (
-            encoding is None or prepared.values.serves(encoding.encoder.signature, encoding.storage)
+            opened_encoder is None or prepared.values.serves(opened_encoder.encoder.signature, opened_encoder.storage)
         ):
-            return cls._of_prepared(prepared, inputs.texts, encoding)
-        assert encoding is not None
+            return cls._of_prepared(prepared, inputs.texts, opened_encoder)
+        assert opened_encoder is not None
         assert inputs.scratch is not None
-        encoder = encoding.encoder
+        encoder = opened_encoder.encoder
         tokens = encoder.tokenize(texts)
         distinct, document_of_text = _distinct(tokens)
-        block = _block(len(distinct.ids), encoder.width, encoding.max_memory)
-        encoding.tell(_plan(distinct, encoder, encoding.storage, block))
+        block = _block(len(distinct.ids), encoder.width, opened_encoder.max_memory)
+        opened_encoder.tell(_plan(distinct, encoder, opened_encoder.storage, block))
         if tokens.n_truncated:
-            encoding.tell(
+            opened_encoder.tell(
                 f"{tokens.n_truncated:,} of {len(texts):,} distinct texts are longer than the {encoder.max_length} "
                 f"tokens that {encoder.name} takes: their ends are cut off"
             )
@@ -96,14 +96,14 @@ class TokenStateIndex(Documents):
             encoder,
             distinct,
             path,
-            storage=encoding.storage,
-            progress=lambda done: encoding.progress("token states", done, len(distinct.ids)),
+            storage=opened_encoder.storage,
+            progress=lambda done: opened_encoder.progress("token states", done, len(distinct.ids)),
         )
-        states = np.frombuffer(map_file(path), encoding.storage).reshape(-1, encoder.width)
+        states = np.frombuffer(map_file(path), opened_encoder.storage).reshape(-1, encoder.width)
         description = {
             "encoder": encoder.signature,
             "special_ids": list(encoder.special_ids),
-            "baseline": encoding.baseline,
+            "baseline": opened_encoder.baseline,
             "truncated": tokens.n_truncated,
         }
         return cls.from_states(states, distinct, document_of_text[text_of_row], description, block)
@@ -142,19 +142,21 @@ class TokenStateIndex(Documents):
         return cls(states, tokens.ids, tokens.ptr, frequency, description=description, **arrays)
 
     @classmethod
-    def _of_prepared(cls, prepared: Attachment, texts: Sequence[str], encoding: Encoding | None) -> "TokenStateIndex":
+    def _of_prepared(
+        cls, prepared: Attachment, texts: Sequence[str], opened_encoder: OpenedEncoder | None
+    ) -> "TokenStateIndex":
         """Index the states that `prepared` attaches; the result is the same as if the encoder ran again.
 
-        `texts` are those of all reports. Without an encoding, dtype and baseline are those of the prepared set.
+        `texts` are those of all reports. Without an encoder, dtype and baseline are those of the prepared set.
         """
         stored: TokenStateIndex = prepared.values
         tokens, is_cut = stored.tokens_of(prepared)
         distinct, document_of_row = _distinct(tokens)
-        storage = stored.states.dtype if encoding is None else encoding.storage
+        storage = stored.states.dtype if opened_encoder is None else opened_encoder.storage
         description = {
             "encoder": stored.description["encoder"],
             "special_ids": stored.description["special_ids"],
-            "baseline": stored.description["baseline"] if encoding is None else encoding.baseline,
+            "baseline": stored.description["baseline"] if opened_encoder is None else opened_encoder.baseline,
             "truncated": len({texts[row] for row in np.flatnonzero(is_cut).tolist()}),
         }
         return cls.from_states(stored.states_of(distinct, storage), distinct, document_of_row, description)
@@ -389,14 +391,14 @@ class TokenStateIndex(Documents):
         return idf_weights.read(Path(idf), n_ids)
 
     def open_encoder(self, inputs: Inputs) -> TokenEncoder:
-        """Return the encoder of the corpus: that of `inputs.encoding`, if its signature is the same.
+        """Return the encoder of the corpus: that of `inputs.opened_encoder`, if its signature is the same.
 
         Else the one at `inputs.encoder` or, by default, where the index says; each is opened once. Raise BackendError
         if its files are not those of the corpus's encoder.
         """
         wanted = self.description["encoder"]
-        if inputs.encoding is not None and inputs.encoding.encoder.signature == wanted:
-            return inputs.encoding.encoder
+        if inputs.opened_encoder is not None and inputs.opened_encoder.encoder.signature == wanted:
+            return inputs.opened_encoder.encoder
         model = inputs.encoder or wanted["model"]
         if str(model) in self._encoders:
             return self._encoders[str(model)]

@@ -347,8 +347,9 @@ def inputs_digest(inputs: Inputs) -> str:
                 hasher.update(np.ascontiguousarray(part).data)
             else:
                 hasher.update(repr(part).encode())
-    if inputs.encoding is not None:
-        settings = (inputs.encoding.encoder.signature, inputs.encoding.storage.name, inputs.encoding.baseline)
+    opened = inputs.opened_encoder
+    if opened is not None:
+        settings = (opened.encoder.signature, opened.storage.name, opened.baseline)
         hasher.update(repr(settings).encode())
     return hasher.hexdigest()
 

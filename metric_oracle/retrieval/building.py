@@ -28,7 +28,7 @@ from metric_oracle.progress import Progress, say
 from metric_oracle.reading import Given, attached, say_wordless
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
-from metric_oracle.sources.token_states import Encoding, load_encoding
+from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 # Options for reading that apply to a file read in pieces.
 STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
@@ -51,33 +51,33 @@ class SharedSources:
     """Sources that all shards share, read once; each worker opens the encoder itself.
 
     `files` are sources by the name of the argument, `models` further arguments of `load_inputs`, `encoder` those of
-    `load_encoding`, empty for none.
+    `load_encoder`, empty for none.
     """
 
     def __init__(self, files: dict[str, Any], models: dict[str, Any], encoder: dict[str, Any]) -> None:
         self._files, self._models, self._encoder = files, models, encoder
-        self._encoding: Encoding | None = None
+        self._opened_encoder: OpenedEncoder | None = None
 
     @cached_property
     def read(self) -> dict[str, Any]:
         """Contents of the files of sources, by argument; the files are read once."""
         return read_sources(self._files)
 
-    def encoding(self) -> Encoding | None:
+    def opened_encoder(self) -> OpenedEncoder | None:
         """Return the encoder of token states, which is opened once, or None if none was given."""
-        if self._encoder and self._encoding is None:
-            self._encoding = load_encoding(**self._encoder)
-        return self._encoding
+        if self._encoder and self._opened_encoder is None:
+            self._opened_encoder = load_encoder(**self._encoder)
+        return self._opened_encoder
 
     def inputs(self, reports: Reports, is_first: bool) -> Inputs:
         """Return the reports of a shard with their part of the sources; `is_first` if it is the first shard."""
-        inputs = load_inputs(reports, is_piece=True, encoding=self.encoding(), **self._models, **self.read)
+        inputs = load_inputs(reports, is_piece=True, opened_encoder=self.opened_encoder(), **self._models, **self.read)
         return inputs.piece(is_first=is_first)
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
         encoder = {name: value for name, value in self._encoder.items() if name not in ("tell", "progress")}
-        return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_encoding": None}
+        return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_opened_encoder": None}
 
 
 def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Inputs:
@@ -105,14 +105,14 @@ def build_streamed(
     reports and marks within texts are told.
     """
     shared = SharedSources(files, models, encoder)
-    encoding = shared.encoding()
+    opened_encoder = shared.opened_encoder()
     plan = {
         "reports": _described(path),
         "rows": n,
         "reading": {**read.given, **({"keep": list(keep)} if keep else {})},
         "files": {name: _described(value) for name, value in files.items()},
         "models": {name: str(value) for name, value in models.items() if name not in ("tell", "progress", "device")},
-        "encoding": None if encoding is None else _settings(encoding),
+        "encoding": None if opened_encoder is None else _settings(opened_encoder),
         "metrics": metrics,
     }
     options = given_of(read.given, STREAMED)
@@ -191,10 +191,10 @@ def _described(value: Any) -> Any:
     return [str(path.resolve()), *([status.st_size, status.st_mtime_ns] if status else [])]
 
 
-def _settings(encoding: Encoding) -> list[Any]:
+def _settings(opened_encoder: OpenedEncoder) -> list[Any]:
     """Return what tells an encoder from another: its signature without its name, type of its states, and baseline."""
-    signature = {name: value for name, value in encoding.encoder.signature.items() if name != "model"}
-    return [signature, encoding.storage.name, encoding.baseline]
+    signature = {name: value for name, value in opened_encoder.encoder.signature.items() if name != "model"}
+    return [signature, opened_encoder.storage.name, opened_encoder.baseline]
 
 
 @called("build_index")
@@ -324,10 +324,10 @@ def build_index(
     corpus = given.read(keep=columns, is_shown="tell" in given.models)
     if "tell" in given.models:
         given.models["tell"](f"reports: {corpus.source}")
-    encoding = given.open_encoding(progress, **given_of({"max_memory": max_memory}))
+    opened_encoder = given.open_encoder(progress, **given_of({"max_memory": max_memory}))
     indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
     say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
-    inputs = load_inputs(corpus, encoding=encoding, **given.models, **given.sources)
+    inputs = load_inputs(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))

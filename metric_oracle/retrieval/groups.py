@@ -395,10 +395,10 @@ def pairwise(
 def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Inputs, Inputs]:
     """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
     models, encoded = shared_models(references, candidates)
-    encoding = None if encoded is None else encoded.open_encoding()
+    opened_encoder = None if encoded is None else encoded.open_encoder()
     written = _read(candidates, predictions=True)
     if references is candidates:
-        inputs = load_inputs(written, encoding=encoding, **models, **references.sources).completed()
+        inputs = load_inputs(written, opened_encoder=opened_encoder, **models, **references.sources).completed()
         return inputs, inputs
     truth = _read(references, keep_empty=True)
     return load_sides(
@@ -408,7 +408,7 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[I
         own_sources(references, candidates),
         places=(range(len(truth.ids)), range(len(written.ids))),
         models=models,
-        encoding=encoding,
+        opened_encoder=opened_encoder,
     )
 
 

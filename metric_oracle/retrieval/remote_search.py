@@ -83,7 +83,7 @@ def retrieve_remote(
     encoded = first.encode(queries, **options.settings)  # models run once for all shards
     # Models and their inputs are not sent to the workers.
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
-    sent = replace(queries, attached=attached, encoding=None)
+    sent = replace(queries, attached=attached, opened_encoder=None)
     # Kernels that process all queries at once do not use `threads`.
     backend = options.backend
     is_batched = backend != "reference" and load_kernel(record, backend).capabilities.batched

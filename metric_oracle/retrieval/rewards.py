@@ -25,7 +25,7 @@ from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pa
 from metric_oracle.retrieval.scoring import load_sides
 from metric_oracle.sources.contract import Source, source_of
 from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
-from metric_oracle.sources.token_states import Encoding, load_encoding
+from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 COLUMNS = ("reference", "ground_truth")  # of a data set: where references are looked for
 KEPT = 1 << 14  # references of which a model's results are kept
@@ -204,7 +204,7 @@ class Scorer:
     models: dict[str, Any]  # functions from texts to a source's values, by the argument of `reports`
     kept: dict[str, Any]  # the same functions, which keep the values of earlier texts
     settings: dict[str, Any]  # other options of the sources: `uncertain`
-    encoding: Encoding | None  # encoder of BERTScore; None if the metric reads no token states
+    opened_encoder: OpenedEncoder | None  # encoder of BERTScore; None if the metric reads no token states
     counted: Index | None  # corpus whose document frequencies count, None if there is none
     pair_model: PairModel | None  # model that reads reference and candidate together; None for most metrics
 
@@ -232,15 +232,15 @@ class Scorer:
             source.argument: _model_of(source, given, record)
             for source in (source_of(kind) for kind in record.representations if REPRESENTATIONS[kind].is_attached)
         }
-        encoding: Encoding | None = None
+        opened_encoder: OpenedEncoder | None = None
         if record.needs_encoder:
             if encoder is None:
                 rule = f"must be given for metric {record.name!r}"
                 raise InputError("encoder", rule, "None", "Add a name or a folder.")
-            encoding = load_encoding(encoder, **given_of(given, ("device",)))
+            opened_encoder = load_encoder(encoder, **given_of(given, ("device",)))
         kept = {name: _Remembered(model) for name, model in models.items()}
         pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
-        return cls(record, models, kept, given_of(given, ("uncertain",)), encoding, counted, pair_model)
+        return cls(record, models, kept, given_of(given, ("uncertain",)), opened_encoder, counted, pair_model)
 
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
         """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
@@ -275,7 +275,7 @@ class Scorer:
         keys = [str(i) for i in range(len(candidates))]
         if references is None:
             inputs = load_inputs(
-                Reports(keys, candidates), encoding=self.encoding, **self.settings, **self.models
+                Reports(keys, candidates), opened_encoder=self.opened_encoder, **self.settings, **self.models
             ).completed()
             return inputs, inputs
         of_references, of_candidates = (Reports(keys, side) for side in (references, candidates))
@@ -286,7 +286,7 @@ class Scorer:
             dict(self.models),
             places=(range(len(keys)), range(len(keys))),
             models=self.settings,
-            encoding=self.encoding,
+            opened_encoder=self.opened_encoder,
         )
 
 

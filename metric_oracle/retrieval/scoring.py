@@ -31,7 +31,7 @@ from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, NO_MODELS, scor
 from metric_oracle.sources.contract import ignore
 from metric_oracle.sources.inputs import Inputs, attached_sources, is_model, load_inputs
 from metric_oracle.sources.pair_models import open_pair_models
-from metric_oracle.sources.token_states import Encoding
+from metric_oracle.sources.token_states import OpenedEncoder
 
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
@@ -158,7 +158,7 @@ def score(
         files=dict(given_references.sources),
         predicted_files=own_sources(given_references, written),
         models=models | given_of({"progress": progress}),
-        encoding=None if encoded is None else encoded.open_encoding(progress),
+        opened_encoder=None if encoded is None else encoded.open_encoder(progress),
         options=options,
         text=text,
         progress=progress,
@@ -282,7 +282,7 @@ def score_sides(
     files: Mapping[str, Any] | None = None,
     predicted_files: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
-    encoding: Encoding | None = None,
+    opened_encoder: OpenedEncoder | None = None,
     options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Progress | None = None,
@@ -303,7 +303,7 @@ def score_sides(
     own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
     tell = models.get("tell", ignore)
     held = {*references.attached}, {*predictions.attached}
-    _check_files(metrics, own, predicted, held, models.get("uncertain"), encoding)
+    _check_files(metrics, own, predicted, held, models.get("uncertain"), opened_encoder)
     names = None if metrics is None else [get_metric(name, for_scores=True).name for name in metrics]
     records = [METRICS[name] for name in names or ()]
     check_counted(counted, records, options.idf)
@@ -317,7 +317,7 @@ def score_sides(
         predicted,
         places=(asked, order),
         models=models,
-        encoding=encoding,
+        opened_encoder=opened_encoder,
     )
     row_of = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([row_of[i] for i in answered], np.int64)
@@ -353,7 +353,7 @@ def load_sides(
     *,
     places: tuple[Sequence[int], Sequence[int]],
     models: Mapping[str, Any],
-    encoding: Encoding | None,
+    opened_encoder: OpenedEncoder | None,
 ) -> tuple[Inputs, Inputs]:
     """Return the chosen references and predictions as Inputs with their sources; `score` describes the arguments.
 
@@ -364,7 +364,7 @@ def load_sides(
     own = [{name: value for name, value in files.items() if name not in shared}, predicted_files]
     shared = {name: model for name, model in shared.items() if not all(name in side.attached for side in sides)}
     loaded = [
-        load_inputs(side, encoding=encoding, **models, **given).completed()
+        load_inputs(side, opened_encoder=opened_encoder, **models, **given).completed()
         for side, given in zip(sides, own, strict=True)
     ]
     if shared:  # each model runs once for both sides
@@ -396,17 +396,17 @@ def _check_files(
     predicted_files: dict[str, Any],
     prepared_kinds: tuple[set[str], ...],
     uncertain: str | None,
-    encoding: Encoding | None,
+    opened_encoder: OpenedEncoder | None,
 ) -> None:
     """Raise InputError unless references and predictions have the sources of the metrics, None for the default ones.
 
     `prepared_kinds` are the representations that each side has from a prepared folder. A source must be given for both
-    sides, whatever the metrics. With `uncertain` a CheXbert model gives labels too; `encoding` gives token states.
+    sides, whatever the metrics. With `uncertain` a CheXbert model gives labels too; the encoder token states.
     """
     models = _models(files)
     given = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
     # Token states of the references are made with the encoder of the predictions'.
-    is_encoded = encoding is not None
+    is_encoded = opened_encoder is not None
     given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (is_encoded or kind in prepared_kinds[1])}
     for source in ATTACHED:
         kind, name = source.name, source.arguments[0]

@@ -403,7 +403,7 @@ def best_of(
         own_sources(given_references, written),
         places=(of_truth, range(len(texts.ids))),
         models=models,
-        encoding=None if encoded is None else encoded.open_encoding(step),
+        opened_encoder=None if encoded is None else encoded.open_encoder(step),
     )
     groups = SourcedSamples(samples, corpus, places_of(samples))
     scores: dict[str, list[Array]] = {}

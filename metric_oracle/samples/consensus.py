@@ -328,7 +328,7 @@ def consensus(
         check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
     reports = samples.distinct()
     inputs = load_inputs(
-        reports, encoding=given.open_encoding(step), progress=step, **given.models, **given.sources
+        reports, opened_encoder=given.open_encoder(step), progress=step, **given.models, **given.sources
     ).completed()
     say_wordless(records, {"distinct samples": reports.texts}, given.models.get("tell"))
     groups = SourcedSamples(samples, inputs, places_of(samples))

@@ -148,8 +148,8 @@ def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
         attachment = inputs.attached.get(kind)
         if attachment is not None and attachment.made_by:
             made[kind] = {"encoder": dict(attachment.made_by)}
-        elif REPRESENTATIONS[kind].is_encoded and inputs.encoding is not None:
-            made[kind] = {"encoder": dict(inputs.encoding.encoder.signature)}
+        elif REPRESENTATIONS[kind].is_encoded and inputs.opened_encoder is not None:
+            made[kind] = {"encoder": dict(inputs.opened_encoder.encoder.signature)}
     return made
 
 

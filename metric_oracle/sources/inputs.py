@@ -15,7 +15,7 @@ from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.progress import Progress, counter, silent
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of, source_of
-from metric_oracle.sources.token_states import Encoding
+from metric_oracle.sources.token_states import OpenedEncoder
 
 # Arguments of the public functions that give sources.
 ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
@@ -37,7 +37,7 @@ class Inputs:
     ids: Sequence[str]
     texts: Sequence[str]
     attached: dict[str, Attachment] = field(default_factory=dict)  # by the name of the source
-    encoding: Encoding | None = None  # encoder and settings with which token states of a corpus are computed
+    opened_encoder: OpenedEncoder | None = None  # encoder and settings with which token states of a corpus are computed
     # Of queries: the name or present folder of the encoder of an index, if it is not where the index says.
     encoder: str | Path | None = None
     models: tuple[Model, ...] = ()  # models that `completed` still has to run
@@ -60,7 +60,7 @@ class Inputs:
         """Return whether the representation `kind` can be made from these reports and their sources."""
         record = REPRESENTATIONS[kind]
         made = kind in self.attached or any(kind in model.kinds for model in self.models)
-        return record.is_of_texts or made or (record.is_encoded and self.encoding is not None)
+        return record.is_of_texts or made or (record.is_encoded and self.opened_encoder is not None)
 
     def take(self, chosen: np.ndarray) -> "Inputs":
         """Return the reports at these positions, with their sources."""
@@ -90,7 +90,7 @@ def load_inputs(
     reports: Reports,
     *,
     uncertain: str | None = None,
-    encoding: Encoding | None = None,
+    opened_encoder: OpenedEncoder | None = None,
     encoder: str | Path | None = None,
     radgraph_encoder: str | Path | None = None,
     vocabulary: str | Path | None = None,
@@ -106,7 +106,7 @@ def load_inputs(
     Sources that the reports have from an index are kept unless others are given.
     `sources` has by argument (`radgraph`, `chexbert`, `chexbert_ids`, ...) a file, a container, a model, or a function
     that takes texts and returns one value per text, in their order; None is ignored. `uncertain` is what an uncertain
-    label counts as, "positive", "negative" or "blank". `encoding` and `encoder` are those of `Inputs`.
+    label counts as, "positive", "negative" or "blank". `opened_encoder` and `encoder` are those of `Inputs`.
     `radgraph_encoder`, `vocabulary` and `entity_encoder` are further files of the models of RadGraph, CheXbert and
     RaTEScore. Models run on `device`, by default a GPU if there is one. With `is_piece`, the reports are only a part of
     those that the files belong to, so that none of them need have a value. `tell` is called with lines for the user,
@@ -145,7 +145,7 @@ def load_inputs(
         list(ids),
         list(texts),
         {**reports.attached, **attached},
-        encoding,
+        opened_encoder,
         encoder,
         tuple(models),
         columns=reports.columns,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # models are imported by what opens them
 
 
 @dataclass(frozen=True)
-class Encoding:
-    """How token states are computed and stored."""
+class OpenedEncoder:
+    """An opened encoder of token states, and how these are stored."""
 
     encoder: "TokenEncoder"
     storage: np.dtype = field(default_factory=lambda: np.dtype(np.float32))  # dtype of the stored states, or float16
@@ -32,7 +32,7 @@ class Encoding:
     progress: Progress = silent  # called as ``progress("token states", done, total)`` with numbers of tokens
 
 
-def load_encoding(
+def load_encoder(
     encoder: str | Path,
     *,
     layer: int | None = None,
@@ -43,14 +43,14 @@ def load_encoding(
     max_memory: float | None = None,
     tell: Callable[[str], None] = ignore,
     progress: Progress = silent,
-) -> Encoding:
+) -> OpenedEncoder:
     """Open an encoder of token states by its Hugging Face name or local folder, and check how its states are stored.
 
     By default `layer` is the one that bert_score publishes for the encoder, `states`, their dtype, is "float32", and
     `device` is "cuda" if there is a GPU. With `bf16` the encoder runs in bfloat16, which gives other states. This is
     faster on a GPU or with bfloat16 instructions, and several times slower without. `rescale_table` is bert_score's
     table of baselines of this encoder, with the columns LAYER, P, R and F; the published one of distilroberta-base is
-    built in. The rest is as in `Encoding`. Raise InputError for wrong options.
+    built in. The rest is as in `OpenedEncoder`. Raise InputError for wrong options.
     """
     states = states or "float32"
     from metric_oracle.encoders.libraries import has_bf16
@@ -64,7 +64,7 @@ def load_encoding(
         )
     known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
-    return Encoding(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
+    return OpenedEncoder(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
 
 
 def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
@@ -90,7 +90,7 @@ def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
 
 
 class TokenStateSource(Source):
-    """Token states. `load_encoding` opens the encoder, which runs when an index is built."""
+    """Token states. `load_encoder` opens the encoder, which runs when an index is built."""
 
     def restore(
         self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any

@@ -24,7 +24,7 @@ from metric_oracle.reading import reports
 from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.sources.token_states import load_encoding
+from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic import example
 
 METRICS = ("bleu", "bleu-4", "rouge-l", "radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
@@ -144,7 +144,7 @@ def run_demo(
         if encoder is not None:
             step("encoding some reports with MiniLM", None, None)
             sample = corpus.take(np.arange(min(MAX_ENCODED, len(corpus.ids))))
-            sample = replace(sample, encoding=load_encoding(encoder, layer=5))
+            sample = replace(sample, opened_encoder=load_encoder(encoder, layer=5))
             small = build_index(sample, folder / "ENCODED", metrics=ENCODED)
             chosen = np.unique([*range(min(n_tests, MAX_QUERIES)), shown_row])
             fewer = queries.take(chosen)

@@ -49,7 +49,7 @@ from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.retrieval.search import digest
 from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
-from metric_oracle.sources.token_states import Encoding
+from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
@@ -414,27 +414,27 @@ class _ModelScores:
         written = self.model.index
         if written is not None:  # prepared by the user
             return self._scored(written, rows)
-        encoding = None
+        opened_encoder = None
         if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
             states: Any = next(self.index.shards()).part("bertscore")
             base = states.description["baseline"]
             encoder = states.open_encoder(self.queries)
-            encoding = Encoding(encoder, states.states.dtype, None if base is None else tuple(base))
+            opened_encoder = OpenedEncoder(encoder, states.states.dtype, None if base is None else tuple(base))
         options: dict[str, Any] = {
             name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
         }
         options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
-        inputs = load_inputs(self.read, encoding=encoding, **options)
+        inputs = load_inputs(self.read, opened_encoder=opened_encoder, **options)
         self.place.mkdir(exist_ok=True)
         inputs = replace(inputs.completed(self.place), scratch=self.place)
         # Without what only a search reads, such as codes and postings.
-        return self._scored(MemoryIndex(inputs, self.metrics), rows, encoding)
+        return self._scored(MemoryIndex(inputs, self.metrics), rows, opened_encoder)
 
-    def _scored(self, written: Index, rows: np.ndarray, encoding: Encoding | None = None) -> Scores:
+    def _scored(self, written: Index, rows: np.ndarray, opened_encoder: OpenedEncoder | None = None) -> Scores:
         """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""
         weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None)
-        queries = replace(self.queries, encoding=encoding)
+        queries = replace(self.queries, opened_encoder=opened_encoder)
         return score_rows(weighted, queries, rows, self.metrics, system=self.name, text=True)
 
 

@@ -31,7 +31,7 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.inputs import Inputs
-from metric_oracle.sources.token_states import Encoding, load_encoding
+from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 WORDS = ["no", "acute", "process", "heart", "normal", "lungs", "clear", ".", "effusion", "left", "right", "small"]
@@ -55,8 +55,8 @@ QUERIES = [text for text in made_up(12, seed=1) if text]
 def corpus(**encoding):
     """Return a corpus to build for BERTScore."""
     encoder = encoding.pop("encoder", "fake")
-    opened = load_encoding(encoder, **encoding)
-    return Inputs([f"r{i}" for i in range(len(TEXTS))], TEXTS, encoding=opened)
+    opened = load_encoder(encoder, **encoding)
+    return Inputs([f"r{i}" for i in range(len(TEXTS))], TEXTS, opened_encoder=opened)
 
 
 def build(inputs, out):
@@ -243,7 +243,7 @@ def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part)
     assert len(first) == part
     whole = corpus()
     build(whole, tmp_path / "J")
-    assert inputs.encoding.encoder.runs < whole.encoding.encoder.runs
+    assert inputs.opened_encoder.encoder.runs < whole.opened_encoder.encoder.runs
 
 
 def test_killed_build_of_another_kind_starts_anew(built, tmp_path, in_parts):
@@ -291,7 +291,7 @@ def test_killed_after_the_encoding(built, tmp_path, in_parts, monkeypatch):
             build(corpus(), tmp_path / "I")
     inputs = corpus()
     same_files(build(inputs, tmp_path / "I"), built)
-    assert inputs.encoding.encoder.runs == 0
+    assert inputs.opened_encoder.encoder.runs == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
@@ -310,7 +310,7 @@ def test_sigkill(built, tmp_path, in_parts):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     inputs = corpus()
     same_files(build(inputs, tmp_path / "I"), built)
-    assert inputs.encoding.encoder.runs > 0
+    assert inputs.opened_encoder.encoder.runs > 0
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="the digest has torch's number of threads")
@@ -323,7 +323,7 @@ def test_other_machine_settings_start_anew(built, tmp_path, in_parts, monkeypatc
     inputs, whole = corpus(), corpus()
     same_files(build(inputs, tmp_path / "I"), built)
     build(whole, tmp_path / "J")
-    assert inputs.encoding.encoder.runs == whole.encoding.encoder.runs
+    assert inputs.opened_encoder.encoder.runs == whole.opened_encoder.encoder.runs
 
 
 # Damage
@@ -501,8 +501,8 @@ BASELINE = "LAYER,P,R,F\n0,0.1,0.2,0.15\n1,0.25,0.5,0.375\n2,0.7,0.7,0.7\n"
 def test_baseline_of_bert_score(built, tmp_path, name):
     """The tables of bert_score are called .tsv and hold commas."""
     (tmp_path / name).write_text(BASELINE)
-    assert load_encoding("fake", rescale_table=tmp_path / name).baseline == (0.25, 0.5, 0.375)
-    assert load_encoding("fake", layer=2, rescale_table=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
+    assert load_encoder("fake", rescale_table=tmp_path / name).baseline == (0.25, 0.5, 0.375)
+    assert load_encoder("fake", layer=2, rescale_table=str(tmp_path / name)).baseline == (0.7, 0.7, 0.7)
 
 
 def test_rescaled(built, tmp_path):
@@ -547,7 +547,7 @@ def test_baselines_that_are_none(tmp_path):
 
     def refused(match, **options):
         with pytest.raises(InputError, match=match):
-            load_encoding("fake", rescale_table=path, **options)
+            load_encoder("fake", rescale_table=path, **options)
 
     refused(r"^there is no file .*b\.csv\. Check the name\.$")
     path.write_text(BASELINE)
@@ -564,9 +564,9 @@ def test_baselines_that_are_none(tmp_path):
 def test_a_note_where_bfloat16_is_slow(monkeypatch, has):
     monkeypatch.setattr("metric_oracle.encoders.libraries.has_bf16", lambda device: has)
     notes = []
-    assert load_encoding("fake", tell=notes.append).encoder.dtype == "float32"
+    assert load_encoder("fake", tell=notes.append).encoder.dtype == "float32"
     assert notes == []
-    assert load_encoding("fake", bf16=True, tell=notes.append).encoder.dtype == "bfloat16"
+    assert load_encoder("fake", bf16=True, tell=notes.append).encoder.dtype == "bfloat16"
     assert [in_terms_of_caller(note) for note in notes] == [
         "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
         "Leave out --bf16 unless scores must equal those of another index that was built with it."
@@ -593,11 +593,11 @@ def test_encoding_is_asked_for(tmp_path):
 
 
 def test_published_baseline_is_known_by_name(fake_encoder):
-    known = load_encoding("distilroberta-base", layer=5)
-    assert isinstance(known, Encoding)
+    known = load_encoder("distilroberta-base", layer=5)
+    assert isinstance(known, OpenedEncoder)
     assert known.baseline == (0.84732, 0.84759504, 0.8473319)
-    assert load_encoding("distilroberta-base", layer=4).baseline is None
-    assert load_encoding(Path("somewhere"), layer=5).baseline is None
+    assert load_encoder("distilroberta-base", layer=4).baseline is None
+    assert load_encoder(Path("somewhere"), layer=5).baseline is None
 
 
 # Weights as an array, sizes beyond the proof

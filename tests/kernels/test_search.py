@@ -41,7 +41,7 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.search import search
 from metric_oracle.sources.inputs import Inputs, load_inputs
-from metric_oracle.sources.token_states import load_encoding
+from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic.corpus import synthesize
 from support import write_entities, write_partial, write_sentences, write_srr
 
@@ -517,8 +517,8 @@ def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
 def set_of(world: World, ends: list[int], folder: Path) -> Index:
     """Build the corpus as a set of shards that end at some rows."""
     reports, files = store(world.items, folder / "files", "train")
-    encoding = load_encoding("fake")
-    inputs = load_inputs(reports, encoding=encoding, **{**files, "encoder": None})
+    opened_encoder = load_encoder("fake")
+    inputs = load_inputs(reports, opened_encoder=opened_encoder, **{**files, "encoder": None})
     inputs = replace(inputs, columns=reports.columns)
 
     def slices() -> Iterator[Slice]:

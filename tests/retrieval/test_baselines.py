@@ -20,7 +20,7 @@ from metric_oracle.metrics import SEARCHED, get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.sources.inputs import load_inputs
-from metric_oracle.sources.token_states import load_encoding
+from metric_oracle.sources.token_states import load_encoder
 from support.calls import Calls
 from support.inputs import changed
 
@@ -42,7 +42,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
             chexbert=corpus[f"{side}_embeddings"], chexbert_labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],
             entities=corpus[f"{side}_entities"], sentences=corpus[f"{side}_sentences"], labels=corpus[f"{side}_table"],
-            encoding=load_encoding("fake") if side == "train" else None,
+            opened_encoder=load_encoder("fake") if side == "train" else None,
         )  # fmt: skip
     rng = np.random.default_rng(11)
     rows = rng.integers(0, 40, N_ROWS)  # every report about five times
@@ -328,7 +328,7 @@ def test_identity(world, metric, tmp_path):
     assert set(table["n_ties"].to_pylist()) == {0}
     # The same reports as a corpus: the scores of the pairs of equal rows.
     again = build_index(
-        replace(queries, encoding=load_encoding("fake"), encoder=None), tmp_path / "I", metrics=[metric]
+        replace(queries, opened_encoder=load_encoder("fake"), encoder=None), tmp_path / "I", metrics=[metric]
     )
     matrix, rows = scored_by_hand((again, queries), metric)
     assert len(rows) == 14
