@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.containers import in_memory
@@ -35,7 +35,6 @@ from metric_oracle.errors import InputError, option
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
 SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
-_Cell = TypeVar("_Cell")
 
 
 @dataclass(frozen=True, repr=False)
@@ -304,8 +303,8 @@ def _of_lists(
                 "Each study needs at least one; leave the study out.",
             )
         texts.append(_checked(group, [table.place_of(row)] * len(group)))
-    has_logprobs = LOGPROBS in table.names
-    numbers = {name: _lists_of_numbers(table, name, texts) for name in [LOGPROBS] * has_logprobs + _listed(column)}
+    wanted = [name for name in (LOGPROBS, column) if name == column or name in table.names]
+    numbers = {name: _lists_of_numbers(table, name, texts) for name in wanted if name is not None}
     names = [[str(place) for place in range(len(group))] for group in texts]
     return _made(table, ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""), section)
 
@@ -335,14 +334,14 @@ def _of_rows(
                     f"{places[first[key]]}.",
                     "Keep one row for each sample.",
                 )
-    has_logprob = LOGPROB in table.names
-    by_row = {name: table.numbers(name).tolist() for name in [LOGPROB] * has_logprob + _listed(column)}
-    texts = [_picked(reports, rows) for rows in rows_of.values()]
+    groups = list(rows_of.values())
+    texts = [[reports[row] for row in rows] for rows in groups]
     names = [
-        _picked(labels, rows) if SAMPLE in table.names else [str(place) for place in range(len(rows))]
-        for rows in rows_of.values()
+        [labels[row] if SAMPLE in table.names else str(place) for place, row in enumerate(rows)] for rows in groups
     ]
-    numbers = {name: [_picked(column, rows) for rows in rows_of.values()] for name, column in by_row.items()}
+    wanted = [name for name in (LOGPROB, column) if name == column or name in table.names]
+    by_row = {name: table.numbers(name) for name in wanted if name is not None}
+    numbers = {name: [values[rows].tolist() for rows in groups] for name, values in by_row.items()}
     return _made(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
 
 
@@ -389,16 +388,6 @@ def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = Tru
     return list(cells)
 
 
-def _listed(column: str | None) -> list[str]:
-    """Return the name of a column in a list, or [] if it is None."""
-    return [] if column is None else [column]
-
-
-def _picked(column: Sequence[_Cell], rows: Sequence[int]) -> list[_Cell]:
-    """Return the cells of a column at these rows."""
-    return [column[row] for row in rows]
-
-
 def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[list[float]]:
     """Return the lists of a column, with a finite number for each text of each study; raise InputError for others."""
     lists = []
@@ -407,19 +396,14 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
         if not isinstance(cell, list | tuple) or len(cell) != len(group):
             got = f"{len(cell)} numbers" if isinstance(cell, list | tuple) else "no list"
             raise InputError(
-                f"{table.place_of(row)} has {len(group)} candidates, and {got} in {_shown(name)}.",
+                f"{table.place_of(row)} has {len(group)} candidates, and {got} in column {shown_names([name])}.",
                 "Write one number for each candidate.",
             )
         numbers = numbers_of(series_of(name, cell))
         if numbers.null_count() or numbers.is_infinite().any():
             raise InputError(
-                f"{table.place_of(row)} has no finite number in {_shown(name)}.",
+                f"{table.place_of(row)} has no finite number in column {shown_names([name])}.",
                 "Complete the column, or leave it out.",
             )
         lists.append(numbers.to_list())
     return lists
-
-
-def _shown(name: str) -> str:
-    """Return the name of a column for a message."""
-    return f"column {shown_names([name])}"
