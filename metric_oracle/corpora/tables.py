@@ -108,7 +108,7 @@ class Table:
         """
         import polars as pl
 
-        matches = [number for number, other in enumerate(self.names) if name in (number, other)]
+        matches = [name] if isinstance(name, int) else [n for n, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
             raise InputError(f"{self.path} {problem} {name!r}.", f"Columns: {self.header}.")
