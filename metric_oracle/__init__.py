@@ -47,10 +47,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _homes(function: str) -> dict[str, str]:
+def _homes(name: str) -> dict[str, str]:
     """Return the call that takes each argument of `reports`, `Read` and `SearchOptions`, such as "mo.reports(..., {})".
 
-    Error messages of a public function that does not have the argument show this call; one that reads files takes the
+    Error messages of the public function `name` that lacks the argument show this call; one that reads files takes the
     options of `Read` itself.
     """
     from dataclasses import fields
@@ -61,7 +61,7 @@ def _homes(function: str) -> dict[str, str]:
 
     own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
     own |= dict.fromkeys((*Sources.__annotations__, "tell"), "mo.reports(..., {})")
-    of_reading = "read=mo.Read({})" if function.startswith("read_") else "mo.reports(..., read=mo.Read({}))"
+    of_reading = "read=mo.Read({})" if name.startswith("read_") else "mo.reports(..., read=mo.Read({}))"
     return own | {field.name: of_reading for field in fields(Read)}
 
 
