@@ -45,7 +45,16 @@ def made(tmp_path_factory):
         pairs = mo.mine(index, "bleu", "p.parquet", k=1, selection=mo.Selection(1))
         written = mo.pairs(pairs.path, shape="n-tuple", out="q.parquet", index=index)
         scores, expected = mo.score("test.csv", "strong.csv", "bleu"), mo.expectation(index, ["edema"], "bleu")
-        for value in (scores, graphs.load(), graphs, mo.Selection(1), expected, written, *mo.list_metrics()):
+        for value in (
+            scores,
+            graphs.load(),
+            graphs,
+            mo.Selection(1),
+            mo.Read("findings"),
+            expected,
+            written,
+            *mo.list_metrics(),
+        ):
             note(value)
         with pytest.raises(mo.MetricOracleError) as refused:
             mo.read_reports("absent.csv")

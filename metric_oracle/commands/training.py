@@ -19,7 +19,12 @@ app = typer.Typer(rich_markup_mode="rich")
     reports={"references": TEXTS, "predictions": PREDICTED_TEXTS},
 )
 def train_crepe(call: Call) -> None:
-    """Train the model, and print the losses."""
+    """Train CREPE on pairs of reports whose errors were counted in six categories.
+
+    oracle synth --errors writes such pairs. The loss is that of Cho et al.: (1 - W) times the squared error of the
+    counts, plus W times the cross-entropy of the presence of errors; `presence_weight` sets W. The new folder has the
+    layout of the published checkpoint, and a record of the training in training.json.
+    """
     from metric_oracle.sources.availability import check_installed
 
     check_installed([call.values["base"]])

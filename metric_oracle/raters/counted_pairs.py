@@ -80,11 +80,6 @@ def train_crepe(
     tell: Callable[[str], None],
     progress: Progress | None = None,
 ) -> dict[str, Any]:  # what training.json has: the settings, the number of pairs, the mean loss of each epoch
-    """Train CREPE on pairs of reports whose errors were counted in six categories.
-
-    Such pairs are written by [`synth`][metric_oracle.synth] with `errors`. The loss is that of Cho et al.: (1 - W)
-    times the squared error of the counts, plus W times the cross-entropy of the presence of errors; `presence_weight`
-    is W. The new folder has the layout of the published checkpoint, and a record of the training in training.json.
-    """
+    """Read pairs and their counted errors, train CREPE on them, and return the record of the training."""
     rated = read_counted_pairs(references, predictions, ratings, tell)
     return train(rated.pairs, rated.counts, base, Path(out), options or TrainingSettings(), progress=progress)

@@ -10,6 +10,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.retrieval import kernels
+from metric_oracle.retrieval.plan import retrieve
 
 TEXTS = ["no acute process", "no effusion", "stable edema", "no acute process", "edema"]
 
@@ -22,7 +23,10 @@ def index(tmp_path_factory):
 
 @pytest.fixture
 def abacus(monkeypatch):
-    """Add a backend that searches as the CPU's does; return its class."""
+    """Add a backend that searches as the CPU's does; return its class.
+
+    Its name is not declared in `choices.Backend`, so that it is given to the function below the public door.
+    """
     module = ModuleType("metric_oracle.kernels.rouge_l.abacus")
 
     class Backend(cpu.Backend):
@@ -45,7 +49,7 @@ def abacus(monkeypatch):
 
 def test_a_backend_is_one_module_and_a_name(index, abacus):
     asked = ["no acute edema", "effusion"]
-    fast, made_up = (mo.retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
+    fast, made_up = (retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
     assert made_up.table.equals(fast.table)
     assert made_up.signature["backend"] == "abacus"
     assert abacus.seen == [2]
@@ -54,11 +58,11 @@ def test_a_backend_is_one_module_and_a_name(index, abacus):
 def test_a_metric_without_it(index, abacus):
     match = r'^retrieve: backend "abacus" is not usable: bleu-2 has no abacus kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        mo.retrieve(index, ["edema"], "bleu", backend="abacus")
+        retrieve(index, ["edema"], "bleu", backend="abacus")
 
 
 def test_what_it_lacks_is_said(index, abacus, monkeypatch):
     monkeypatch.setattr(abacus, "broken", "two beads are missing")
     match = r'^retrieve: backend "abacus" is not usable: two beads are missing\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        mo.retrieve(index, ["edema"], "rouge-l", backend="abacus")
+        retrieve(index, ["edema"], "rouge-l", backend="abacus")

@@ -151,11 +151,11 @@ def test_files(written, tmp_path):
     assert all(written[name].read_bytes() == path.read_bytes() for name, path in plain.items())
     for split, n in (("train", 30), ("test", 12)):
         reports, made = (read_table(written[name]) for name in (split, f"{split}_candidates"))
-        assert made.column("study_id") == reports.column("study_id")
+        assert made.column("study_id").to_list() == reports.column("study_id").to_list()
         found = [candidate for _, candidate in candidates(n, 4, split)]
-        assert made.column("report") == [candidate.draft.text for candidate in found]
+        assert made.column("report").to_list() == [candidate.draft.text for candidate in found]
         ratings = read_ratings(written[f"{split}_errors"])
-        assert ratings.pairs == made.column("study_id")
+        assert ratings.pairs == made.column("study_id").to_list()
         assert ratings.counts.shape == (n, 1, 6, 2)
         assert np.array_equal(ratings.counts[:, 0, :, 1], [candidate.counts for candidate in found])
         assert not ratings.counts[..., 0].any()
