@@ -14,7 +14,6 @@ from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter, say
 from metric_oracle.reading import Given, attached
 from metric_oracle.sealed import replacing_signed
-from metric_oracle.sources.availability import check_installed
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.
@@ -78,7 +77,6 @@ def annotate(
     given = {**side.sources, **side.models, **side.of_encoder}
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = _check(given, out)
-    check_installed([model])
     read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()
     tell = side.models.get("tell")
     if read.left_out:

@@ -474,14 +474,15 @@ def loaded(
 ) -> Inputs:
     """Return test reports as Inputs for an index; loaded reports are returned unchanged.
 
-    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. Raise
-    BackendError, before a file is read, if a model that is to run cannot run here.
+    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. For a
+    command, raise BackendError before a file is read if a model that is to run cannot run here.
     """
     if isinstance(queries, Inputs):
         return queries
     side = attached(queries)
-    encoded = [f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and not is_prepared(side.data)]
-    check_models(side, *encoded)
+    if "tell" in side.models:
+        is_encoded = not is_prepared(side.data)
+        check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     inputs = side.load(index, progress, keep)
     say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
     return inputs

@@ -57,10 +57,11 @@ class Families(Group):
         if cmd_name not in COMMANDS:
             self.commands = dict.fromkeys(COMMANDS, Group())  # names among which Typer finds the nearest one
             return None
-        app = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].family}").app
-        made = [info for info in app.registered_commands if app.info.name == cmd_name or info.name == cmd_name]
-        for info in made:
-            info.callback = getattr(info.callback, "make", lambda callback=info.callback: callback)()
+        with called(cmd_name):  # kernels, which are imported with the function, may refuse the settings of Numba
+            app = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].family}").app
+            made = [info for info in app.registered_commands if app.info.name == cmd_name or info.name == cmd_name]
+            for info in made:
+                info.callback = getattr(info.callback, "make", lambda callback=info.callback: callback)()
         if app.info.name == cmd_name:
             return typer.main.get_group(app)
         return typer.main.get_command_from_info(made[0], pretty_exceptions_short=False, rich_markup_mode="rich")
