@@ -19,7 +19,7 @@ from metric_oracle.sources.keywords import Sources
 
 _TOO = "The reference or test reports need them, too: `{}`, or a folder that was built with it."
 _MODEL = "Here the model must be given."
-_LIKE = "Before it comes the column that is named for the reference or test reports, if this file has it, too."
+_LIKE = "A column that is named for the reference or test reports comes first if this file has it, too."
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,10 @@ class SearchOptions:
 
     k: Annotated[
         choices.Positive,
-        Doc("Number of best reports to list for each test report, or for each anchor."),
+        Doc(
+            "Number of best reports to list for each test report or, when pairs are mined, for each report of the "
+            "index."
+        ),
         Flag("-k", "--top-k"),
     ] = 1
     backend: Annotated[

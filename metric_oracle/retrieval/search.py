@@ -350,7 +350,7 @@ def _search(
     max_memory: float | None,
     answered: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """BestRows the n distinct queries block by block on a thread pool; kernels release the interpreter lock.
+    """Answer the n distinct queries block by block on a thread pool; kernels release the interpreter lock.
 
     `rounds` has the number of the first list of each round, and the arrays that its results are written to. `n_queries`
     is the number of queries, equal ones included, in which progress is reported. `answered` is called with the first

@@ -1,4 +1,4 @@
-"""The keywords by which the sources of reports, and the models that make them, are given; light, for the command line.
+"""The options of the sources of reports and of the models that make them; a module that imports little.
 
 A source is a file, a container in memory or, where its text names one, a model. In Python it may also be a function
 that takes a list of texts and returns a value for each. The class of a source, which `metrics.SOURCES` names, reads it.
