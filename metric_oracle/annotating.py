@@ -12,7 +12,7 @@ from metric_oracle.corpora.samples import is_sampled
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter, say
-from metric_oracle.reading import Given, attached
+from metric_oracle.reading import Given, attached, check_models
 from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.contract import Source, source_of
 
@@ -77,6 +77,7 @@ def annotate(
     given = {**side.sources, **side.models, **side.of_encoder}
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = _check(given, out)
+    check_models(side)
     read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()
     tell = side.models.get("tell")
     if read.left_out:

@@ -377,8 +377,11 @@ def reports(
 def check_models(reports: AttachedReports, *others: object) -> None:
     """Raise BackendError if a library or device of a model that is attached to reports, or in `others`, is missing.
 
-    A model in `others` that is None is not given.
+    Only reports whose notes are told (`tell`) are checked, as those of a command, which so ends before a file is read;
+    in Python a model is opened by the function that runs it. A model in `others` that is None is not given.
     """
+    if "tell" not in reports.models:
+        return
     models = [*named_models(reports.sources), reports.of_encoder.get("encoder")]
     check_installed([*models, *others])
     check_device(reports.models.get("device"), models)
@@ -474,15 +477,14 @@ def loaded(
 ) -> Inputs:
     """Return test reports as Inputs for an index; loaded reports are returned unchanged.
 
-    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. For a
-    command, raise BackendError before a file is read if a model that is to run cannot run here.
+    `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. Models
+    that are to run are checked by `check_models`.
     """
     if isinstance(queries, Inputs):
         return queries
     side = attached(queries)
-    if "tell" in side.models:
-        is_encoded = not is_prepared(side.data)
-        check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
+    is_encoded = not is_prepared(side.data)
+    check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     inputs = side.load(index, progress, keep)
     say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
     return inputs

@@ -11,6 +11,7 @@ import metric_oracle as mo
 from metric_oracle.bench import timing as bench
 from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.retrieval.building import SharedSources
+from metric_oracle.sources import availability
 from metric_oracle.tables.study import oracle_name
 from support import write
 from support.sources import CASES, Case, stand_in
@@ -28,6 +29,7 @@ def models():
     """Put stand-ins in the place of RadGraph, CheXbert and RaTEScore's models."""
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch)
+        patch.setattr(availability, "find_spec", lambda library: library)  # the stand-ins need none
         yield
 
 

@@ -8,7 +8,7 @@ from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import ANNOTATED, TESTS, check_models
+from metric_oracle.commands.inputs import ANNOTATED, TESTS
 from metric_oracle.commands.output import Destination, note, progress, put, show
 from metric_oracle.declared import OUTPUT, Flag
 
@@ -116,7 +116,6 @@ def synth(
 )
 def annotate(call: Call, to: Destination) -> None:
     """Say how many reports the file has."""
-    check_models(call.values["reports"])
     n_reports = call.tracked("reports annotated")
     note(f"{to.out}: {n_reports:,} reports")
 
