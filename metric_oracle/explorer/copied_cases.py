@@ -11,10 +11,10 @@ import pyarrow as pa
 from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
 from metric_oracle.copies.overlap import HUMAN, LIMITS
 from metric_oracle.errors import InputError
-from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut, rouge_spans
+from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut
 from metric_oracle.findings.results import read_signed
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.ngrams import tokenize_rouge
+from metric_oracle.indexes.ngrams import token_spans, tokenize_rouge
 from metric_oracle.statistics import difference
 
 _GRAMS, _NEW = f"n_{NOVELTY}grams", f"new_{NOVELTY}grams"
@@ -162,14 +162,12 @@ def _marked(text: str | None, other: str | None, n: int) -> dict[str, Any]:
     elif other is None and n:
         note = "The text of the training report is not known: pass --index."
     elif other is not None:
-        spans = [rouge_spans(one) for one in (text, other)]
         run = max(common_runs(tokenize_rouge(text), tokenize_rouge(other)), key=lambda run: run[2], default=(0, 0, 0))
         if run[2] != n:
             note = f"These texts share {run[2]} words in a row, not {n}: the report of the result file is another one."
-        elif None not in spans:
-            begins = run[:2]
+        else:
             sides = [
-                cut(one, [(span, Segment("", WHOLE, 1)) for span in of[begin : begin + n]])  # type: ignore[index]
-                for one, of, begin in zip((text, other), spans, begins, strict=True)
+                cut(one, [(span, Segment("", WHOLE, 1)) for span in token_spans(one, "words")[begin : begin + n]])
+                for one, begin in zip((text, other), run[:2], strict=True)
             ]
     return {"report": sides[0], "training": sides[1], "note": note}

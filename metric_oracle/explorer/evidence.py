@@ -6,18 +6,17 @@ pages or terminals.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
+from metric_oracle.indexes.ngrams import TOKENIZERS, Span, token_spans
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
-from metric_oracle.indexes.temporal import KEYWORDS, mask_of
+from metric_oracle.indexes.temporal import keyword_spans
 from metric_oracle.kernels.bertscore.reference import precision_recall
 from metric_oracle.kernels.bertscore.score import f1, rescale
 from metric_oracle.metrics import Metric
@@ -26,12 +25,7 @@ from metric_oracle.retrieval.kernels import load_reference
 
 WHOLE, PARTLY, LACKING = "matched", "partly", "lacking"
 STEPS = 5  # of the colour scale for cosines
-_BLEU_TOKEN = re.compile(r"\.[^ .]*|[^ .]+")
-_COCO_TOKEN = re.compile(r"\.[^\s.]*|[^\s.]+")
-_ROUGE_TOKEN = re.compile(r"[a-z0-9]+")
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -76,38 +70,6 @@ def cut(text: str, marks: Iterable[tuple[Span, Segment]]) -> list[Segment]:
 
 
 # Sequences of words: BLEU and ROUGE-L
-
-
-def bleu_spans(text: str) -> list[Span] | None:
-    """Return the spans of BLEU's tokens; None if lower case depends on neighbouring letters (a final sigma)."""
-    return _spans(text, _BLEU_TOKEN, tokenize_bleu)
-
-
-def coco_spans(text: str) -> list[Span] | None:
-    """Return the spans of pycocoevalcap's tokens, or None as in `bleu_spans`."""
-    return _spans(text, _COCO_TOKEN, tokenize_coco)
-
-
-def _spans(text: str, token: re.Pattern[str], tokenize: Callable[[str], list[str]]) -> list[Span] | None:
-    spans = [match.span() for match in token.finditer(text)]
-    return spans if [text[a:b].lower() for a, b in spans] == tokenize(text) else None
-
-
-def rouge_spans(text: str) -> list[Span] | None:
-    """Return the spans of ROUGE-L's tokens; None if two would share a character."""
-    lowered = [character.lower() for character in text]
-    position = [i for i, piece in enumerate(lowered) for _ in piece]
-    spans = [(position[a], position[b - 1] + 1) for a, b in (m.span() for m in _ROUGE_TOKEN.finditer("".join(lowered)))]
-    is_disjoint = all(span[1] <= following[0] for span, following in pairwise(spans))
-    return spans if is_disjoint and len(spans) == len(tokenize_rouge(text)) else None
-
-
-_SPANS = {
-    "ngrams": (tokenize_bleu, bleu_spans),
-    "coco": (tokenize_coco, coco_spans),
-    "words": (tokenize_rouge, rouge_spans),
-}
-_NO_SPANS = "Words are not marked in this text: the lower case of a letter depends on its neighbours."
 
 
 def _starts(tokens: Sequence[str], n: int) -> dict[tuple[str, ...], list[int]]:
@@ -158,8 +120,8 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     as counted unigrams. Counts: ``matched_n``, ``candidate_length``, ``reference_length``.
     """
     order = int(str(metric.options["order"]))
-    tokenize, spans_of = _SPANS[metric.representation]
-    sides = [tokenize(text) for text in (reference, candidate)]
+    kind = metric.representation
+    sides = [TOKENIZERS[kind](text) for text in (reference, candidate)]
     runs = common_runs(*sides)
     highest = [[0] * len(tokens) for tokens in sides]
     counts: dict[str, float] = {}
@@ -181,23 +143,13 @@ def bleu(reference: str, candidate: str, metric: Metric) -> Evidence:
     counts = dict(sorted(counts.items()))
     counts |= {"candidate_length": len(sides[1]), "reference_length": len(sides[0])}
     score, components = load_reference(metric)(tuple(sides[1]), tuple(sides[0]))
-    spans = [spans_of(text) for text in (reference, candidate)]
     marked = []
-    for side, (text, level, of_side) in enumerate(zip((reference, candidate), highest, spans, strict=True)):
-        kinds = [LACKING if not n else WHOLE if n > 1 or order == 1 else PARTLY for n in level]
+    for side, (text, level) in enumerate(zip((reference, candidate), highest, strict=True)):
         number = {run[side] + at: n for n, run in enumerate(runs, 1) for at in range(run[2])}
-        marked.append(_marked(text, of_side, kinds, [number.get(i) for i in range(len(level))]))
-    return Evidence(marked[0], marked[1], score, {**counts, **components}, note=_NO_SPANS if None in spans else "")
-
-
-def _marked(
-    text: str, spans: Sequence[Span] | None, kinds: Sequence[str], partners: Sequence[int | None]
-) -> list[Segment]:
-    """Return the segments of a text whose tokens have these kinds and partners; unmarked if the spans are not known."""
-    if spans is None:
-        return cut(text, ())
-    marks = [Segment("", kind, partner) for kind, partner in zip(kinds, partners, strict=True)]
-    return cut(text, zip(spans, marks, strict=True))
+        kinds = [LACKING if not n else WHOLE if n > 1 or order == 1 else PARTLY for n in level]
+        marks = [Segment("", of_token, number.get(i)) for i, of_token in enumerate(kinds)]
+        marked.append(cut(text, zip(token_spans(text, kind), marks, strict=True)))
+    return Evidence(marked[0], marked[1], score, {**counts, **components})
 
 
 def _run_numbers(pairs: Sequence[tuple[int, int]]) -> list[int]:
@@ -214,8 +166,8 @@ def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
 
     Counts: ``common``, ``candidate_length``, ``reference_length``.
     """
-    tokenize, spans_of = _SPANS[metric.representation]
-    reference_tokens, candidate_tokens = tokenize(reference), tokenize(candidate)
+    kind = metric.representation
+    reference_tokens, candidate_tokens = map(TOKENIZERS[kind], (reference, candidate))
     pairs = _common_subsequence(candidate_tokens, reference_tokens)
     score, components = load_reference(metric)(tuple(candidate_tokens), tuple(reference_tokens))
     counts = {
@@ -226,13 +178,12 @@ def rouge_l(reference: str, candidate: str, metric: Metric) -> Evidence:
     sides = []
     for text, tokens, side in ((reference, reference_tokens, 1), (candidate, candidate_tokens, 0)):
         number = {pair[side]: n for pair, n in zip(pairs, _run_numbers(pairs), strict=True)}
-        kinds = [WHOLE if i in number else LACKING for i in range(len(tokens))]
-        sides.append(_marked(text, spans_of(text), kinds, [number.get(i) for i in range(len(tokens))]))
+        marks = [Segment("", WHOLE if i in number else LACKING, number.get(i)) for i in range(len(tokens))]
+        sides.append(cut(text, zip(token_spans(text, kind), marks, strict=True)))
     mirrored = _common_subsequence(candidate_tokens[::-1], reference_tokens[::-1])
     rightmost = [(len(candidate_tokens) - 1 - i, len(reference_tokens) - 1 - j) for i, j in reversed(mirrored)]
-    notes = ["Other common subsequences are as long; the leftmost is marked."] * (rightmost != pairs)
-    notes += [_NO_SPANS] * (spans_of(reference) is None or spans_of(candidate) is None)
-    return Evidence(sides[0], sides[1], score, {**counts, **components}, note=" ".join(notes))
+    note = "" if rightmost == pairs else "Other common subsequences are as long; the leftmost is marked."
+    return Evidence(sides[0], sides[1], score, {**counts, **components}, note=note)
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
@@ -261,21 +212,17 @@ def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, i
 
 def temporal(reference: str, candidate: str, metric: Metric) -> Evidence:
     """Return the keywords of change in both texts. Counts: ``shared``, ``in_candidate``, ``in_reference``."""
-    in_reference, in_candidate = (
-        frozenset(word for i, word in enumerate(KEYWORDS) if int(mask_of(text)) >> i & 1)
-        for text in (reference, candidate)
-    )
+    located = [keyword_spans(text) for text in (reference, candidate)]
+    in_reference, in_candidate = (frozenset(word for _, word in side) for side in located)
     score, components = load_reference(metric)(in_candidate, in_reference)
-    shared = sorted(in_reference & in_candidate)
-    number = {word: i for i, word in enumerate(shared, 1)}
-
-    def side(text: str, words: Iterable[str]) -> list[Segment]:
-        return cut(
-            text, find_phrases(text, {w: Segment("", WHOLE if w in number else LACKING, number.get(w)) for w in words})
-        )
-
+    shared = in_reference & in_candidate
+    number = {word: i for i, word in enumerate(sorted(shared), 1)}
+    sides = [
+        cut(text, [(span, Segment("", WHOLE if word in shared else LACKING, number.get(word))) for span, word in side])
+        for text, side in zip((reference, candidate), located, strict=True)
+    ]
     counts = {"shared": len(shared), "in_candidate": len(in_candidate), "in_reference": len(in_reference)}
-    return Evidence(side(reference, in_reference), side(candidate, in_candidate), score, {**counts, **components})
+    return Evidence(sides[0], sides[1], score, {**counts, **components})
 
 
 def radgraph(reference: str, candidate: str, metric: Metric, graphs: tuple[Graph, Graph]) -> Evidence:

@@ -10,8 +10,9 @@ import numpy as np
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
-from metric_oracle.explorer.evidence import Evidence, Span
+from metric_oracle.explorer.evidence import Evidence
 from metric_oracle.explorer.opposites import Opposite, mark, of_graphs, places_of_graphs, places_of_labels
+from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
 from metric_oracle.retrieval.composite.representation import representation_of

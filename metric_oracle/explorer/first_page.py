@@ -15,9 +15,9 @@ from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.errors import MetricOracleError
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
-from metric_oracle.explorer.evidence import Span
 from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
 from metric_oracle.findings.results import Scores
+from metric_oracle.indexes.ngrams import Span
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.statistics import Interval, interval

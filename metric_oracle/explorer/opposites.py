@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from metric_oracle.explorer.evidence import Evidence, Segment, Span, find_phrases
+from metric_oracle.explorer.evidence import Evidence, Segment, find_phrases
+from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import Graph
 
 # Words of one kind that exclude one another: each set against the others.

@@ -41,27 +41,40 @@ from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.inputs import Inputs
 
-_NOT_ALNUM = re.compile(r"[^a-z0-9]+")
+Span = tuple[int, int]
+
+# A token in a text in lower case; `split_tokens` cuts the same tokens out of its bytes by `ROLES`.
+_TOKEN = {
+    "ngrams": re.compile(r"[^ ][^ .]*"),
+    "coco": re.compile(r"\S[^\s.]*"),
+    "words": re.compile(r"[a-z0-9]+"),
+}
 
 
 def tokenize_bleu(text: str) -> list[str]:
-    """Return CXR-Report-Metric's tokens for BLEU: lower case, a space before ".", split at U+0020, none empty."""
-    return [piece for piece in _prepare(text).split(" ") if piece]
+    """Return CXR-Report-Metric's tokens for BLEU: lower case, split at U+0020 and before each "."."""
+    return _TOKEN["ngrams"].findall(text.lower())
 
 
 def tokenize_coco(text: str) -> list[str]:
     """Return pycocoevalcap's tokens for BLEU and CIDEr: as `tokenize_bleu`, but split at any Unicode space."""
-    return _prepare(text).split()
-
-
-def _prepare(text: str) -> str:
-    """Return a text in lower case with a space before each full stop."""
-    return text.lower().replace(".", " .")
+    return _TOKEN["coco"].findall(text.lower())
 
 
 def tokenize_rouge(text: str) -> list[str]:
     """Return the tokens of rouge-score's default tokenizer without stemming: lower-case runs of a-z and 0-9."""
-    return _NOT_ALNUM.sub(" ", text.lower()).split()
+    return _TOKEN["words"].findall(text.lower())
+
+
+def token_spans(text: str, kind: str) -> list[Span]:
+    """Return where the tokens of ``TOKENIZERS[kind]`` are in a text, each from its first letter to after its last."""
+    lowered, place = lowered_with_places(text)
+    return [(place[a], place[b - 1] + 1) for a, b in (token.span() for token in _TOKEN[kind].finditer(lowered))]
+
+
+def lowered_with_places(text: str) -> tuple[str, list[int]]:
+    """Return a text in lower case, and the place in the text of each letter of it, because İ becomes two letters."""
+    return text.lower(), [i for i, letter in enumerate(text) for _ in letter.lower()]
 
 
 def n_wordless(texts: Iterable[str]) -> int:

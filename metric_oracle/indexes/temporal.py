@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
 from metric_oracle.metrics import Metric
@@ -74,6 +75,19 @@ def mask_of(text: str) -> np.uint64:
     for word in _WORD.findall(_DROPPED.sub("", _APART.sub(" ", text)).lower()):
         mask |= _BIT.get(word, np.uint64(0))
     return mask
+
+
+def keyword_spans(text: str) -> list[tuple[Span, str]]:
+    """Return the keywords of a text with their places in it, each as often as it occurs."""
+    apart = _APART.sub(_as_many_blanks, text)
+    kept = [i for i, letter in enumerate(apart) if not _DROPPED.match(letter)]
+    lowered, place = lowered_with_places("".join(apart[i] for i in kept))
+    words = [match for match in _WORD.finditer(lowered) if match[0] in _BIT]
+    return [((kept[place[word.start()]], kept[place[word.end() - 1]] + 1), word[0]) for word in words]
+
+
+def _as_many_blanks(gap: re.Match[str]) -> str:
+    return " " * len(gap[0])
 
 
 def _distinct(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,14 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder
 from metric_oracle.findings.corpus_bleu import of_scores
 from metric_oracle.indexes import ngrams
-from metric_oracle.indexes.ngrams import TOKENIZERS, number_tokens, tokenize_bleu, tokenize_coco, tokenize_rouge
+from metric_oracle.indexes.ngrams import (
+    TOKENIZERS,
+    number_tokens,
+    token_spans,
+    tokenize_bleu,
+    tokenize_coco,
+    tokenize_rouge,
+)
 from support import examples, published
 
 # Some of the texts have no letter from a to z, which is said.
@@ -216,6 +223,17 @@ def test_oracles_are_those_of_pycocoevalcap(sides, metric, tmp_path):
             ties = np.flatnonzero(matrix[q] > best[q] - 1e-11)
             assert (row, n_ties) == (ties[0], len(ties))
     assert np.count_nonzero(found["score"].to_numpy()) > 15
+
+
+@pytest.mark.parametrize("kind", list(TOKENIZERS))
+def test_spans_are_those_of_the_tokens(kind):
+    for text in ["", *raw_texts(6, 400), "İ.İs ..a. .", "\ud800\u2028no"]:
+        spans, tokens = token_spans(text, kind), TOKENIZERS[kind](text)
+        assert [TOKENIZERS[kind](text[a:b]) for a, b in spans] == [[token] for token in tokens]
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    # In lower case a final sigma is another letter, so the same letters are two tokens.
+    assert tokenize_bleu("ΑΣ ΑΣ.Α") == ["ας", "ασ", ".α"]
+    assert token_spans("ΑΣ ΑΣ.Α", "ngrams") == [(0, 2), (3, 5), (5, 7)]
 
 
 @pytest.mark.parametrize("kind", list(TOKENIZERS))
