@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 MUTANTS = [
     # ---- indexes ----
     Mutant(
-        "indexes/features.py",
+        "indexes/documents.py",
         "rows of a unit in any order",
         'np.argsort(document_of_row, kind="stable")',
         "np.argsort(document_of_row)",
@@ -174,7 +174,7 @@ MUTANTS = [
         "indexes/test_index.py -k uncertain",
     ),
     Mutant(
-        "indexes/features.py",
+        "indexes/documents.py",
         "used vectors in the order of the file",
         "order = np.argsort(first)",
         "order = np.arange(len(first))",

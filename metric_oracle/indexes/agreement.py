@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
-from metric_oracle.indexes.features import group_rows
+from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus

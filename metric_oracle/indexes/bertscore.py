@@ -19,7 +19,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.errors import BackendError, InputError, option
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.features import Documents, group_rows, offsets_of, places_of_lists, ranks_of
+from metric_oracle.indexes.documents import Documents, group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST

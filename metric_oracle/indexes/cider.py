@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from metric_oracle.indexes.features import Encoded, FeatureDocuments, lookup, offsets_of
+from metric_oracle.indexes.documents import Encoded, offsets_of
+from metric_oracle.indexes.features import FeatureDocuments, lookup
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma

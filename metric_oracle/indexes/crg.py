@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.label_tables import LABELS, is_abnormality
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
 from metric_oracle.metrics import Metric

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.features import group_rows
+from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (

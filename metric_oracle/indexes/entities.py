@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Documents, Encoded, group_rows, places_of_lists
+from metric_oracle.indexes.documents import Documents, Encoded, group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.metrics import Metric

@@ -7,17 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.indexes.features import (
-    Encoded,
-    FeatureDocuments,
-    buckets_of,
-    check_features,
-    invert,
-    lookup,
-    offsets_of,
-    pack_queries,
-    ranks_of,
-)
+from metric_oracle.indexes.documents import Encoded, offsets_of, ranks_of
+from metric_oracle.indexes.features import FeatureDocuments, buckets_of, check_features, invert, lookup, pack_queries
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus

@@ -17,20 +17,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.features import (
-    Encoded,
     FeatureDocuments,
     as_queries,
     buckets_of,
     check_features,
-    distinct_in_order,
     forward_lists,
     invert,
     load_features,
     lookup,
-    offsets_of,
-    places_of_lists,
-    ranks_of,
     too_many_features,
 )
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays

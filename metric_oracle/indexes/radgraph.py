@@ -24,21 +24,18 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.errors import InputError
+from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, ranks_of
 from metric_oracle.indexes.features import (
-    Encoded,
     FeatureDocuments,
     as_queries,
     buckets_of,
     check_features,
-    distinct_in_order,
     forward_lists,
     invert,
     load_features,
     lookup,
-    offsets_of,
     pack,
     pack_queries,
-    ranks_of,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
@@ -75,6 +72,7 @@ class GraphIndex(FeatureDocuments):
     n_dangling: int = 0
     data_files: ClassVar[tuple[str, ...]] = ("graphs.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("postings.arrow",)
+    empty: ClassVar[Graph] = Graph(*(frozenset() for _ in FAMILIES))
 
     @cached_property
     def numbers(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:

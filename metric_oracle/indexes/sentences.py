@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.features import Documents, Encoded, group_rows, offsets_of, ranks_of
+from metric_oracle.indexes.documents import Documents, Encoded, group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST

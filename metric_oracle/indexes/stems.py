@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import BackendError, not_installed
-from metric_oracle.indexes.features import Encoded, FeatureDocuments, as_queries, offsets_of, places_of_lists
+from metric_oracle.indexes.documents import Encoded, offsets_of, places_of_lists
+from metric_oracle.indexes.features import FeatureDocuments, as_queries
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus

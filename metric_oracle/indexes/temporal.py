@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.encoders.token_states import Tokens, states_digest
-from metric_oracle.indexes.features import Encoded
+from metric_oracle.indexes.documents import Encoded
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.errors import not_installed
-from metric_oracle.indexes.features import Documents, Encoded, distinct_in_order
+from metric_oracle.indexes.documents import Documents, Encoded, distinct_in_order
 from metric_oracle.kernels._build import number_rows
 
 

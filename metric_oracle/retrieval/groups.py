@@ -18,7 +18,6 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened
-from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
 from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
@@ -27,7 +26,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_scores import EMPTY, places_of
+from metric_oracle.retrieval.pair_scores import places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.scoring import load_sides, own_sources, shared_models
 from metric_oracle.sources.contract import Attachment
@@ -138,6 +137,8 @@ def _scores(
     corpus = read_only(representation.corpus(record, encoded))
     _score_cells(cells, corpus, read_only(batch), load_kernel(record, "cpu"), options.threads or n_threads(), out)
     if is_half:
+        from metric_oracle.kernels._groups import mirror_cells
+
         mirror_cells(cells, out)
     return out
 
@@ -145,7 +146,7 @@ def _scores(
 def _check_complete(
     record: Metric, references: Inputs, candidates: Inputs, complete: np.ndarray, document: np.ndarray
 ) -> None:
-    """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph (`EMPTY`).
+    """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph.
 
     `complete` has the positions of the references that have it, ascending; `document` is that of each candidate, -1 for
     none.
@@ -154,7 +155,7 @@ def _check_complete(
     lacking = [(references, np.setdiff1d(np.arange(len(references.ids)), complete))]
     if references.ids is not candidates.ids:
         lacking.append((candidates, np.flatnonzero(document[: len(candidates.ids)] < 0)))
-    empty = EMPTY.get(kind)
+    empty = REPRESENTATIONS[kind].load_class().empty
     unusable = [
         side.ids[place] for side, places in lacking for place in places if empty is None or side.texts[place].strip()
     ]
@@ -171,13 +172,15 @@ def _check_complete(
 
 def _cells(
     sizes: tuple[np.ndarray, np.ndarray], complete: np.ndarray, which: np.ndarray, document: np.ndarray, is_half: bool
-) -> Cells:
+) -> Any:
     """Return the cells of all groups as the arrays that the kernels read.
 
     `complete` has the positions of the references that can be scored, `which` the distinct query of each of these,
     `document` that of each candidate. If `is_half`, matrices are symmetric (a candidate is also a reference), and only
     half of their cells are scored.
     """
+    from metric_oracle.kernels._groups import Cells
+
     n_references, n_candidates = sizes
     rows, columns, cells = (
         np.concatenate([[0], np.cumsum(n)]) for n in (n_candidates, n_references, n_candidates * n_references)
@@ -195,8 +198,10 @@ def _cells(
     )
 
 
-def _score_cells(cells: Cells, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
+def _score_cells(cells: Any, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
     """Write the scores of the cells into `out`, float64[C]; each thread scores blocks of distinct queries."""
+    from metric_oracle.kernels._groups import distinct_pairs, fill_cells
+
     n_documents = len(corpus.row_ptr) - 1
     rows = np.diff(cells.row_ptr)[cells.matrix[cells.column_of_query]]  # cells of each column
     before = np.concatenate([[0], np.cumsum(rows)])[cells.column_of_query_ptr]

@@ -16,7 +16,6 @@ from metric_oracle.files import package_version
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
 from metric_oracle.progress import Progress
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
@@ -30,7 +29,6 @@ from metric_oracle.sources.inputs import Inputs
 
 DEFAULT_METRICS = shown_in("score")
 # Document of a blank report that has no entry in a source: no entities, so F1 is 0, as in F1RadGraph and Yu et al.
-EMPTY = {"radgraph": Graph(*(frozenset() for _ in FAMILIES))}
 # Entries of the manifest that describe how a representation was made, independent of the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # Settings of a search that the signature of a metric records.
@@ -177,7 +175,7 @@ def _score_kind(
         which[complete] = encoded.which
     document_of_row = np.full(index.n_reports, -1, np.int64)
     document_of_row[: len(representation.document_of_row)] = representation.document_of_row
-    empty = EMPTY.get(kind)
+    empty = REPRESENTATIONS[kind].load_class().empty
     scorers = [load_scorer(record) for record in records]
     predictions = index.take("text", rows).to_pylist()
     scored: dict[tuple[int, int], list[_Pair]] = {}

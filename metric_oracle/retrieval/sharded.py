@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.features import Documents, Encoded
+from metric_oracle.indexes.documents import Documents, Encoded
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metric_oracle.errors import BackendError
+from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.embeddings import EmbeddingIndex
-from metric_oracle.indexes.features import group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use

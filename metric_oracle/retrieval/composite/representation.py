@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.features import Documents, Encoded, group_rows
+from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS, Metric
